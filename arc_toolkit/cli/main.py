@@ -1,0 +1,184 @@
+"""Parse and dispatch; turn errors into exit codes. Nothing of a command is imported before it is named.
+
+A command is a module with two functions:
+
+    def configure(parser: argparse.ArgumentParser) -> None: ...      # its options, help and example
+    def run(args: argparse.Namespace, console: Console) -> int: ...  # its exit code
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from arc_toolkit import __version__
+from arc_toolkit.errors import FAULT, INTERRUPTED, OK, USAGE, ArcError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+# name -> (module below arc_toolkit.cli, what it does)
+COMMANDS = {
+    "gen-instance-types": ("gen_instance_types", "write InstanceTypes that fit on a node the first time"),
+    "validate": ("validate", "check hand-written InstanceTypes, and whether they fit"),
+    "patch": ("patch", "set instance types, counts and threads in AzureML YAML, Python and notebooks"),
+    "check": ("check", "find what is wrong in AzureML files, and change nothing"),
+    "rules": ("rules", "list the rules of patch and check, or explain one"),
+    "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
+    "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
+    "completion": ("completion", "print a completion script for bash, zsh or fish"),
+}
+
+OVERVIEW = f"""\
+arc-toolkit {__version__}: AzureML training on Kubernetes, without the guesswork.
+
+  Size       InstanceTypes that fit the first time, every MiB explained
+             arc-toolkit gen-instance-types --sku Standard_D64s_v5 --share half --explain
+
+  Patch      instance types, counts and threads into hundreds of files, no other line touched
+             arc-toolkit patch components/ --instance-type 32cpu128g --threads auto
+
+  Diagnose   job -> attempt -> node -> cause, and which nodes are bad
+             arc-toolkit diagnose downloaded-logs/
+
+  Set up     what AzureML needs on this cluster, and what is missing
+             arc-toolkit cluster preflight
+
+`arc-toolkit COMMAND --help` explains a command:
+"""
+
+
+def overview() -> str:
+    """What `arc-toolkit` alone prints."""
+    rows = "\n".join(f"  {name:<20} {summary}" for name, (_, summary) in COMMANDS.items())
+    return f"{OVERVIEW}\n{rows}\n"
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, with the options that every command has."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> None:  # type: ignore[override]
+            # One sentence instead of a usage block; a caller that wants the block asks with --help.
+            raise ArcError(f"{message} (see `{self.prog} --help`)")
+
+    module, summary = COMMANDS[name]
+    parser = Parser(
+        prog=f"arc-toolkit {name}",
+        description=summary[0].upper() + summary[1:] + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    import_module(f"arc_toolkit.cli.{module}").configure(parser)
+    add_common_options(parser)
+    return parser
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """--quiet, --verbose and --color; also for the parsers of subcommands."""
+    import argparse
+
+    group = parser.add_argument_group("messages")
+    group.add_argument(
+        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="print the result only"
+    )
+    group.add_argument(
+        "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="say more about what is done"
+    )
+    group.add_argument(
+        "--color",
+        choices=["auto", "always", "never"],
+        default=argparse.SUPPRESS,
+        help="colour (default: auto, which obeys NO_COLOR)",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code and raises nothing but SystemExit from --help."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except ArcError as error:
+        _say(f"arc-toolkit: {error}")
+        return USAGE
+    except KeyboardInterrupt:
+        _say("arc-toolkit: interrupted; nothing is half written")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wants: end as the shell's own tools do, 128 + SIGPIPE.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        _say(_fault(words, error))
+        return FAULT
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _dispatch(words: list[str]) -> int:
+    # --quiet and its kind may stand before the command too.
+    leading: list[str] = []
+    while words and words[0] in ("-q", "--quiet", "-v", "--verbose", "--color"):
+        take = 2 if words[0] == "--color" else 1
+        leading, words = leading + words[:take], words[take:]
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(overview())
+        return OK
+    if words[0] in ("--version", "-V"):
+        sys.stdout.write(f"arc-toolkit {__version__}\n")
+        return OK
+    name = words[0]
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
+        raise ArcError(f"no command `{name}`: {hint}")
+    args = command_parser(name).parse_args(words[1:] + leading)
+
+    from arc_toolkit.console import Console
+
+    console = Console(
+        quiet=getattr(args, "quiet", False),
+        verbose=getattr(args, "verbose", False),
+        color=getattr(args, "color", "auto"),
+    )
+    try:
+        code: int = import_module(f"arc_toolkit.cli.{COMMANDS[name][0]}").run(args, console)
+        return code
+    finally:
+        console.clear_progress()
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody is listening any more
+
+
+def _fault(words: list[str], error: Exception) -> str:
+    import platform
+    import tempfile
+    import traceback
+
+    from arc_toolkit.output.safe import redact
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="arc-toolkit-fault-", suffix=".log", delete=False, encoding="utf-8", errors="replace"
+    ) as log:
+        log.write(f"arc-toolkit {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
+        log.write(redact(f"arguments: {words}\n\n" + "".join(traceback.format_exception(error))))
+    summary = redact(f"{type(error).__name__}: {error}".splitlines()[0])
+    return f"arc-toolkit: a fault in the toolkit ({summary}); please attach {log.name} to an issue"

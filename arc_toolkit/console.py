@@ -1,0 +1,77 @@
+"""What people see beside the result: notes, warnings, progress and colour, all on standard error.
+
+Results go to standard output through `Console.out`; nothing else in the project prints.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+def wants_color(choice: str, stream: TextIO) -> bool:
+    """`--color always|never` win; `auto` means a terminal, unless NO_COLOR is set or TERM is dumb."""
+    if choice != "auto":
+        return choice == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@dataclass
+class Console:
+    """One per run, made by `cli.main` from `--quiet`, `--verbose` and `--color`."""
+
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+    _last_progress: float = field(default=0.0, repr=False)
+    _started: float = field(default_factory=time.monotonic, repr=False)
+    _progress_shown: bool = field(default=False, repr=False)
+
+    def out(self, text: str, end: str = "\n") -> None:
+        """A result, on standard output."""
+        sys.stdout.write(text + end)
+
+    def note(self, text: str) -> None:
+        """Something good to know; not shown with --quiet."""
+        if not self.quiet:
+            self._err(text)
+
+    def warn(self, text: str) -> None:
+        """Something to act on; shown always."""
+        self._err(self.style("warning:", "yellow", stream=sys.stderr) + " " + text)
+
+    def detail(self, text: str) -> None:
+        """Shown with --verbose only."""
+        if self.verbose:
+            self._err(self.style(text, "dim", stream=sys.stderr))
+
+    def progress(self, text: str) -> None:
+        """A line that overwrites itself, on a terminal, once the run has taken longer than a second."""
+        now = time.monotonic()
+        if self.quiet or now - self._started < 1 or now - self._last_progress < 0.1:
+            return
+        if sys.stderr.isatty():
+            self._last_progress = now
+            self._progress_shown = True
+            sys.stderr.write(f"\r\x1b[2K{text[:100]}")
+            sys.stderr.flush()
+
+    def clear_progress(self) -> None:
+        if self._progress_shown:
+            sys.stderr.write("\r\x1b[2K")
+            self._progress_shown = False
+
+    def style(self, text: str, *names: str, stream: TextIO | None = None) -> str:
+        """The text in colour where the stream (standard output if not given) takes it."""
+        if not wants_color(self.color, stream or sys.stdout):
+            return text
+        return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
+
+    def _err(self, text: str) -> None:
+        self.clear_progress()
+        sys.stderr.write(text + "\n")

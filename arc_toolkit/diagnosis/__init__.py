@@ -1,0 +1,1 @@
+"""Job -> attempt -> node -> cause, and which nodes are bad."""

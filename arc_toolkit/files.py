@@ -1,0 +1,86 @@
+"""Reading input and writing files whole or not at all; every error is one sentence.
+
+The rest of the project opens no file for writing by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from arc_toolkit.errors import ArcError
+
+
+def reason(error: OSError) -> str:
+    """`No such file or directory` as `no such file or directory`."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a file, or of standard input for `-`."""
+    try:
+        if str(path) == "-":
+            return sys.stdin.buffer.read()
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ArcError(f"cannot read {path}: {reason(error)}") from None
+
+
+def read_text(path: str | Path) -> str:
+    """UTF-8 text with its newlines as they are; a BOM is dropped."""
+    data = read_bytes(path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ArcError(f"{path}:{line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write through a temporary file in the same folder, fsync and rename; the mode of an old file is kept.
+
+    A symbolic link is followed, so that the link stays and its target changes.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    target = Path(os.path.realpath(path))
+    temporary: str | None = None
+    try:
+        try:
+            mode = stat.S_IMODE(target.stat().st_mode)
+            if not os.access(target, os.W_OK):
+                raise ArcError(f"cannot write {path}: the file is read-only")
+        except FileNotFoundError:
+            mode = 0o666 & ~_umask()
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+        temporary = None
+    except OSError as error:
+        raise ArcError(f"cannot write {path}: {reason(error)}") from None
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def make_folder(path: Path) -> None:
+    """Make an output folder and its parents."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArcError(f"cannot make the folder {path}: {reason(error)}") from None
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value

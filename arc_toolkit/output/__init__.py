@@ -1,0 +1,1 @@
+"""Formats: tables, JSON, and what else a command can print. Pure functions from data to text."""

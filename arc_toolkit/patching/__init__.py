@@ -1,0 +1,1 @@
+"""Settings into AzureML documents: find the targets, plan the edits, prove them. Pure but for reading files."""

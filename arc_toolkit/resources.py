@@ -1,0 +1,33 @@
+"""Where shipped files are: in a checkout or an editable install at the top, in a wheel inside the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def shipped(name: str) -> Path:
+    """The folder `templates` or `instance_types`."""
+    inside = _PACKAGE / f"_{name}"
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def data_file(name: str) -> Path:
+    """A table under arc_toolkit/data/."""
+    return _PACKAGE / "data" / name
+
+
+def render(template: str, **values: object) -> str:
+    """A template of `templates/`, rendered strictly: an unknown name is a fault, not an empty string."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(shipped("templates"))),
+        undefined=jinja2.StrictUndefined,
+        autoescape=jinja2.select_autoescape(["html.j2", "html"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(**values)

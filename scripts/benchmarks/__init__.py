@@ -1,0 +1,1 @@
+"""One module a benchmark, each with `main()`; `scripts/bench NAME` runs it."""

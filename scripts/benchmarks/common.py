@@ -1,0 +1,44 @@
+"""Measuring: CPU seconds of a child process or of a call, the best of several rounds, and a table of ratios."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+
+def cpu_of_command(command: Sequence[str], rounds: int = 5, env: dict[str, str] | None = None) -> float:
+    """User and system seconds of the command and its children; the best of the rounds."""
+    return min(_once(command, env) for _ in range(rounds))
+
+
+def _once(command: Sequence[str], env: dict[str, str] | None) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        list(command),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def cpu_of_call(call: Callable[[], object], rounds: int = 3) -> float:
+    """CPU seconds of a call in this process; the best of the rounds."""
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        call()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def report(title: str, rows: Sequence[tuple[str, float, float, str]]) -> None:
+    """A table: what, our seconds, the peer's seconds, the peer's name; the ratio is computed here."""
+    print(f"\n{title}")
+    for what, ours, peer, name in rows:
+        print(f"  {what:<44} {ours * 1000:10.1f} ms   {name}: {peer * 1000:.1f} ms   ratio {ours / peer:.2f}")

@@ -1,0 +1,54 @@
+# Shared by the scripts: a virtual environment of the checkout, made with nothing but Python 3.11+ and pip.
+# usage: . scripts/lib.sh; ensure_env core|dev|full   -> sets $PY
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=${ARC_TOOLKIT_VENV:-$top/.venv}
+PY=$VENV/bin/python
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "arc-toolkit needs Python 3.11 or newer on the PATH (or in \$PYTHON)" >&2
+  return 1
+}
+
+make_venv() {
+  local python
+  python=$(find_python) || return 1
+  echo "making a virtual environment in $VENV" >&2
+  # Debian's Python may come without ensurepip; virtualenv brings its own pip.
+  "$python" -m venv "$VENV" 2>/dev/null && [ -x "$VENV/bin/pip" ] && return
+  rm -rf "$VENV"
+  "$python" -m pip install -q --target "$VENV.virtualenv" virtualenv &&
+    PYTHONPATH="$VENV.virtualenv" "$python" -m virtualenv -q "$VENV" &&
+    rm -rf "$VENV.virtualenv"
+}
+
+ensure_env() {
+  local what=$1 stamp want
+  stamp=$VENV/.arc-toolkit-env
+  want="$(cksum <"$top/pyproject.toml")"
+  [ -x "$PY" ] || make_venv || return 1
+  # A larger environment serves the smaller wishes too.
+  case " $(cat "$stamp" 2>/dev/null) " in
+    "  ") ;;
+    " $want full ") return ;;
+    " $want dev ") [ "$what" != full ] && return ;;
+    " $want core ") [ "$what" = core ] && return ;;
+  esac
+  echo "installing arc-toolkit ($what) into $VENV; the first time takes a minute or two" >&2
+  # pip before 25.1 knows no dependency groups, and 23.2 cannot resolve azure-ai-ml with mlflow-skinny.
+  "$PY" -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1' || return 1
+  case $what in
+    core) set -- -e "$top" ;;
+    dev) set -- -e "$top" --group "$top/pyproject.toml:dev" ;;
+    full) set -- -e "$top[all]" --group "$top/pyproject.toml:dev" --group "$top/pyproject.toml:real" ;;
+  esac
+  "$PY" -m pip install -q --disable-pip-version-check "$@" || return 1
+  echo "$want $what" >"$stamp"
+}

@@ -1,0 +1,34 @@
+"""Fixtures for every test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from arc_toolkit.cli.main import main
+from tests.support import Result
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test depends on the colours or the cluster of the person who runs it."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    yield
+
+
+@pytest.fixture
+def arc(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """`arc("patch", path)` runs the command in this process and gives its exit code and both outputs."""
+
+    def run(*words: object) -> Result:
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:  # --help
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run
