@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,11 +11,10 @@ from tests.support import Result
 
 
 @pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on the colours or the cluster of the person who runs it."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    yield
 
 
 @pytest.fixture

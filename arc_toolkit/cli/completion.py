@@ -51,8 +51,7 @@ def _zsh(words: dict[str, list[str]]) -> str:
 
 def _fish(words: dict[str, list[str]]) -> str:
     lines = [
-        f"complete -c arc-toolkit -n __fish_use_subcommand -a {name} -d '{COMMANDS[name][1]}'"
-        for name in words
+        f"complete -c arc-toolkit -n __fish_use_subcommand -a {name} -d '{COMMANDS[name][1]}'" for name in words
     ]
     for name, options in words.items():
         lines += [
