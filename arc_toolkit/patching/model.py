@@ -1,0 +1,168 @@
+"""The words that every editor, rule and command of `patch` and `check` shares. Data only: no parsing, no I/O.
+
+Everything here is frozen. An editor takes bytes and `Settings` and gives a `FileResult`; it never writes, and
+never prints. Offsets in an `Edit` count characters of the decoded text, not bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+Threads = Literal["auto", "lightgbm", "faiss", "off"]
+SweepForm = Literal["step", "job", "python"]
+
+# What the user asked for on the command line; `--only` and `--skip` take these names beside those of the rules,
+# and a finding about a setting that could not be placed carries the setting's name as its rule.
+SETTING_RULES = (
+    "instance-type",
+    "instance-count",
+    "compute",
+    "expose-parameters",
+    "threads",
+    "sweep-to-v2",
+    "prs-to-v2",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the characters [start, end) by `text`; an insertion has start == end."""
+
+    start: int
+    end: int
+    text: str
+
+
+class OverlapError(ValueError):
+    """Two edits want the same characters: the caller refuses the file."""
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """The text with all edits made, right to left, so that offsets stay true.
+
+    Edits that insert at the same place keep the order in which they were given. Overlaps are refused.
+    """
+    ordered = sorted(enumerate(edits), key=lambda pair: (pair[1].start, pair[1].end, pair[0]))
+    end = 0
+    for _, edit in ordered:
+        if not 0 <= edit.start <= edit.end <= len(text):
+            raise OverlapError(f"an edit at {edit.start}..{edit.end} is outside of the text")
+        if edit.start < end:
+            raise OverlapError(f"two edits overlap at character {edit.start}")
+        end = edit.end
+    for _, edit in reversed(ordered):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a rule saw, or a setting that was placed or could not be placed.
+
+    `fixed` means: `FileResult.after` mends it (`patch` did, `check` says that `patch` can). `reason` says why it
+    was decided so: the evidence, or why it was not changed. `line` and `column` count from 1; 0 is "the file".
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    path: str
+    line: int = 0
+    column: int = 0
+    fixed: bool = False
+    reason: str = ""
+    # `patch --unsafe-fixes` would mend it.
+    unsafe_fix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was left out, and why."""
+
+    path: str
+    reason: str
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceTypeSize:
+    """What a job gets from an instance type: whole cores and GPUs of its request."""
+
+    name: str
+    cores: int | None = None
+    gpus: int = 0
+
+
+_NO_TYPES: Mapping[str, InstanceTypeSize] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that was asked for on the command line."""
+
+    instance_type: str | None = None
+    instance_count: int | None = None
+    compute: str | None = None
+    expose_parameters: bool = False
+    threads: Threads | None = None
+    # More variables for AMLARC_PRESTEP (`--export NAME`).
+    exports: tuple[str, ...] = ()
+    # Literal numbers instead of AMLARC_PRESTEP.
+    manual: bool = False
+    cores: int | None = None
+    dataloader_workers: int | None = None
+    # From `--instance-types DIR`: name -> size. None of the rules that need it runs when it is empty.
+    instance_types: Mapping[str, InstanceTypeSize] = field(default=_NO_TYPES)
+    # `--step NAME` and `--kind KIND`: only these steps, or steps of these kinds; empty means all.
+    steps: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    sweep_to_v2: bool = False
+    sweep_as: SweepForm = "step"
+    prs_to_v2: bool = False
+    unsafe_fixes: bool = False
+    only: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+
+    def wants(self, rule: str) -> bool:
+        """Whether `--only` and `--skip` let this rule (or setting) work."""
+        return rule not in self.skip and (not self.only or rule in self.only)
+
+    def wants_step(self, name: str, kind: str = "") -> bool:
+        """Whether `--step` and `--kind` choose this step."""
+        return (not self.steps or name in self.steps) and (not self.kinds or not kind or kind in self.kinds)
+
+    @property
+    def places_anything(self) -> bool:
+        """Whether any setting is to be written, beside what the rules mend."""
+        return (
+            self.instance_type is not None
+            or self.instance_count is not None
+            or self.compute is not None
+            or self.expose_parameters
+            or self.threads not in (None, "off")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What one file became. Exactly one of `after`, `refused` and `skipped` may be set; none means unchanged."""
+
+    path: str
+    before: bytes
+    after: bytes | None = None
+    findings: tuple[Finding, ...] = ()
+    # Why no safe change was possible although one was wanted.
+    refused: str | None = None
+    # Why the file is none of ours (no AzureML in it, not UTF-8, ...).
+    skipped: Skipped | None = None
+    # Files to write beside it: path and content.
+    new_files: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.after is not None and self.after != self.before
