@@ -1,0 +1,234 @@
+"""The words of `diagnose`, and the contract between its parts. Data only: nothing here reads, decides or prints.
+
+    sources (files, zips, blobs, azureml)  -> LogFile      one scanner reads them all
+    saved JSON, live cluster, history      -> ClusterFacts raw Kubernetes objects
+    PRS logs                               -> Finding      evidence tied to a path, and so to a job
+    metrics                                -> Restart
+    all of it                              -> Report       every output format starts from this
+
+Times are seconds since the epoch (UTC); None means unknown. Texts in these records are extracted fields, never raw
+log lines or environment values, because real logs hold secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, BinaryIO, Literal
+
+LOG_NAME = "amlarc_cr_bootstrap"  # the file name starts so; usually amlarc_cr_bootstrap.log
+
+Confidence = Literal["high", "medium", "low"]
+
+
+class Kind(StrEnum):
+    """Why an attempt ended. What each means and whether a node can be blamed for it stands in signals.KINDS."""
+
+    OWN_MEMORY = "own-memory-limit"
+    NODE_MEMORY = "node-out-of-memory"
+    NODE_LOST = "node-not-ready"
+    NODE_FAULT = "node-fault"
+    NODE_PRESSURE = "node-pressure"
+    OWN_STORAGE = "own-storage-limit"
+    SPOT = "spot-preemption"
+    DRAIN = "drain"
+    SCALE_DOWN = "scale-down"
+    SCHEDULER = "scheduler-preemption"
+    GANG = "gang-collateral"
+    SETUP = "setup-error"
+    USER = "user-error"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+class Outcome(StrEnum):
+    """How an attempt or a job ended, as far as anybody can tell."""
+
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+
+
+class Level(StrEnum):
+    """What can be said of a node, worst first."""
+
+    BAD = "bad"
+    SUSPECT = "suspect"
+    NOT_ENOUGH_DATA = "not-enough-data"
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One fact: where it was seen, the exact reason string, and what it means in our own words."""
+
+    source: str  # "pod condition", "pod status", "container", "node event", "node condition", "log", "prs", ...
+    reason: str  # the string as Kubernetes or AzureML writes it, e.g. "SystemOOM"
+    message: str = ""
+    time: float | None = None
+    weight: int = 9  # place in the order of evidence (signals.ORDER); 1 is the strongest
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why one attempt ended. `blames_node`: this failure counts against the node in the statistics."""
+
+    kind: Kind
+    confidence: Confidence
+    evidence: tuple[Evidence, ...] = ()
+    blames_node: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One rank (pod) of one try of one job."""
+
+    job: str  # unique within the report
+    number: int  # 0 = first, 1 = retry-001, ...
+    node: str | None
+    node_truncated: bool = False  # the name was cut at the end of the file and no single node fits
+    rank: str | None = None  # "worker-0", "rank-3", an IP address; None for one-pod jobs
+    start: float | None = None
+    end: float | None = None
+    pod: str | None = None
+    pod_uid: str | None = None
+    node_uid: str | None = None
+    pool: str | None = None
+    spot: bool | None = None
+    vm_instance: int | None = None
+    outcome: Outcome = Outcome.UNKNOWN
+    cause: Cause | None = None  # for failed attempts
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job over all its attempts."""
+
+    name: str
+    run_id: str | None
+    attempts: int  # how many tries; ranks do not count
+    outcome: Outcome
+    nodes: tuple[str, ...]  # in order, without repeats
+    causes: tuple[Kind, ...]  # of failed attempts, most frequent first
+    since: float | None
+    fails_everywhere: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def retried(self) -> bool:
+        return self.attempts > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What can be said of one node, with the figures that it rests on."""
+
+    node: str
+    level: Level
+    pool: str | None = None
+    failures: int = 0  # that a node can be blamed for
+    attempts: int = 0  # that say something about the node
+    interval: tuple[float, float] | None = None  # Wilson 95 % of failures/attempts
+    pool_rate: float | None = None  # failure rate of the other nodes of the pool
+    p_value: float | None = None
+    evidence: tuple[Evidence, ...] = ()  # direct evidence, newest last
+    since: float | None = None  # history before this was cut (reimaged, redeployed, new UID)
+    spot: bool | None = None
+    vm_instance: int | None = None
+    reason: str = ""  # one sentence
+    suggestions: tuple[str, ...] = ()  # what to look at, commands, snippets; never done by the toolkit itself
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that was looked at and not used."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A restart seen in metrics: the step went backwards after a gap."""
+
+    run: str
+    time: float
+    kind: Literal["from-scratch", "resumed"]
+    last_step: int  # highest step before
+    first_step: int  # first step after
+    lost_steps: int
+    lost_seconds: float  # from when that step was first reached until it was reached again
+    gap_seconds: float  # silence before the restart
+    keys: tuple[str, ...] = ()  # metrics that agree
+    confidence: Confidence = "high"
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Evidence from inside a job's own files (PRS), tied to the job by the file's path."""
+
+    path: str
+    evidence: Evidence
+    node: str | None = None  # node id or address as the file names it
+    kind: Kind | None = None  # what it speaks for, if anything
+
+
+@dataclass(slots=True)
+class Stats:
+    """What was read."""
+
+    files_read: int = 0
+    files_seen: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    pods: int = 0
+    nodes: int = 0
+    events: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)  # reason -> count, complete even if the list is not kept
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that `diagnose` found out."""
+
+    attempts: tuple[Attempt, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    restarts: tuple[Restart, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    stats: Stats = field(default_factory=Stats)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file that a source offers. `open` may raise OSError; the scanner turns that into Skipped.
+
+    `path` names it to people and gives job, attempt and rank (`azureml:JOB/system_logs/...`, `az://c/p/...`,
+    `logs.zip/job/...`), with `/` between the parts. `size` is None where the source does not know.
+    """
+
+    path: str
+    size: int | None
+    open: Callable[[], BinaryIO]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Raw Kubernetes objects as `kubectl get ... -o json` has them in `items`, from a file, a cluster or history.
+
+    The same object may occur more than once (saved file and history): the newest by resourceVersion or time wins.
+    `nodes_complete`: the node list is whole, so that a node which is not in it no longer exists.
+    """
+
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    nodes_complete: bool = False
+    origin: str = ""  # "cluster prod", "events.json", "history.db"
