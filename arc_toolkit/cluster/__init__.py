@@ -1,1 +1,1 @@
-"""The only package that imports kubernetes."""
+"""The Kubernetes API as raw JSON: the only package that imports `kubernetes`."""

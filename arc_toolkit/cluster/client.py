@@ -1,0 +1,263 @@
+"""A small client of the Kubernetes API that speaks raw JSON: no model objects, lists in pages, watches that resume.
+
+The `kubernetes` package reads the kubeconfig (exec plugins and in-cluster tokens included) and sets up TLS and
+proxies; each answer is `json.loads` of the bytes. Every failure is an `ArcError` (see failures.py).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from arc_toolkit.cluster import failures
+from arc_toolkit.cluster.failures import ApiError, Conflict, Forbidden, Gone, NotFound, Unreachable
+from arc_toolkit.errors import missing_extra
+
+__all__ = ["ApiError", "Applied", "Client", "Conflict", "Forbidden", "Gone", "Listing", "NotFound", "Unreachable"]
+
+FIELD_MANAGER = "arc-toolkit"
+PAGE = 500  # as kubectl
+_PATIENCE_SECONDS = 60  # how long a watch tries to come back before it gives up
+_WATCH_SECONDS = 300  # how long one watch request lasts; the next one goes on from its last resource version
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The object as the server has it after an apply (or would have it: dry run)."""
+
+    object: Object
+    created: bool
+
+
+class Client:
+    """One cluster, as one user. `pool` is a urllib3 pool manager, `authorize` gives the headers of a request."""
+
+    def __init__(self, server: str, name: str, pool: Any, authorize: Any) -> None:
+        self.server = server
+        self.name = name
+        self.where = f"the cluster {name} ({server})"
+        self._pool = pool
+        self._authorize = authorize
+
+    # --- one object -------------------------------------------------------------------------------------------
+
+    def get(self, path: str, params: Mapping[str, object] | None = None) -> Object:
+        """GET one object."""
+        return self.request("GET", path, params)[1]
+
+    def apply(self, path: str, body: Object, *, force: bool = False, dry_run: bool = False) -> Applied:
+        """Server-side apply as field manager `arc-toolkit`; raises Conflict where another manager owns a field."""
+        params: dict[str, object] = {"fieldManager": FIELD_MANAGER, "force": str(force).lower()}
+        if dry_run:
+            params["dryRun"] = "All"
+        status, stored = self.request("PATCH", path, params, body, "application/apply-patch+yaml")
+        return Applied(stored, status == 201)
+
+    def delete(self, path: str, *, resource_version: str | None = None, dry_run: bool = False) -> bool:
+        """Delete, if the object still has the version that was looked at; False if it was gone already."""
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if resource_version:
+            options["preconditions"] = {"resourceVersion": resource_version}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        try:
+            self.request("DELETE", path, None, options)
+        except NotFound:
+            return False
+        return True
+
+    # --- many objects -----------------------------------------------------------------------------------------
+
+    def list(self, path: str, params: Mapping[str, object] | None = None) -> Listing:
+        """The items of a collection, read page by page while they are iterated."""
+        return Listing(self, path, dict(params or {}))
+
+    def watch(
+        self,
+        path: str,
+        resource_version: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> Iterator[Object]:
+        """Events (`type`, `object`) after a resource version, without end or for `seconds`.
+
+        A broken connection is taken up again where it stopped; Gone means that the events since then are lost
+        and the caller must list again.
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        broken_since: float | None = None
+        while end is None or time.monotonic() < end:
+            left = (
+                _WATCH_SECONDS if end is None else min(_WATCH_SECONDS, max(1, int(end - time.monotonic() + 0.5)))
+            )
+            query = {**(params or {}), "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": left}
+            try:
+                for event in self._stream(path, {**query, "resourceVersion": resource_version}, left + 15):
+                    broken_since = None
+                    kind, item = event.get("type"), event.get("object") or {}
+                    if kind == "ERROR":
+                        raise failures.from_response(
+                            int(item.get("code") or 500), item, method="WATCH", path=path, where=self.where
+                        )
+                    resource_version = (item.get("metadata") or {}).get("resourceVersion", resource_version)
+                    if kind != "BOOKMARK":
+                        yield event
+            except Unreachable:
+                broken_since = broken_since or time.monotonic()
+                if time.monotonic() - broken_since > _PATIENCE_SECONDS:
+                    raise
+                time.sleep(0.5)
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, object] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> tuple[int, Object]:
+        """One request; (HTTP status, JSON). An answer of 400 or more is raised as ApiError."""
+        import urllib3
+
+        headers = {"accept": "application/json", "accept-encoding": "gzip", **self._authorize()}
+        data = None
+        if body is not None:
+            data, headers["content-type"] = json.dumps(body).encode(), content_type
+        # A server-side apply and a delete with a precondition may be sent again; so all that we send may be.
+        retries = urllib3.Retry(
+            total=3, connect=1, backoff_factor=0.3, status_forcelist=(429, 503, 504), allowed_methods=None,
+            raise_on_status=False,
+        )  # fmt: skip
+        try:
+            answer = self._pool.request(
+                method,
+                self._url(path, params),
+                body=data,
+                headers=headers,
+                retries=retries,
+                timeout=urllib3.Timeout(connect=5, read=60),
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise failures.from_transport(error, self.where) from None
+        content = _parse(answer.data)
+        if answer.status >= 400:
+            raise failures.from_response(answer.status, content, method=method, path=path, where=self.where)
+        return answer.status, content
+
+    def _stream(self, path: str, params: Mapping[str, object], read_seconds: float) -> Iterator[Object]:
+        """The lines of a watch as they come."""
+        import urllib3
+
+        try:
+            answer = self._pool.request(
+                "GET",
+                self._url(path, params),
+                headers={"accept": "application/json", **self._authorize()},
+                retries=False,
+                timeout=urllib3.Timeout(connect=5, read=read_seconds),
+                preload_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise failures.from_transport(error, self.where) from None
+        try:
+            if answer.status >= 400:
+                content = _parse(answer.read())
+                raise failures.from_response(answer.status, content, method="WATCH", path=path, where=self.where)
+            rest = b""
+            for chunk in answer.stream(65536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        yield _parse(line)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise failures.from_transport(error, self.where) from None
+        finally:
+            answer.close()
+
+    def _url(self, path: str, params: Mapping[str, object] | None) -> str:
+        return f"{self.server}{path}" + (f"?{urlencode(params)}" if params else "")
+
+
+class Listing:
+    """The items of a collection. Iterate it once; `resource_version` then says from where to watch."""
+
+    def __init__(self, client: Client, path: str, params: dict[str, object]) -> None:
+        self._client, self._path, self._params = client, path, params
+        self.resource_version = ""
+
+    def __iter__(self) -> Iterator[Object]:
+        """Items without apiVersion and kind, as the server lists them.
+
+        Where the list expires between two pages (410), it is read again from the start and what was given already
+        is left out. `resource_version` stays that of the first page, so a watch from there misses nothing.
+        """
+        given: set[str] = set()
+        again, token = False, ""
+        while True:
+            query = {"limit": PAGE, **self._params, **({"continue": token} if token else {})}
+            try:
+                page = self._client.get(self._path, query)
+            except Gone:
+                if not token:
+                    raise
+                again, token = True, ""
+                continue
+            metadata = page.get("metadata") or {}
+            self.resource_version = self.resource_version or metadata.get("resourceVersion", "")
+            for item in page.get("items") or ():
+                uid = item["metadata"]["uid"]
+                if again and uid in given:
+                    continue
+                given.add(uid)
+                yield item
+            token = metadata.get("continue") or ""
+            if not token:
+                return
+
+
+def _parse(data: bytes) -> Object:
+    """JSON, or what a server says in plain text (`404 page not found`) as the message of a Status."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {"message": data[:300].decode("utf-8", "replace").strip()}
+    return found if isinstance(found, dict) else {"message": str(found)[:300]}
+
+
+# --- connecting -------------------------------------------------------------------------------------------------
+
+
+def connect(
+    kubeconfig: str | Path | None = None, context: str | None = None, as_user: str | None = None
+) -> Client:
+    """A client from a kubeconfig ($KUBECONFIG, ~/.kube/config) or, inside a pod without one, from its account.
+
+    Nothing is sent yet, but an exec plugin of the kubeconfig is run.
+    """
+    try:
+        from kubernetes.client import ApiClient, Configuration
+    except ImportError:
+        raise missing_extra("cluster", "a live cluster") from None
+    from arc_toolkit.cluster.kubeconfig import load
+
+    configuration = Configuration()
+    name = load(configuration, str(kubeconfig) if kubeconfig else None, context)
+
+    def authorize() -> dict[str, str]:
+        # Asked for each time: a token of an exec plugin or a pod's account may have been renewed.
+        settings = configuration.auth_settings().values()
+        headers = {one["key"]: one["value"] for one in settings if one.get("in") == "header" and one.get("value")}
+        return {**headers, "Impersonate-User": as_user} if as_user else headers
+
+    pool = ApiClient(configuration).rest_client.pool_manager
+    return Client(configuration.host.rstrip("/"), name, pool, authorize)

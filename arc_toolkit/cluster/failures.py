@@ -1,0 +1,148 @@
+"""What the apiserver, TLS and the network can refuse, each as one sentence that says what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from arc_toolkit.errors import ArcError
+
+INSTANCE_TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
+
+# The two ClusterRoles of docs/rbac.yaml; tests/cluster/test_rbac.py holds each command to them.
+READ_ROLE = "arc-toolkit-read"
+APPLY_ROLE = "arc-toolkit-apply"
+_READ_VERBS = {"get", "list", "watch"}
+
+_DENIED = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
+    r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+
+
+class Unreachable(ArcError):
+    """No answer: the network, the address or TLS."""
+
+
+class ApiError(ArcError):
+    """An answer that is an error; `status` is the HTTP code and `body` the Status object (or {})."""
+
+    def __init__(self, sentence: str, status: int, body: dict[str, Any]) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.body = body
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind of object."""
+
+
+class Forbidden(ApiError):
+    """403; the sentence names the verb, the resource and the role that gives it."""
+
+
+class Conflict(ApiError):
+    """409: another field manager owns a field, or the object changed meanwhile."""
+
+    def fields(self) -> list[tuple[str, str]]:
+        """(field, manager) of each conflict of a server-side apply."""
+        causes = (self.body.get("details") or {}).get("causes") or []
+        found = []
+        for cause in causes:
+            manager = re.search(r'"([^"]+)"', cause.get("message", ""))
+            found.append((cause.get("field", "?").lstrip("."), manager[1] if manager else "another manager"))
+        return found
+
+
+class Gone(ApiError):
+    """410: the resource version is too old; list again."""
+
+
+def from_response(status: int, body: dict[str, Any], *, method: str, path: str, where: str) -> ApiError:
+    """The error for an answer of 400 or more."""
+    said = str(body.get("message") or "no message").strip()
+    if status == 401:
+        sentence = (
+            f"{where} does not accept these credentials (401): sign in again or refresh the kubeconfig "
+            "(for AKS: `az aks get-credentials`)"
+        )
+        return ApiError(sentence, status, body)
+    if status == 403:
+        return Forbidden(_forbidden(said, where), status, body)
+    if status == 404:
+        return NotFound(_not_found(said, body, path, where), status, body)
+    if status == 409:
+        return Conflict(f"{where}: {said}", status, body)
+    if status == 410:
+        return Gone(f"{where}: the list has expired while it was read ({said})", status, body)
+    return ApiError(f"{where} answered {status} to {method} {path}: {said}", status, body)
+
+
+def _forbidden(said: str, where: str) -> str:
+    denied = _DENIED.search(said)
+    if not denied:
+        return f"{where} forbids it: {said}"
+    verb, resource = denied["verb"], denied["resource"]
+    full = f"{resource}.{denied['group']}" if denied["group"] else resource
+    scope = f" in namespace {denied['namespace']}" if denied["namespace"] else ""
+    sentence = f'user "{denied["user"]}" may not {verb} {full}{scope} on {where}: '
+    if verb == "impersonate":
+        return sentence + "--as needs the right to impersonate"
+    role = READ_ROLE if verb in _READ_VERBS else APPLY_ROLE
+    return sentence + f"the ClusterRole {role} of docs/rbac.yaml gives that right"
+
+
+def _not_found(said: str, body: dict[str, Any], path: str, where: str) -> str:
+    # A kind that the server does not know is answered without the name of an object.
+    if path.startswith(INSTANCE_TYPES) and not (body.get("details") or {}).get("name"):
+        return (
+            f"the AzureML extension is not installed, because {where} has no resource "
+            "instancetypes.amlarc.azureml.com: install it with `arc-toolkit cluster extension install`"
+        )
+    return f"{where} has no {path}: {said}"
+
+
+def from_transport(error: Exception, where: str) -> Unreachable:
+    """The error for a request that got no answer. Takes what urllib3 raises, and finds the cause inside."""
+    import ssl
+
+    chain = list(_chain(error))
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Unreachable(_untrusted(cause.verify_message, where))
+        if isinstance(cause, ssl.SSLError):
+            return Unreachable(
+                f"{where} does not speak TLS as expected ({cause.reason or cause}): check the address"
+            )
+    if any("Timeout" in type(cause).__name__ or isinstance(cause, TimeoutError) for cause in chain):
+        return Unreachable(f"{where} does not answer (timed out): check the address, the network or the VPN")
+    for cause in chain:
+        if isinstance(cause, OSError) and cause.strerror:
+            problem = cause.strerror[:1].lower() + cause.strerror[1:]
+            return Unreachable(f"cannot reach {where} ({problem}): check that it runs, and --context")
+    return Unreachable(f"cannot reach {where} ({chain[-1]}): check that it runs, and --context")
+
+
+def _untrusted(message: str, where: str) -> str:
+    message = message.rstrip(".")
+    if "expired" in message:
+        return f"the certificate of {where} has expired: renew it (for AKS: `az aks rotate-certs`)"
+    if "ostname" in message or "IP address" in message:
+        return f"the certificate of {where} is for another address ({message}): check the address of the server"
+    return (
+        f"the certificate of {where} is not trusted ({message}): refresh the kubeconfig "
+        "(for AKS: `az aks get-credentials`)"
+    )
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop(0)
+        if one is None or one in found:
+            continue
+        found.append(one)
+        reasons = [getattr(one, "reason", None), one.__cause__, one.__context__, *one.args]
+        todo += [reason for reason in reasons if isinstance(reason, BaseException)]
+    return found
