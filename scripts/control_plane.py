@@ -169,9 +169,7 @@ def _go() -> str:
     for path in sorted(folder.rglob("bin/go")):
         if _runs(path) and _go_version(str(path)) >= GO_NEEDED:
             return str(path)
-    raise CannotBuildError(
-        f"the wheel {GO_WHEEL} in {folder} holds no `go` that runs: delete the folder, try again"
-    )
+    raise CannotBuildError(f"the wheel {GO_WHEEL} in {folder} holds no `go` that runs: delete the folder")
 
 
 def _go_version(go: str) -> tuple[int, int]:
@@ -181,7 +179,7 @@ def _go_version(go: str) -> tuple[int, int]:
 
 
 def _go_env(go: str) -> dict[str, str]:
-    # The toolchain that is there, never one that Go fetches by itself; a GOROOT of another Go would break the wheel's.
+    # The Go that is there, never one that it fetches by itself; the GOROOT of another would break the wheel's.
     environment = {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
     if go != shutil.which("go"):
         environment.pop("GOROOT", None)

@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API that speaks raw JSON: no model objects, lists in pages, watches that resume.
+"""A small client of the Kubernetes API in raw JSON: no model objects, lists in pages, watches that resume.
 
 The `kubernetes` package reads the kubeconfig (exec plugins and in-cluster tokens included) and sets up TLS and
 proxies; each answer is `json.loads` of the bytes. Every failure is an `ArcError` (see failures.py).
@@ -95,9 +95,9 @@ class Client:
         end = None if seconds is None else time.monotonic() + seconds
         broken_since: float | None = None
         while end is None or time.monotonic() < end:
-            left = (
-                _WATCH_SECONDS if end is None else min(_WATCH_SECONDS, max(1, int(end - time.monotonic() + 0.5)))
-            )
+            left = _WATCH_SECONDS
+            if end is not None:
+                left = min(left, max(1, round(end - time.monotonic())))
             query = {**(params or {}), "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": left}
             try:
                 for event in self._stream(path, {**query, "resourceVersion": resource_version}, left + 15):

@@ -111,9 +111,8 @@ def from_transport(error: Exception, where: str) -> Unreachable:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return Unreachable(_untrusted(cause.verify_message, where))
         if isinstance(cause, ssl.SSLError):
-            return Unreachable(
-                f"{where} does not speak TLS as expected ({cause.reason or cause}): check the address"
-            )
+            why = cause.reason or cause
+            return Unreachable(f"{where} does not speak TLS as expected ({why}): check the address")
     if any("Timeout" in type(cause).__name__ or isinstance(cause, TimeoutError) for cause in chain):
         return Unreachable(f"{where} does not answer (timed out): check the address, the network or the VPN")
     for cause in chain:

@@ -12,6 +12,10 @@ from typing import Any
 from arc_toolkit.errors import ArcError
 
 
+# What reading a file of another shape ends in.
+_MISSHAPEN = (TypeError, AttributeError, KeyError, ValueError)
+
+
 def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str:
     """Fill a `kubernetes.client.Configuration`; returns the name of the context, for messages."""
     import yaml
@@ -36,15 +40,7 @@ def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str
             raise ArcError(f"{what}: choose one with --context (there are: {', '.join(names) or 'none'})")
         with _logged_errors() as logged:
             config.load_kube_config(files, chosen, configuration, persist_config=False)
-    except (
-        config.ConfigException,
-        yaml.YAMLError,
-        OSError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        ValueError,
-    ) as error:
+    except (config.ConfigException, yaml.YAMLError, OSError, *_MISSHAPEN) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ArcError(f"{shown} is not a usable kubeconfig ({first})") from None
     if logged:
