@@ -11,7 +11,6 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 
-
 # What reading a file of another shape ends in.
 _MISSHAPEN = (TypeError, AttributeError, KeyError, ValueError)
 
