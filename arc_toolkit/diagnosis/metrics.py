@@ -1,0 +1,262 @@
+"""Restarts seen in a run's metrics: a step that goes backwards after a silence.
+
+AzureML gives a retried job the same run id, so its metrics go on in the same series and the step counter shows
+where work was done twice. This finds that a run was restarted, not why. It looks at steps and times only: the
+*values* of metrics (loss spikes, cyclic learning rates) say nothing here, but for `epoch`, which is a counter.
+
+A restart that resumes exactly after the last logged step leaves no trace in a step counter and is not found.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isfinite
+from statistics import median
+from typing import TYPE_CHECKING
+
+from arc_toolkit.diagnosis.model import Confidence, Restart
+from arc_toolkit.errors import ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.diagnosis.sources.metrics import Point
+
+# The rule: a new segment where step <= the highest so far and the silence before is longer than this.
+SHORTEST_GAP_SECONDS = 60.0
+GAP_IN_INTERVALS = 5.0  # times the median interval between points of that key
+
+# A drop to the first step that is at least this many log intervals deep is a reset of the counter, gap or not.
+RESET_DEPTH_INTERVALS = 3
+
+# Keys whose values count, for runs that log every step as 0.
+COUNTERS = ("epoch", "step", "global_step", "iteration", "trainer/global_step")
+
+
+def find_restarts(source: str) -> list[Restart]:
+    """The restarts in a CSV or JSON file (`-`: standard input) or in `mlflow:URI#RUN`, oldest first."""
+    from arc_toolkit.diagnosis.sources.metrics import read_points
+
+    runs = read_points(source)
+    restarts = [one for run, points in runs.items() for one in restarts_in(run, points, source=source)]
+    if not restarts and not any(_all_series(points) for points in runs.values()):
+        raise ArcError(
+            f"{source}: no metric has a step that moves (they are all the same) and none is called epoch, "
+            "so restarts cannot be seen; log with step=..."
+        )
+    return sorted(restarts, key=lambda one: (one.time, one.run))
+
+
+def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Restart]:
+    """The restarts of one run."""
+    points = list(points)
+    all_series = _all_series(points)
+    epochs = _epoch_values(points)
+    found: list[tuple[_Drop, _Series, tuple[str, ...]]] = []
+    for series in all_series:
+        for drop in _candidates(series, epochs):
+            witnesses = [other for other in all_series if other is not series]
+            agreeing = [other.key for other in witnesses if _agrees(other, drop)]
+            if agreeing or not any(_has_a_say(other, drop, series) for other in witnesses):
+                found.append((drop, series, (series.key, *agreeing)))
+    return [_restart(run, group, epochs, source) for group in _same_time(found)]
+
+
+# --- one key ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Drop:
+    """Where a series starts again: between the point before `index` and the one at `index`."""
+
+    index: int
+    before: float  # time of the last point before
+    after: float  # time of the first point after
+    top: int  # highest step of the segment that ended
+    step: int  # first step of the new segment
+    gapped: bool  # the silence was long enough for a restart
+
+
+@dataclass(slots=True)
+class _Series:
+    """One key in order of time, cut into segments."""
+
+    key: str
+    times: list[float]
+    steps: list[int]
+    stride: int = 1  # the usual distance between two logged steps
+    interval: float = 0.0  # the usual time between two points
+    jitter: int = -1  # the deepest step backwards without a silence: several ranks, or batches out of order
+    tops: list[int] = field(default_factory=list)  # highest step of the segment so far, at each point
+    drops: list[_Drop] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        times, steps = self.times, self.steps
+        rises = [later - sooner for sooner, later in pairwise(steps) if later > sooner]
+        self.stride = max(1, int(median(rises))) if rises else 1
+        self.interval = median(b - a for a, b in pairwise(times))
+        limit = max(SHORTEST_GAP_SECONDS, GAP_IN_INTERVALS * self.interval)
+        top = steps[0]
+        self.tops.append(top)
+        for index in range(1, len(steps)):
+            step, gap = steps[index], times[index] - times[index - 1]
+            if step <= top:
+                depth = top - step
+                reset = self.near_first(step) and depth >= RESET_DEPTH_INTERVALS * self.stride
+                if gap > limit or reset:
+                    self.drops.append(_Drop(index, times[index - 1], times[index], top, step, gap > limit))
+                    top = step
+                else:
+                    self.jitter = max(self.jitter, depth)
+            top = max(top, step)
+            self.tops.append(top)
+
+    def near_first(self, step: int) -> bool:
+        return step <= self.steps[0] + self.stride
+
+
+def _all_series(points: Iterable[Point]) -> list[_Series]:
+    """One series for each key with a step that moves; without any, the values of a counter such as `epoch`."""
+    by_key: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        by_key[point.key].append(point)
+    usable, counters = [], []
+    for key, of_key in by_key.items():
+        # Stores promise no order. Of points with one timestamp (a batch) the lower step is the earlier.
+        of_key.sort(key=lambda point: (point.time, point.step))
+        if len({point.step for point in of_key}) > 1:
+            usable.append(_Series(key, [point.time for point in of_key], [point.step for point in of_key]))
+        elif key.lower() in COUNTERS:
+            counted = [(point.time, int(point.value)) for point in of_key if isfinite(point.value)]
+            if len({value for _, value in counted}) > 1:
+                counters.append(_Series(key, [time for time, _ in counted], [value for _, value in counted]))
+    return usable or counters
+
+
+def _candidates(series: _Series, epochs: _Epochs) -> list[_Drop]:
+    """Drops that may be restarts: after a silence, deeper than the series jumps anyway, and no epoch ended."""
+    regular = _regular_resets(series)
+    found = []
+    for drop in series.drops:
+        if not drop.gapped or drop.top - drop.step <= series.jitter:
+            continue
+        turn = epochs.turn(drop, within=2 * series.interval) if series.near_first(drop.step) else None
+        if turn == "on" or (drop in regular and turn != "back"):
+            continue
+        found.append(drop)
+    return found
+
+
+def _regular_resets(series: _Series) -> list[_Drop]:
+    """Two or more resets to the first step after segments of equal length: a counter that starts each epoch."""
+    resets = [drop for drop in series.drops if series.near_first(drop.step)]
+    full = max((drop.top for drop in resets), default=0)
+    whole = [drop for drop in resets if full - drop.top <= series.stride]
+    return whole if len(whole) >= 2 else []
+
+
+# --- the epoch, if it is logged ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Epochs:
+    times: Sequence[float] = ()
+    values: Sequence[float] = ()
+
+    def around(self, drop: _Drop, within: float) -> tuple[float, float] | None:
+        """The epoch just before the drop and the first after it; None if it was not logged near enough."""
+        last = bisect_right(self.times, drop.before) - 1
+        first = bisect_left(self.times, drop.after)
+        if last < 0 or first >= len(self.times) or drop.before - self.times[last] > within:
+            return None
+        return self.values[last], self.values[first]
+
+    def turn(self, drop: _Drop, within: float) -> str | None:
+        pair = self.around(drop, within)
+        if pair is None or pair[0] == pair[1]:
+            return None
+        return "on" if pair[1] > pair[0] else "back"
+
+
+def _epoch_values(points: Iterable[Point]) -> _Epochs:
+    epochs = sorted(
+        (point.time, point.value) for point in points if point.key.lower() == "epoch" and isfinite(point.value)
+    )
+    return _Epochs([time for time, _ in epochs], [value for _, value in epochs])
+
+
+# --- all keys together ------------------------------------------------------------------------------------------
+
+
+def _agrees(other: _Series, drop: _Drop) -> bool:
+    """The other key goes backwards there too (it may be logged too seldom for a silence of its own)."""
+    start = bisect_right(other.times, drop.before)
+    stop = bisect_left(other.times, drop.after) + 1
+    indexes = range(max(1, start), min(stop, len(other.steps)))
+    return any(other.tops[index - 1] - other.steps[index] > other.jitter for index in indexes)
+
+
+def _has_a_say(other: _Series, drop: _Drop, series: _Series) -> bool:
+    """The other key counts alike, had logged steps that a restart would have to repeat, and goes on after it."""
+    last = bisect_right(other.times, drop.before) - 1
+    if last < 0 or last + 1 >= len(other.steps):
+        return False
+    return drop.step < other.tops[last] <= drop.top + series.stride
+
+
+def _same_time(
+    found: list[tuple[_Drop, _Series, tuple[str, ...]]],
+) -> list[list[tuple[_Drop, _Series, tuple[str, ...]]]]:
+    """Drops of different keys whose silences overlap are one restart."""
+    groups: list[list[tuple[_Drop, _Series, tuple[str, ...]]]] = []
+    end = float("-inf")
+    for one in sorted(found, key=lambda one: (one[0].before, one[0].after)):
+        if groups and one[0].before < end:
+            groups[-1].append(one)
+            end = min(end, one[0].after)
+        else:
+            groups.append([one])
+            end = one[0].after
+    return groups
+
+
+def _restart(
+    run: str, group: list[tuple[_Drop, _Series, tuple[str, ...]]], epochs: _Epochs, source: str
+) -> Restart:
+    """The figures come from the key with the most points; it saw the restart most closely."""
+    drop, series, _ = max(group, key=lambda one: len(one[1].steps))
+    keys = tuple(sorted({key for _, _, keys in group for key in keys}))
+    from_scratch = series.near_first(drop.step)
+    confidence: Confidence = "high" if len(keys) > 1 else "medium"
+    if from_scratch and _regular_resets(series):
+        # The counter starts with each epoch, so only the epoch can tell where the run went on.
+        pair = epochs.around(drop, within=2 * series.interval)
+        from_scratch = pair is None or pair[1] <= epochs.values[0]
+        confidence = "low"
+    return Restart(
+        run=run,
+        time=drop.after,
+        kind="from-scratch" if from_scratch else "resumed",
+        last_step=drop.top,
+        first_step=drop.step,
+        lost_steps=drop.top - drop.step,
+        lost_seconds=drop.after - _first_reached(series, drop),
+        gap_seconds=drop.after - drop.before,
+        keys=keys,
+        confidence=confidence,
+        source=source,
+    )
+
+
+def _first_reached(series: _Series, drop: _Drop) -> float:
+    """When the work that was running first reached the step of the restart."""
+    starts = [0, *[one.index for one in series.drops if one.index < drop.index]]
+    for start, stop in zip(reversed(starts), [drop.index, *reversed(starts)], strict=False):
+        # A segment that started later than that step went on from the work of the segment before it.
+        if series.steps[start] <= drop.step or start == 0:
+            for index in range(start, stop):
+                if series.steps[index] >= drop.step:
+                    return series.times[index]
+    return series.times[0]

@@ -1,0 +1,219 @@
+"""Metrics of runs from CSV, JSON, or an MLflow store or server: points by run, in no order.
+
+CSV and JSON lines are either long (one row a point: key, value, step, timestamp, and run_id if several runs) or
+wide (one row a step: step, timestamp, and a column for each metric). JSON is a list of such rows, or what MLflow's
+REST call `metrics/get-history` answers, or {"run_id": ..., "metrics": {key: [points]}}.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from arc_toolkit.errors import ArcError, missing_extra
+from arc_toolkit.files import read_text
+from arc_toolkit.output.safe import redact
+
+# What the columns are called, by MLflow, W&B, TensorBoard exports and people.
+STEP = ("step", "_step", "global_step", "iteration")
+TIME = ("timestamp", "time", "_timestamp", "wall_time", "wall time", "timestamp_ms", "datetime", "date")
+KEY = ("key", "metric", "metric_key", "name", "tag")
+RUN = ("run_id", "run", "run_uuid", "job", "job_name")
+
+_MILLISECONDS = 1e11  # a time above this is in milliseconds: as seconds it would be the year 5138
+
+
+class Point(NamedTuple):
+    """One logged value; `time` in seconds."""
+
+    key: str
+    step: int
+    time: float
+    value: float
+
+
+def read_points(source: str) -> dict[str, list[Point]]:
+    """Points by run, from a path, `-`, or `mlflow:URI#RUN[,RUN]`."""
+    if source.startswith("mlflow:"):
+        return _from_mlflow(source)
+    text = read_text(source)
+    rows = _json_rows(text, source) if text.lstrip()[:1] in ("{", "[") else _csv_rows(text, source)
+    fallback = "standard input" if source == "-" else PurePath(source).stem
+    runs: dict[str, list[Point]] = {}
+    for where, row in rows:
+        for run, point in _points(row, where):
+            runs.setdefault(run or fallback, []).append(point)
+    if not runs:
+        raise ArcError(f"{source}: no metrics in it; wanted are rows with a step and a timestamp")
+    return runs
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+
+def _csv_rows(text: str, source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    import csv
+
+    reader = csv.DictReader(text.splitlines(keepends=True))
+    try:
+        for row in reader:
+            yield f"{source}:{reader.line_num}", row
+    except csv.Error as error:
+        raise ArcError(f"{source}:{reader.line_num}: not CSV ({error})") from None
+
+
+def _json_rows(text: str, source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    import json
+
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise ArcError(f"{source}:{error.lineno}: not JSON ({error.msg})") from None
+        data = _json_lines(text, source)
+    except RecursionError:
+        raise ArcError(f"{source}: not metrics (nested too deep)") from None
+    for number, item in enumerate(data if isinstance(data, list) else [data], 1):
+        where = f"{source}: item {number}"
+        if not isinstance(item, dict):
+            raise ArcError(f"{where} is not an object with step and timestamp")
+        yield from ((where, row) for row in _unfold(item))
+
+
+def _json_lines(text: str, source: str) -> list[Any]:
+    import json
+
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                raise ArcError(f"{source}:{number}: not JSON; one object a line is expected") from None
+    return found
+
+
+def _unfold(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of {"metrics": [...]} or {"metrics": {key: [...]}}; anything else is a row itself."""
+    inner = item.get("metrics")
+    run = {name: value for name, value in item.items() if name in RUN}
+    if isinstance(inner, list):
+        yield from ({**run, **row} for row in inner if isinstance(row, dict))
+    elif isinstance(inner, dict):
+        for key, rows in inner.items():
+            for row in rows if isinstance(rows, list) else ():
+                if isinstance(row, dict):
+                    yield {**run, "key": key, **row}
+    else:
+        yield item
+
+
+def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
+    """A long row is one point, a wide row one for each metric. Rows without a step say nothing about steps."""
+    names = {str(name).strip().lower(): name for name in row if name is not None}
+    step_name, time_name, key_name, run_name = (_pick(names, some) for some in (STEP, TIME, KEY, RUN))
+    for wanted, found, some in (("step", step_name, STEP), ("time", time_name, TIME)):
+        if found is None:
+            raise ArcError(f"{where}: no {wanted}; a column called one of {', '.join(some)} is needed")
+    step_text, time_text = row[names[step_name or ""]], row[names[time_name or ""]]
+    if _blank(step_text) or _blank(time_text):
+        return
+    step, time = _step(step_text, where), _time(time_text, where)
+    run = str(row[names[run_name]]).strip() if run_name else ""
+    if key_name:
+        yield (
+            run,
+            Point(
+                str(row[names[key_name]]), step, time, _number(row[names["value"]] if "value" in names else None)
+            ),
+        )
+        return
+    for name, original in names.items():
+        if name not in (step_name, time_name, run_name) and not _blank(row[original]):
+            number = _number(row[original])
+            if number is not None:  # a column of text is no metric
+                yield run, Point(str(original).strip(), step, time, number)
+
+
+def _pick(names: Iterable[str], some: tuple[str, ...]) -> str | None:
+    there = set(names)
+    return next((name for name in some if name in there), None)
+
+
+def _blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _step(value: object, where: str) -> int:
+    try:
+        return int(float(str(value)))
+    except (ValueError, OverflowError):
+        raise ArcError(f"{where}: the step {str(value)[:40]!r} is not a number") from None
+
+
+def _time(value: object, where: str) -> float:
+    text = str(value).strip()
+    try:
+        number = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            number = math.nan
+    if not math.isfinite(number):
+        raise ArcError(f"{where}: the time {text[:40]!r} is neither a number nor ISO 8601")
+    return number / 1000 if abs(number) > _MILLISECONDS else number
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+# --- MLflow -----------------------------------------------------------------------------------------------------
+
+
+def _from_mlflow(source: str) -> dict[str, list[Point]]:
+    uri, _, wanted = source.removeprefix("mlflow:").partition("#")
+    run_ids = [run for run in wanted.split(",") if run]
+    if not uri or not run_ids:
+        raise ArcError(
+            f"{redact(source)}: name the run as mlflow:URI#RUN_ID, such as mlflow:sqlite:///mlflow.db#8a1f..."
+        )
+    path = uri.removeprefix("sqlite:///").removeprefix("file://")
+    if ":" not in path and not os.path.exists(path):
+        raise ArcError(f"{redact(source)}: {path} does not exist")  # MLflow would make an empty store of that name
+    # A report must not wait minutes for a server that is away, nor tell anybody that it was made.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault(
+        "MLFLOW_ALLOW_FILE_STORE", "true"
+    )  # MLflow 3 refuses to read old ./mlruns folders without
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError:
+        raise missing_extra("mlflow", "an MLflow store") from None
+    for noisy in ("mlflow", "alembic", "sqlalchemy"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    runs: dict[str, list[Point]] = {}
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        for run_id in run_ids:
+            points = runs.setdefault(run_id, [])
+            for key in sorted(client.get_run(run_id).data.metrics):
+                for one in client.get_metric_history(run_id, key):
+                    points.append(Point(key, int(one.step), one.timestamp / 1000, float(one.value)))
+    except (MlflowException, OSError, ImportError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ArcError(f"cannot read metrics from {redact(uri)}: {redact(first)[:300]}") from None
+    return runs
