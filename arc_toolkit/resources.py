@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jinja2
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -20,6 +25,11 @@ def data_file(name: str) -> Path:
 
 def render(template: str, **values: object) -> str:
     """A template of `templates/`, rendered strictly: an unknown name is a fault, not an empty string."""
+    return _template(template).render(**values)
+
+
+@cache
+def _template(name: str) -> jinja2.Template:
     import jinja2
 
     environment = jinja2.Environment(
@@ -30,4 +40,4 @@ def render(template: str, **values: object) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(template).render(**values)
+    return environment.get_template(name)

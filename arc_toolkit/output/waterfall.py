@@ -1,0 +1,139 @@
+"""The waterfall as a table with a bar on every line, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.output.table import table
+from arc_toolkit.sizing.quantities import KI, MI
+from arc_toolkit.sizing.shares import Share
+
+if TYPE_CHECKING:
+    from arc_toolkit.sizing.instance_types import InstanceType
+    from arc_toolkit.sizing.supply import Line, Supply
+
+Style = Callable[..., str]
+BAR = 32
+
+
+def explain(entry: InstanceType, style: Style) -> str:
+    """Everything about one type, for a person."""
+    group, portion = entry.groups[0], entry.portion
+    head = style(f"{entry.name}: {entry.wanted} of {group.title}", "bold")
+    parts = [head]
+    tight_memory, tight_cpu = group.tightest_memory, group.tightest_cpu
+    named = f" on {tight_memory.name}, the tightest node" if len(group.supplies) > 1 else ""
+    parts.append(_block(f"memory{named}", tight_memory.lines, "memory", entry, style))
+    named = f" on {tight_cpu.name}, the tightest node" if len(group.supplies) > 1 else ""
+    parts.append(_block(f"cpu{named}", tight_cpu.lines, "cpu", entry, style))
+    gpu = f", {entry.gpus} x {entry.gpu_resource}" if entry.gpus else ""
+    fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
+    if not isinstance(entry.wanted, Share):
+        fits += f" (the limit is {portion.limit})"
+    left = f"left over: {portion.left_memory // KI:,}Ki and {portion.left_cpu_m}m"
+    left += f" and {portion.left_gpus} GPU" if portion.left_gpus else ""
+    parts.append(f"request = limit: cpu {entry.cpu}, memory {entry.memory}{gpu}. {fits}; {left}.")
+    sources = list(dict.fromkeys(line.source for line in (*tight_memory.lines, *tight_cpu.lines) if line.source))
+    parts.append("\n".join(style(f"[{index}] {source}", "dim") for index, source in enumerate(sources, 1)))
+    return "\n\n".join(parts)
+
+
+def _block(title: str, lines: Sequence[Line], what: str, entry: InstanceType, style: Style) -> str:
+    group = entry.groups[0]
+    sources = list(
+        dict.fromkeys(
+            line.source for line in (*group.tightest_memory.lines, *group.tightest_cpu.lines) if line.source
+        )
+    )
+    amounts = [line.memory if what == "memory" else line.cpu_m for line in lines]
+    top, level = amounts[0], amounts[0]
+    rows = []
+    for line, amount in zip(lines, amounts, strict=True):
+        if not amount:
+            continue
+        if line.total:
+            level = amount
+            bar = style(_bar(0, amount, top, "█"), "green" if line.name == "schedulable" else "blue")
+        else:
+            level += amount
+            bar = style(_bar(level, level - amount, top, "▒"), "yellow")
+        mark = f" [{sources.index(line.source) + 1}]" if line.source else ""
+        name = line.name if line.total else f"- {line.name}"
+        rows.append([name, *_numbers(amount, what), bar, line.rule + mark])
+    portion = entry.portion
+    one = portion.memory if what == "memory" else portion.cpu_m
+    rule = _share_rule(entry, what)
+    drawn = "".join(
+        _segment(index * one, (index + 1) * one, top, "█" if index % 2 == 0 else "▓")
+        for index in range(min(portion.per_node, BAR))
+    )
+    rows.append([entry.name, *_numbers(one, what), style(drawn, "green", "bold"), rule])
+    if what == "memory":
+        return f"{title}\n" + table(["", "Mi", "Ki", "", ""], rows, right=(1, 2))
+    return f"{title}\n" + table(["", "cores", "m", "", ""], rows, right=(1, 2))
+
+
+def _share_rule(entry: InstanceType, what: str) -> str:
+    if not isinstance(entry.wanted, Share):
+        return "as asked with --size"
+    unit = "1Mi" if what == "memory" else "10m (or a core with --whole-cores)"
+    return f"schedulable / {entry.wanted.n}, down to {unit}"
+
+
+def _numbers(amount: int, what: str) -> tuple[str, str]:
+    if what == "memory":
+        return f"{amount / MI:,.1f}", f"{amount // KI:,}"
+    return f"{amount / 1000:,.2f}", f"{amount:,}"
+
+
+def _bar(start: int, end: int, top: int, glyph: str) -> str:
+    """The part from start to end of a bar that is BAR wide at top; what is taken is at least a sliver."""
+    return " " * round(start * BAR / top) + (_segment(start, end, top, glyph) or "▏")
+
+
+def _segment(start: int, end: int, top: int, glyph: str) -> str:
+    return glyph * (round(end * BAR / top) - round(start * BAR / top))
+
+
+def supply_json(supply: Supply) -> dict[str, Any]:
+    """One node's waterfall; memory in bytes and cpu in milli-cores, exact."""
+    return {
+        "name": supply.name,
+        "lines": [
+            {
+                "name": line.name,
+                "kind": "level" if line.total else "taken",
+                "memory_bytes": line.memory,
+                "cpu_m": line.cpu_m,
+                "rule": line.rule,
+                "source": line.source,
+            }
+            for line in supply.lines
+        ],
+        "schedulable": {"cpu_m": supply.cpu_m, "memory_bytes": supply.memory, "gpus": supply.gpus},
+        "max_pods": supply.max_pods,
+    }
+
+
+def type_json(entry: InstanceType) -> dict[str, Any]:
+    """One type with its manifest and the waterfall of the tightest nodes."""
+    group, portion = entry.groups[0], entry.portion
+    return {
+        "name": entry.name,
+        "wanted": str(entry.wanted),
+        "groups": [other.title for other in entry.groups],
+        "cpu_m": portion.cpu_m,
+        "memory_bytes": portion.memory,
+        "gpus": portion.gpus,
+        "per_node": portion.per_node,
+        "limit": portion.limit,
+        "left_over": {
+            "cpu_m": portion.left_cpu_m,
+            "memory_bytes": portion.left_memory,
+            "gpus": portion.left_gpus,
+        },
+        "memory_waterfall": supply_json(group.tightest_memory),
+        "cpu_waterfall": supply_json(group.tightest_cpu),
+        "manifest": entry.manifest(),
+    }

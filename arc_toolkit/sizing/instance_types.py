@@ -1,0 +1,237 @@
+"""InstanceTypes for groups of nodes: names, selectors, collisions, manifests.
+
+The resource: https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from arc_toolkit import __version__
+from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing.quantities import GI, KI, cpu_text, memory_text
+from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, split
+from arc_toolkit.sizing.supply import Assumptions, Group, Line, Supply
+
+API_VERSION = "amlarc.azureml.com/v1alpha1"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PREFIX = "arc-toolkit.io/"
+DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+_FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """One type, and the group and share it was made for."""
+
+    name: str
+    portion: Portion
+    gpu_resource: str | None
+    selector: tuple[tuple[str, str], ...]
+    groups: tuple[Group, ...]
+    wanted: Share | Size
+    reserve: str
+
+    @property
+    def cpu(self) -> str:
+        return cpu_text(self.portion.cpu_m)
+
+    @property
+    def memory(self) -> str:
+        return memory_text(self.portion.memory)
+
+    @property
+    def gpus(self) -> int:
+        return self.portion.gpus
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Where it came from: what must be known to make it again."""
+        supply = self.groups[0].tightest_memory
+        pairs = {
+            "version": __version__,
+            "source": self.groups[0].source,
+            "size": ",".join(sorted({group.size for group in self.groups if group.size})),
+            "kubernetes-version": supply.version,
+            "max-pods": str(supply.max_pods),
+            "share" if isinstance(self.wanted, Share) else "asked-size": str(self.wanted),
+            "reserve": self.reserve,
+        }
+        return {PREFIX + key: value for key, value in pairs.items() if value}
+
+    @property
+    def comments(self) -> list[str]:
+        """The arithmetic, line by line."""
+        group, portion = self.groups[0], self.portion
+        divided = f" / {portion.per_node}" if isinstance(self.wanted, Share) and portion.per_node > 1 else ""
+        left = f"{portion.left_cpu_m}m and {portion.left_memory // KI}Ki"
+        return [
+            f"{self.name}: {self.wanted} of {', '.join(group.title for group in self.groups)}.",
+            f"{portion.per_node} on a node, which leaves {left}.",
+            *_arithmetic(
+                "memory", [(line.name, line.memory // KI) for line in _taken(group.tightest_memory)], "Ki"
+            ),
+            f"  = {group.tightest_memory.memory // KI}Ki schedulable{divided} -> {self.memory}",
+            *_arithmetic("cpu", [(line.name, line.cpu_m) for line in _taken(group.tightest_cpu)], "m"),
+            f"  = {group.tightest_cpu.cpu_m}m schedulable{divided} -> {self.cpu}",
+        ]
+
+    def manifest(self) -> dict[str, Any]:
+        """The object as plain data."""
+        spec: dict[str, Any] = {"nodeSelector": dict(self.selector)} if self.selector else {}
+        limits: dict[str, Any] = {"cpu": self.cpu, "memory": self.memory}
+        if self.gpu_resource and self.gpus:
+            limits[self.gpu_resource] = self.gpus
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "InstanceType",
+            "metadata": {
+                "name": self.name,
+                "labels": {MANAGED_BY: "arc-toolkit"},
+                "annotations": self.annotations,
+            },
+            "spec": {
+                **spec,
+                "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits},
+            },
+        }
+
+
+def _taken(supply: Supply) -> list[Line]:
+    """The first level and everything that is taken from it."""
+    return [line for index, line in enumerate(supply.lines) if index == 0 or not line.total]
+
+
+def _arithmetic(title: str, amounts: list[tuple[str, int]], unit: str) -> list[str]:
+    width = len(str(amounts[0][1]))
+    (name, first), *taken = amounts
+    return [f"{title}:", f"    {first}{unit} {name}"] + [
+        f"  - {-amount:>{width}}{unit} {name}" for name, amount in taken if amount
+    ]
+
+
+def generate(
+    groups: Sequence[Group],
+    wanted: Sequence[Share | Size],
+    assumptions: Assumptions,
+    *,
+    template: str = DEFAULT_TEMPLATE,
+    selector: str = "auto",
+    whole_cores: bool = False,
+    merge: bool = False,
+) -> tuple[list[InstanceType], list[str]]:
+    """Types for every group and share, and the reasons why some could not be made.
+
+    With one group a share that cannot be given is an error; with several, the others still get theirs.
+    """
+    check_template(template)
+    types: list[InstanceType] = []
+    refused: list[str] = []
+    for group in groups:
+        for want in wanted:
+            try:
+                portion = (
+                    split(group, want, whole_cores=whole_cores) if isinstance(want, Share) else fit(group, want)
+                )
+            except DoesNotFit as error:
+                refused.append(str(error))
+                continue
+            name = make_name(template, group, want, portion)
+            chosen = _selector(selector, group)
+            types.append(
+                InstanceType(name, portion, group.gpu_resource, chosen, (group,), want, str(assumptions.reserve))
+            )
+    if not types:
+        raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
+    return _unique(types, merge), refused
+
+
+def check_template(template: str) -> None:
+    try:
+        names = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+    except ValueError as error:
+        raise ArcError(f"--name-template {template!r}: {error}") from None
+    for name in names:
+        if name not in _FIELDS:
+            raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}")
+
+
+def make_name(template: str, group: Group, want: Share | Size, portion: Portion) -> str:
+    """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people speak of them."""
+    if isinstance(want, Share):
+        cpu, memory = group.nominal_cpu_m // 1000 // want.n, group.nominal_memory // GI // want.n
+    else:
+        cpu, memory = want.cpu_m // 1000, want.memory // GI
+    if isinstance(want, Size) and template == DEFAULT_TEMPLATE:
+        raw = str(want)
+    else:
+        raw = template.format(
+            cpu=cpu or f"{portion.cpu_m}m",
+            memory=memory or f"0-{portion.memory * 10 // GI}",
+            gpu=f"-{portion.gpus}gpu" if portion.gpus else "",
+            gpus=portion.gpus,
+            size=group.size or "node",
+            pool=group.pools[0] if group.pools else "pool",
+            share=want.slug if isinstance(want, Share) else str(want),
+            n=portion.per_node,
+        )
+    name = raw.lower().replace("_", "-")
+    if not NAME.fullmatch(name) or len(name) > 253:
+        raise ArcError(
+            f"the name {raw!r} is not valid in Kubernetes (small letters, digits, - and .): change --name-template"
+        )
+    return name
+
+
+def _selector(choice: str, group: Group) -> tuple[tuple[str, str], ...]:
+    if choice == "auto":
+        return group.selector
+    if choice == "none":
+        return ()
+    key, equals, value = choice.partition("=")
+    if not equals or not key or not value:
+        raise ArcError(f"--node-selector {choice}: give auto, none or KEY=VALUE")
+    return ((key, value),)
+
+
+def _unique(types: list[InstanceType], merge: bool) -> list[InstanceType]:
+    by_name: dict[str, list[InstanceType]] = {}
+    for entry in types:
+        by_name.setdefault(entry.name, []).append(entry)
+    found = []
+    for name, same in by_name.items():
+        if len(same) == 1:
+            found.append(same[0])
+            continue
+        if not merge:
+            first, second = same[0], same[1]
+            raise ArcError(
+                f"two types would be called {name}: {_what(first)} and {_what(second)}; choose fewer nodes or "
+                "shares, add {size}, {share} or {pool} to --name-template, or --merge them into one that fits on all"
+            )
+        found.append(_merged(same))
+    return found
+
+
+def _what(entry: InstanceType) -> str:
+    return f"{entry.wanted} of {entry.groups[0].title} ({entry.cpu}, {entry.memory})"
+
+
+def _merged(same: list[InstanceType]) -> InstanceType:
+    """One type that fits on every group: the smallest of each resource, and no selector."""
+    if len({(entry.gpu_resource, entry.gpus) for entry in same}) > 1:
+        raise ArcError(f"cannot merge types called {same[0].name}: their GPUs differ")
+    smallest = min(same, key=lambda entry: entry.portion.memory)
+    cpu_m = min(entry.portion.cpu_m for entry in same)
+    groups = (smallest.groups[0], *(e.groups[0] for e in same if e is not smallest))
+    portion = replace(
+        smallest.portion,
+        cpu_m=cpu_m,
+        left_cpu_m=groups[0].tightest_cpu.cpu_m - smallest.portion.per_node * cpu_m,
+    )
+    return replace(smallest, portion=portion, selector=(), groups=groups)

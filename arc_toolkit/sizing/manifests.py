@@ -1,0 +1,35 @@
+"""InstanceTypes as YAML text: one document each, several in one file, or an InstanceTypeList."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arc_toolkit.resources import render
+from arc_toolkit.sizing.instance_types import API_VERSION, InstanceType
+
+
+def document(entry: InstanceType) -> str:
+    """One manifest with the arithmetic as comments."""
+    return render("instance_type.yaml.j2", manifest=entry.manifest(), comments=entry.comments)
+
+
+def documents(types: Sequence[InstanceType]) -> str:
+    """Several manifests in one stream."""
+    return "---\n".join(document(entry) for entry in types)
+
+
+def type_list(types: Sequence[InstanceType]) -> str:
+    """The list form, whose items leave out apiVersion and kind."""
+    lines = [f"apiVersion: {API_VERSION}", "kind: InstanceTypeList", "items:"]
+    for entry in types:
+        text = document(entry).splitlines()
+        comments = [line for line in text if line.startswith("#")]
+        body = [line for line in text if not line.startswith(("#", "apiVersion:", "kind:"))]
+        lines += [f"  {line}" for line in comments]
+        lines += [f"  {'- ' if index == 0 else '  '}{line}" for index, line in enumerate(body)]
+    return "\n".join(lines) + "\n"
+
+
+def files(types: Sequence[InstanceType]) -> dict[str, str]:
+    """File name -> text, for a folder with one type a file."""
+    return {f"{entry.name}.yaml": document(entry) for entry in types}

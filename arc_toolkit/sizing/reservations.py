@@ -1,0 +1,101 @@
+"""What AKS keeps for itself on a node, as tables.
+
+Source: "Node resource reservations" (https://learn.microsoft.com/azure/aks/node-resource-reservations), checked
+against real nodes (data/observed_nodes.csv; tests/sizing/test_reservations.py). Where the page and the nodes
+disagree, the nodes win: the page says MB where nodes show Mi, and the quarter is of the size's nominal memory.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing.quantities import MI
+
+Version = tuple[int, int]
+
+# (cores, milli-cores reserved for each of them); further cores follow the last row.
+CPU_STEPS = ((1, 60), (1, 40), (2, 20))
+CPU_BEYOND_M = 10
+
+# Kubernetes before 1.29: (GiB, per cent of them) of nominal memory; what is above follows the last figure.
+MEMORY_BRACKETS = ((4, 25), (4, 20), (8, 10), (112, 6))
+MEMORY_BEYOND_PERCENT = 2
+EVICTION_BEFORE_1_29_MIB = 750
+
+# Kubernetes 1.29 and later: the smaller of 20 Mi a pod + 50 Mi and a quarter of nominal memory.
+PODS_REGIME_SINCE: Version = (1, 29)
+MEMORY_PER_POD_MIB = 20
+MEMORY_BASE_MIB = 50
+EVICTION_MIB = 100
+
+# Windows nodes: the brackets and this, with no eviction threshold (seen on 1.28 only).
+WINDOWS_EXTRA_MIB = 2048
+
+# Defaults of maxPods by network plugin. 30 against 250 moves allocatable by 4400 Mi on a node of 20 GiB or more.
+MAX_PODS = {"overlay": 250, "pod-subnet": 110, "kubenet": 110, "azure": 30}
+MAX_PODS_RANGE = (10, 250)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An amount and how it came about."""
+
+    amount: int
+    rule: str
+
+
+def parse_version(text: str) -> Version:
+    """`1.33`, `v1.33.2` -> (1, 33)."""
+    match = re.fullmatch(r"v?(\d{1,3})\.(\d{1,3})(?:[.+-][0-9A-Za-z.+-]*)?", text.strip())
+    if match is None:
+        raise ArcError(f"{text!r} is not a Kubernetes version: write it like 1.33 or 1.33.2")
+    return int(match[1]), int(match[2])
+
+
+def kube_reserved_cpu(cores: int) -> Reservation:
+    """Milli-cores kept on a node of that many cores (all versions)."""
+    left, amount = cores, 0
+    for count, each in CPU_STEPS:
+        taken = min(left, count)
+        amount, left = amount + taken * each, left - taken
+    rule = f"60m + 40m + 2 x 20m + {left} x 10m" if left else f"60m, 40m, 20m, 20m for the first {cores} cores"
+    return Reservation(amount + left * CPU_BEYOND_M, rule)
+
+
+def kube_reserved_memory(nominal: int, version: Version, max_pods: int, windows: bool = False) -> Reservation:
+    """Bytes kept on a node whose size has that nominal memory (bytes)."""
+    if windows:
+        brackets = _brackets_mib(nominal)
+        return Reservation(
+            (brackets + WINDOWS_EXTRA_MIB) * MI, f"brackets ({brackets}Mi) + {WINDOWS_EXTRA_MIB}Mi on Windows"
+        )
+    if version < PODS_REGIME_SINCE:
+        return Reservation(
+            _brackets_mib(nominal) * MI, "25% of 4 GiB, 20% of the next 4, 10% of 8, 6% of 112, 2% above"
+        )
+    by_pods = MEMORY_PER_POD_MIB * max_pods + MEMORY_BASE_MIB
+    quarter = nominal // MI // 4
+    if quarter < by_pods:
+        return Reservation(quarter * MI, f"a quarter of nominal memory (less than 20Mi x {max_pods} + 50Mi)")
+    return Reservation(by_pods * MI, f"20Mi x {max_pods} pods + 50Mi")
+
+
+def eviction(version: Version, windows: bool = False) -> Reservation:
+    """The hard eviction threshold, bytes."""
+    if windows:
+        return Reservation(0, "none on Windows")
+    if version < PODS_REGIME_SINCE:
+        return Reservation(EVICTION_BEFORE_1_29_MIB * MI, "memory.available < 750Mi (before 1.29)")
+    return Reservation(EVICTION_MIB * MI, "memory.available < 100Mi (from 1.29)")
+
+
+def _brackets_mib(nominal: int) -> int:
+    left = Fraction(nominal, MI)
+    amount = Fraction(0)
+    for gib, percent in MEMORY_BRACKETS:
+        taken = min(left, Fraction(gib * 1024))
+        amount, left = amount + taken * percent / 100, left - taken
+    return int(amount + left * MEMORY_BEYOND_PERCENT / 100)

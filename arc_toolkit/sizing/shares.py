@@ -1,0 +1,133 @@
+"""Shares of a node (`whole`, `half`, `1/3`) and sizes asked for by number (`32cpu128g-2gpu`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing.quantities import GI, MI, cpu_text, memory_text
+from arc_toolkit.sizing.supply import Group
+
+CPU_STEP_M = 10
+_WORDS = {"whole": 1, "half": 2, "third": 3, "quarter": 4}
+
+
+class DoesNotFit(ArcError):
+    """A share or size that this group cannot give; the text says why, and by how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One n-th of a node."""
+
+    n: int
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        word = text.strip().lower()
+        if word in _WORDS:
+            return cls(_WORDS[word])
+        match = re.fullmatch(r"1/([1-9][0-9]{0,3})", word)
+        if match is None:
+            raise ArcError(f"--share {text}: give whole, half, quarter or 1/N with N from 1")
+        return cls(int(match[1]))
+
+    def __str__(self) -> str:
+        return next((word for word, n in _WORDS.items() if n == self.n), f"1/{self.n}")
+
+    @property
+    def slug(self) -> str:
+        """For names: `half`, `1-of-8`."""
+        return str(self).replace("/", "-of-")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Cores, memory and GPUs asked for by number, exactly."""
+
+    cpu_m: int
+    memory: int
+    gpus: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Size:
+        """`32cpu128g`, `32c256g`, `0.5cpu2g`, `12cpu110g-1gpu`; g is GiB."""
+        match = re.fullmatch(
+            r"(\d+(?:\.\d+)?)c(?:pu)?(\d+(?:\.\d+)?)g(?:-?(\d+)gpu)?", text.strip().lower(), re.ASCII
+        )
+        if match is None:
+            raise ArcError(f"--size {text}: write it like 32cpu128g or 12cpu110g-1gpu")
+        cpu_m, memory = Fraction(match[1]) * 1000, Fraction(match[2]) * GI
+        if not cpu_m or not memory:
+            raise ArcError(f"--size {text}: an instance type needs cores and memory above zero")
+        return cls(-(-cpu_m // 1), -(-memory // MI) * MI, int(match[3] or 0))
+
+    def __str__(self) -> str:
+        gpu = f"-{self.gpus}gpu" if self.gpus else ""
+        return f"{float(Fraction(self.cpu_m, 1000)):g}cpu{float(Fraction(self.memory, GI)):g}g{gpu}"
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What one pod gets, how many of it a node holds, and what is then left."""
+
+    cpu_m: int
+    memory: int
+    gpus: int
+    per_node: int
+    limit: str
+    left_cpu_m: int
+    left_memory: int
+    left_gpus: int
+
+
+def split(group: Group, share: Share, *, whole_cores: bool = False) -> Portion:
+    """One n-th of what is schedulable, rounded down to 10m (or a core) and 1Mi."""
+    n = share.n
+    if group.gpus % n:
+        raise DoesNotFit(f"{group.title} has {group.gpus} GPUs, which do not divide into {n} equal shares")
+    if n > group.pods_free:
+        raise DoesNotFit(
+            f"--share {share}: {group.title} takes {group.pods_free} more pods (maxPods less what sits there), "
+            f"not {n}"
+        )
+    step = 1000 if whole_cores else CPU_STEP_M
+    cpu_m = group.tightest_cpu.cpu_m // n // step * step
+    memory = group.tightest_memory.memory // n // MI * MI
+    if cpu_m <= 0 or memory <= 0:
+        raise DoesNotFit(
+            f"--share {share}: nothing is left to share on {group.title}: schedulable are "
+            f"{group.tightest_cpu.cpu_m}m and {group.tightest_memory.memory // MI}Mi"
+        )
+    return _portion(group, cpu_m, memory, group.gpus // n, count=n, limit="share")
+
+
+def fit(group: Group, size: Size) -> Portion:
+    """A size asked for by number: how many fit on a node of the group."""
+    if size.gpus > group.gpus:
+        raise DoesNotFit(f"{size} asks for {size.gpus} GPUs; {group.title} has {group.gpus}")
+    count, limit = group.fits(size.cpu_m, size.memory, size.gpus)
+    if count < 1:
+        over_cpu = size.cpu_m - group.tightest_cpu.cpu_m
+        over_memory = size.memory - group.tightest_memory.memory
+        by = [f"{over_cpu}m cpu"] * (over_cpu > 0) + [f"{-(-over_memory // MI)}Mi memory"] * (over_memory > 0)
+        raise DoesNotFit(
+            f"{size} does not fit on {group.title}: it is too large by {' and '.join(by) or limit}; "
+            f"schedulable are {cpu_text(group.tightest_cpu.cpu_m)} and {memory_text(group.tightest_memory.memory // MI * MI)}"
+        )
+    return _portion(group, size.cpu_m, size.memory, size.gpus, count=count, limit=limit)
+
+
+def _portion(group: Group, cpu_m: int, memory: int, gpus: int, *, count: int, limit: str) -> Portion:
+    return Portion(
+        cpu_m=cpu_m,
+        memory=memory,
+        gpus=gpus,
+        per_node=count,
+        limit=limit,
+        left_cpu_m=group.tightest_cpu.cpu_m - count * cpu_m,
+        left_memory=group.tightest_memory.memory - count * memory,
+        left_gpus=group.gpus - count * gpus,
+    )
