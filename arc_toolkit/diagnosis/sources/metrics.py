@@ -126,12 +126,8 @@ def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
     step, time = _step(step_text, where), _time(time_text, where)
     run = str(row[names[run_name]]).strip() if run_name else ""
     if key_name:
-        yield (
-            run,
-            Point(
-                str(row[names[key_name]]), step, time, _number(row[names["value"]] if "value" in names else None)
-            ),
-        )
+        logged = _number(row[names["value"]]) if "value" in names else None
+        yield run, Point(str(row[names[key_name]]), step, time, math.nan if logged is None else logged)
         return
     for name, original in names.items():
         if name not in (step_name, time_name, run_name) and not _blank(row[original]):
