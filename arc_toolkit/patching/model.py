@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
@@ -98,9 +97,6 @@ class InstanceTypeSize:
     gpus: int = 0
 
 
-_NO_TYPES: Mapping[str, InstanceTypeSize] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that was asked for on the command line."""
@@ -117,7 +113,7 @@ class Settings:
     cores: int | None = None
     dataloader_workers: int | None = None
     # From `--instance-types DIR`: name -> size. None of the rules that need it runs when it is empty.
-    instance_types: Mapping[str, InstanceTypeSize] = field(default=_NO_TYPES)
+    instance_types: Mapping[str, InstanceTypeSize] = field(default_factory=dict)
     # `--step NAME` and `--kind KIND`: only these steps, or steps of these kinds; empty means all.
     steps: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
