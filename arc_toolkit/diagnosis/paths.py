@@ -1,0 +1,87 @@
+"""Job, attempt and rank from the path of a log.
+
+The public facts: `retry-001` (Kubernetes compute) and `retry_001` (another back end), at any depth; no such folder
+means the first attempt. `az ml job download` puts everything below `artifacts/` and `named-outputs/<name>/`; the blob
+store below `dcid.<run>/`. The folder above all of these is named after the job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+LOG_FOLDERS = frozenset({"system_logs", "user_logs", "azureml-logs"})
+LOGS_CHILDREN = frozenset({"azureml", "sys", "user"})  # of AzureML's own `logs/`; people call folders `logs` too
+WRAPPERS = frozenset({"artifacts", "named-outputs", "ExperimentRun"})
+RETRY = re.compile(r"retry[-_](\d{1,9})", re.IGNORECASE)
+# `worker-0`, `<jobId>-master-1`, `rank_3`, `_process_07`; the roles are those that public logs and specs show.
+RANK = re.compile(
+    r"(?:^|[-_.])(worker|master|ps|launcher|chief|head|evaluator|rank|process|node)[-_]?(\d{1,6})(?=$|[-_.])"
+)
+ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a log belongs. `root` tells apart two jobs of one name."""
+
+    root: str
+    job: str
+    number: int
+    rank: str | None
+
+
+def rank_of(name: str) -> str | None:
+    """`worker-0` from a pod, folder or file name."""
+    found = RANK.search(name)
+    return f"{found[1]}-{int(found[2])}" if found else None
+
+
+def locate(path: str) -> Place:
+    """The job's folder is the nearest ancestor that is no log folder, retry, rank or wrapper."""
+    if path == "stdin":
+        return Place(path, path, 0, None)
+    place = _locate(path.split("/"))
+    if place.job in ("", ".", ".."):  # the source was given from inside the job's folder
+        place = _locate(os.path.abspath(path).split("/"))
+    return place
+
+
+def _locate(parts: list[str]) -> Place:
+    name = parts[-1]
+    last = len(parts) - 2
+    number, retry_seen = 0, False
+    rank = rank_of(name) if len(name) > 23 else None  # longer than amlarc_cr_bootstrap.log
+    # Below the log folder any folder may stand (a capability, a rank, an address); above it only wrappers are passed.
+    top = last
+    while top >= 0 and not _is_log_folder(parts, top):
+        top -= 1
+    inside = top >= 0
+    index = last
+    while index >= 0:
+        part = parts[index]
+        found = RETRY.fullmatch(part) if part[:5].lower() == "retry" else None
+        if found:
+            if not retry_seen:
+                number, retry_seen = int(found[1]), True
+        elif index > top and (inside or ADDRESS.fullmatch(part) or RANK.fullmatch(part)):
+            rank = rank or rank_of(part) or (part if ADDRESS.fullmatch(part) else None)
+        elif part not in WRAPPERS and not _is_log_folder(parts, index):
+            if index == 0 or parts[index - 1] != "named-outputs":
+                break
+        index -= 1
+    job = parts[index] if index >= 0 else ""
+    return Place("/".join(parts[: index + 1]), job_name(job), number, rank)
+
+
+def _is_log_folder(parts: list[str], index: int) -> bool:
+    part = parts[index]
+    if part != "logs":
+        return part in LOG_FOLDERS
+    return index == len(parts) - 2 or parts[index + 1] in LOGS_CHILDREN
+
+
+def job_name(folder: str) -> str:
+    """The run's name: without the blob store's `dcid.`, without `.zip`."""
+    return folder.removeprefix("dcid.").removesuffix(".zip")

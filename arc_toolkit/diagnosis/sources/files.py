@@ -1,0 +1,281 @@
+"""Folders, zips, gz, single files, standard input and globs, as an inventory of what is worth reading.
+
+Files are known by their name; nothing is unpacked to disk. What is not used is in the inventory with a reason.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
+
+from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, Skipped
+from arc_toolkit.diagnosis.scan import why
+from arc_toolkit.errors import ArcError
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+UNRELATED = "not a file that diagnose reads"
+KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events)\.json(?:\.gz)?", re.IGNORECASE)
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".7z", ".rar")
+
+# A deflated log is 5 to 50 times larger unpacked; the format's ceiling is 1032. Past this it is a trap.
+BOMB_RATIO = 500
+BOMB_FLOOR_BYTES = 64 << 20
+
+
+@dataclass
+class Inventory:
+    """What the sources offer. `keep_unrelated`: files of no interest one by one (for JSON), not just counted."""
+
+    keep_unrelated: bool = False
+    logs: list[LogFile] = field(default_factory=list)  # on this disk: may be read by other processes
+    streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads of this one
+    kubernetes: list[LogFile] = field(default_factory=list)
+    prs: list[LogFile] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    seen: int = 0
+    prs_wanted: Callable[[str], bool] = field(default=lambda path: False)
+
+    def skip(self, path: str, reason: str) -> None:
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        if reason != UNRELATED or self.keep_unrelated:
+            self.skipped.append(Skipped(clean(path), reason))
+
+    def skip_all(self, skipped: Iterable[Skipped]) -> None:
+        for item in skipped:
+            self.skip(item.path, item.reason)
+
+    def offer(self, name: str, log: LogFile) -> bool:
+        """Take a file if its name says what it is; False if nothing here reads it."""
+        if name.startswith(LOG_NAME):
+            self.logs.append(log)
+        elif name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name):
+            self.kubernetes.append(log)
+        elif self.prs_wanted(log.path):
+            self.prs.append(log)
+        else:
+            return False
+        return True
+
+
+def clean(path: str) -> str:
+    """A path that can be printed even if its bytes are no UTF-8."""
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def add(source: str, inventory: Inventory) -> None:
+    """One SOURCE of the command line. A source that is not there is an error; all else is in the inventory."""
+    if source == "-":
+        return _add_stdin(inventory)
+    if os.path.isdir(source):
+        return _add_folder(source, inventory)
+    if not os.path.lexists(source):
+        if not any(char in source for char in "*?["):
+            raise ArcError(f"no such file or folder: {clean(source)}")
+        import glob
+
+        found = sorted(glob.glob(source, recursive=True))
+        if not found:
+            raise ArcError(f"nothing matches {clean(source)}")
+        # A folder that a glob names holds also what the glob names below it: read nothing twice.
+        top = ""
+        for path in found:
+            if not top or not path.startswith(top):
+                add(path, inventory)
+                top = os.path.join(path, "") if os.path.isdir(path) else top
+        return None
+    return _add_named_file(source, inventory)
+
+
+def _add_named_file(path: str, inventory: Inventory) -> None:
+    """A file that the user points at is read whatever its name is; its first bytes say how."""
+    inventory.seen += 1
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            head = stream.read(64) if regular else b""
+    except OSError as error:
+        return inventory.skip(path, why(error))
+    if not regular:  # a pipe, such as <(kubectl ...): it can be read only once
+        inventory.streams.append(LogFile(clean(path), None, partial(io.FileIO, path)))
+        return None
+    if head.startswith(b"PK\x03\x04") or path.lower().endswith(".zip"):
+        return _add_zip(path, inventory)
+    if head.startswith(b"SQLite format 3\x00"):
+        return inventory.skip(path, "an SQLite file: give it with --history")
+    packed = head.startswith(b"\x1f\x8b")
+    log = LogFile(clean(path), None, partial(open_gzip if packed else io.FileIO, path))
+    name = os.path.basename(path)
+    if inventory.offer(name, log):
+        return None
+    text = name.removesuffix(".gz") if packed else name
+    if text.endswith(".json") or head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{":
+        inventory.kubernetes.append(log)
+    else:
+        inventory.logs.append(log)
+    return None
+
+
+def _add_folder(root: str, inventory: Inventory) -> None:
+    walked: set[str] = set()
+    # Links to folders are kept for later, and followed only to what was not read as itself.
+    links: list[str] = []
+    _walk(root, os.path.realpath(root), walked, links, inventory)
+    while links:
+        link = links.pop()
+        target = os.path.realpath(link)
+        if target in walked or os.path.islink(target):
+            inventory.skip(link, "link to a folder that is read already")
+        else:
+            _walk(link, target, walked, links, inventory)
+
+
+def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: Inventory) -> None:
+    """`real` is the folder's true path; below it nothing is a link, so true paths need no system call."""
+    root = root.rstrip("/") or "/"
+    stack = [(root, real)]
+    offer, skip = inventory.offer, inventory.skip
+    while stack:
+        folder, true = stack.pop()
+        if true in walked:
+            continue
+        walked.add(true)
+        try:
+            entries = os.scandir(folder)
+        except OSError as error:
+            skip(folder, "folder " + why(error))
+            continue
+        with entries:
+            for entry in entries:
+                name = entry.name
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        stack.append((entry.path, f"{true}/{name}"))
+                        continue
+                    inventory.seen += 1
+                    if not entry.is_file():
+                        if entry.is_dir():
+                            inventory.seen -= 1
+                            links.append(entry.path)
+                        else:
+                            skip(entry.path, "dangling link" if entry.is_symlink() else "not a regular file")
+                        continue
+                except OSError as error:  # a link that leads to itself
+                    skip(entry.path, why(error))
+                    continue
+                _add_found_file(entry.path, name, offer, inventory)
+
+
+def _add_found_file(path: str, name: str, offer: Callable[[str, LogFile], bool], inventory: Inventory) -> None:
+    opener = open_gzip if name.endswith(".gz") else io.FileIO
+    if offer(name, LogFile(clean(path), None, partial(opener, path))):
+        return
+    if name.lower().endswith(".zip"):
+        _add_zip(path, inventory)
+    else:
+        inventory.skip(path, "archive: unpack it first" if name.endswith(ARCHIVES) else UNRELATED)
+
+
+def _add_zip(path: str, inventory: Inventory) -> None:
+    """The members of a zip by their names. Nothing is written, so a member's path can do no harm, only mislead."""
+    from zipfile import BadZipFile
+
+    try:
+        members = archive(path).infolist()
+    except (OSError, BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
+        return inventory.skip(path, "zip " + why(error if isinstance(error, OSError) else EOFError()))
+    for index, member in enumerate(members):
+        if member.is_dir():
+            continue
+        inventory.seen += 1
+        inner = member.filename.replace("\\", "/")
+        shown = f"{clean(path)}/{clean(inner)}"
+        parts = inner.split("/")
+        if inner.startswith("/") or ".." in parts or parts[0].endswith(":"):
+            inventory.skip(shown, "zip member whose path leads outside the zip")
+        elif member.flag_bits & 1:
+            inventory.skip(shown, "encrypted zip member")
+        elif not inventory.offer(parts[-1], LogFile(shown, member.file_size, partial(open_member, path, index))):
+            nested = parts[-1].lower().endswith((".zip", *ARCHIVES))
+            inventory.skip(shown, "archive inside a zip: unpack it first" if nested else UNRELATED)
+    return None
+
+
+def _add_stdin(inventory: Inventory) -> None:
+    inventory.seen += 1
+    stdin = sys.stdin.buffer
+    head = stdin.peek(4)[:64] if isinstance(stdin, io.BufferedReader) else b""
+    if head.startswith(b"PK\x03\x04"):
+        raise ArcError("a zip cannot be read from standard input: save it, and give its name")
+    opener: Callable[[], BinaryIO] = partial(_plain, stdin)
+    if head.startswith(b"\x1f\x8b"):
+        opener = partial(_unzip, stdin, None)
+    log = LogFile("stdin", None, opener)
+    is_json = head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"
+    (inventory.kubernetes if is_json else inventory.streams).append(log)
+
+
+@lru_cache(maxsize=2)
+def archive(path: str) -> ZipFile:
+    """An open zip; members of one zip come one after the other, so a few are enough."""
+    import zipfile
+
+    return zipfile.ZipFile(path)
+
+
+def open_member(path: str, index: int) -> BinaryIO:
+    opened = archive(path)
+    member = opened.infolist()[index]
+    stream = cast(BinaryIO, _Stream(opened.open(member), member.compress_size))
+    if not member.filename.endswith(".gz"):
+        return stream
+    return _unzip(stream, member.compress_size)
+
+
+def open_gzip(path: str) -> BinaryIO:
+    return _unzip(io.FileIO(path), os.path.getsize(path))
+
+
+def _plain(stream: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, _Stream(stream))
+
+
+def _unzip(stream: BinaryIO, size: int | None) -> BinaryIO:
+    import gzip
+
+    return cast(BinaryIO, _Stream(cast(IO[bytes], gzip.GzipFile(fileobj=stream, mode="rb")), size))
+
+
+class _Stream(io.RawIOBase):
+    """Decompressed bytes as they come, up to the point where the data is broken or grows like a bomb."""
+
+    def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:
+        self._inner = inner
+        self._limit = None if compressed_size is None else max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        from zipfile import BadZipFile
+
+        try:
+            # read1: what was decompressed before a fault is returned before the fault is raised.
+            data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
+        except BadZipFile:
+            raise EOFError from None
+        self._count += len(data)
+        if self._limit is not None and self._count > self._limit:
+            raise ValueError(f"unpacks to more than {BOMB_RATIO} times its size")
+        buffer[: len(data)] = data
+        return len(data)
