@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from arc_toolkit.cli.main import main
+from tests.cluster.fixtures import cluster, control_plane  # noqa: F401  (fixtures)
 from tests.support import Result
 
 

@@ -1,0 +1,379 @@
+"""A real Kubernetes for tests: etcd, apiserver, scheduler, controller manager and kwok, and Volcano when asked.
+
+Everything listens on free loopback ports, with certificates and tokens of its own, and dies with the test run.
+Objects go in and out as raw JSON; nothing here uses the code under test.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+from tests.cluster.certificates import Authority, Pair, rsa_key
+from tests.cluster.processes import Server, free_ports
+
+Object = dict[str, Any]
+
+CRD = Path(__file__).with_name("instance_type_crd.json")
+_NAMESPACED = {"Pod", "DaemonSet", "PodGroup", "Event", "Deployment"}
+_MANAGED = {"kwok.x-k8s.io/node": "fake"}
+_FAST = ["--kube-api-qps=1000", "--kube-api-burst=2000"]  # with the defaults, 1,000 nodes take minutes
+_VOLCANO_CONF = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+class ApiError(Exception):
+    """An answer of 400 or more."""
+
+    def __init__(self, status: int, body: Object) -> None:
+        super().__init__(f"{status}: {body.get('message')}")
+        self.status, self.body = status, body
+
+
+def path_of(kind: str, api_version: str = "v1", namespace: str = "default", name: str = "") -> str:
+    """`/api/v1/namespaces/default/pods/NAME` and so on."""
+    base = f"/api/{api_version}" if api_version == "v1" else f"/apis/{api_version}"
+    scope = f"/namespaces/{namespace}" if kind in _NAMESPACED and namespace else ""
+    return f"{base}{scope}/{kind.lower()}s" + (f"/{name}" if name else "")
+
+
+def path_for(manifest: Object, *, named: bool = False) -> str:
+    metadata = manifest["metadata"]
+    name = metadata["name"] if named else ""
+    return path_of(manifest["kind"], manifest["apiVersion"], metadata.get("namespace", "default"), name)
+
+
+class ControlPlane:
+    """One cluster. `server` and `kubeconfig` are what the command under test gets."""
+
+    def __init__(self, binaries: Mapping[str, Path], folder: Path) -> None:
+        self._binaries, self._folder = binaries, folder
+        self._servers: dict[str, Server] = {}
+        self._tokens = {"admin": secrets.token_hex(16)}
+        self.authority = Authority()
+        etcd, etcd_peer, api, scheduler, manager, kwok = free_ports(6)
+        self._ports = {"etcd": etcd, "peer": etcd_peer, "scheduler": scheduler, "manager": manager, "kwok": kwok}
+        self.server = f"https://127.0.0.1:{api}"
+        self._api_port = api
+        self._write("ca.crt", self.authority.certificate)
+        self._write_pair("apiserver", self.authority.issue("kube-apiserver"))
+        self._write("accounts.key", rsa_key())
+        self._pool = urllib3.PoolManager(maxsize=8, ca_certs=str(folder / "ca.crt"), retries=False, timeout=60)
+        self.kubeconfig = self.write_kubeconfig("admin", self.authority.issue("admin", "system:masters"))
+        for user in ("reader", "applier", "nobody"):
+            self._tokens[user] = secrets.token_hex(16)
+        groups = {"admin": "system:masters"}
+        lines = [f"{token},{user},{user},{groups.get(user, 'people')}" for user, token in self._tokens.items()]
+        self._write("tokens.csv", "\n".join(lines).encode())
+
+    # --- running ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all and return when the apiserver is ready and the InstanceType CRD is served."""
+        self._start_etcd()
+        self._start_apiserver()
+        self._start_scheduler()
+        self.restart_controller_manager()
+        self.start_kwok()
+        self.create(json.loads(CRD.read_text()))
+        for name in ("azureml", "volcano-system"):
+            self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.wait("the InstanceType CRD", lambda: self._served("/apis/amlarc.azureml.com/v1alpha1"))
+
+    def stop(self) -> None:
+        """End everything; the apiserver's data is thrown away, so nothing needs a clean end."""
+        for server in reversed(list(self._servers.values())):
+            server.stop(signal.SIGKILL)
+
+    def _run(self, name: str, *options: str) -> Server:
+        command: list[str | Path] = [self._binaries[name], *options]
+        self._servers[name] = Server(command, self._folder / f"{name}.log")
+        return self._servers[name]
+
+    def _start_etcd(self) -> None:
+        client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "peer"))
+        options = [f"--data-dir={self._folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=error"]
+        options += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
+        options += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
+        server = self._run("etcd", *options, f"--initial-cluster=default={peer}")
+        server.wait_until(lambda: self._answers(f"{client}/health"))
+
+    def _start_apiserver(self) -> None:
+        file = self._file
+        options = [f"--secure-port={self._api_port}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]
+        options += [f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}", "--endpoint-reconciler-type=none"]
+        options += [f"--tls-cert-file={file('apiserver.crt')}", f"--tls-private-key-file={file('apiserver.key')}"]
+        options += [f"--client-ca-file={file('ca.crt')}", f"--token-auth-file={file('tokens.csv')}"]
+        options += ["--authorization-mode=RBAC,Node", "--disable-admission-plugins=ServiceAccount"]
+        options += ["--service-account-issuer=https://127.0.0.1", "--service-cluster-ip-range=10.0.0.0/24"]
+        options += [f"--service-account-key-file={file('accounts.key')}"]
+        options += [f"--service-account-signing-key-file={file('accounts.key')}"]
+        server = self._run("kube-apiserver", *options)
+        server.wait_until(lambda: self._answers(f"{self.server}/readyz"))
+
+    def _start_scheduler(self) -> None:
+        options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
+        options += ["--bind-address=127.0.0.1", f"--secure-port={self._ports['scheduler']}"]
+        options += [f"--cert-dir={self._folder}", "--authentication-skip-lookup"]
+        self._run("kube-scheduler", *options)
+
+    def restart_controller_manager(self, node_grace_seconds: int = 40) -> None:
+        """Start it (anew); a shorter grace makes a lost node NotReady sooner (kwok renews every 10 s)."""
+        if "kube-controller-manager" in self._servers:
+            self._servers["kube-controller-manager"].stop(signal.SIGKILL)
+        options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
+        options += ["--bind-address=127.0.0.1", f"--secure-port={self._ports['manager']}"]
+        options += [f"--cert-dir={self._folder}", "--authentication-skip-lookup"]
+        options += [f"--node-monitor-grace-period={node_grace_seconds}s", "--node-monitor-period=2s"]
+        options += [f"--service-account-private-key-file={self._file('accounts.key')}"]
+        self._run("kube-controller-manager", *options, "--concurrent-gc-syncs=4")
+
+    def restart_apiserver(self) -> None:
+        """End the apiserver, wait for its exit (that takes seconds) and start it on the same port and data."""
+        self.stop_apiserver()
+        self._start_apiserver()
+
+    def stop_apiserver(self) -> None:
+        self._servers["kube-apiserver"].stop(signal.SIGKILL)
+
+    def start_kwok(self) -> None:
+        """kwok plays the kubelet of the nodes that `add_node` makes."""
+        options = [
+            f"--kubeconfig={self.kubeconfig}",
+            "--manage-nodes-with-annotation-selector=" + _selector(_MANAGED),
+        ]
+        options += [f"--server-address=127.0.0.1:{self._ports['kwok']}"]
+        self._run("kwok", *options)
+
+    def stop_kwok(self) -> None:
+        """All nodes are lost: no more heartbeats."""
+        self._servers["kwok"].stop(signal.SIGKILL)
+
+    def start_volcano(self) -> None:
+        """Volcano's scheduler and controllers; a second call does nothing."""
+        if "vc-scheduler" in self._servers:
+            return
+        import yaml
+
+        for manifest in sorted(self._binaries["volcano-crds"].glob("*.yaml")):
+            self.create_if_absent(yaml.safe_load(manifest.read_text()))
+        self.wait("Volcano's CRDs", lambda: self._served("/apis/scheduling.volcano.sh/v1beta1"))
+        queue: Object = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+        queue |= {"metadata": {"name": "default"}, "spec": {"weight": 1, "reclaimable": True}}
+        self.wait("the queue", lambda: self._accepted(queue))
+        conf = self._write("volcano.yaml", _VOLCANO_CONF.encode())
+        ports = free_ports(4)
+        for name, listen, health in (
+            ("vc-controller-manager", ports[0], ports[1]),
+            ("vc-scheduler", ports[2], ports[3]),
+        ):
+            options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
+            options += [f"--healthz-address=127.0.0.1:{health}"]
+            if name == "vc-scheduler":
+                options += [f"--listen-address=127.0.0.1:{listen}", f"--scheduler-conf={conf}"]
+                options += ["--schedule-period=500ms"]
+            server = self._run(name, *options)
+            server.wait_until(lambda port=health: self._answers(f"http://127.0.0.1:{port}/healthz"))  # type: ignore[misc]
+
+    # --- objects ----------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        user: str = "admin",
+        content: str = "application/json",
+    ) -> Object:
+        """One request as a user of the token file; raises ApiError."""
+        url = f"{self.server}{path}" + (f"?{urlencode(params)}" if params else "")
+        headers = {"authorization": f"Bearer {self._tokens[user]}", "content-type": content}
+        answer = self._pool.request(
+            method, url, body=json.dumps(body) if body is not None else None, headers=headers
+        )
+        try:
+            found = json.loads(answer.data)
+        except ValueError:
+            found = {"message": answer.data.decode(errors="replace")}
+        if answer.status >= 400:
+            raise ApiError(answer.status, found)
+        return found if isinstance(found, dict) else {"value": found}
+
+    def create(self, manifest: Object) -> Object:
+        return self.request("POST", path_for(manifest), manifest)
+
+    def create_if_absent(self, manifest: Object) -> None:
+        try:
+            self.create(manifest)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def create_all(self, manifests: Iterable[Object]) -> None:
+        """Many objects over a few connections."""
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(self.create, manifests))
+
+    def apply(self, manifest: Object, *, manager: str = "tests", force: bool = True) -> Object:
+        """Server-side apply."""
+        path = path_for(manifest, named=True)
+        params = {"fieldManager": manager, "force": str(force).lower()}
+        return self.request("PATCH", path, manifest, params, content="application/apply-patch+yaml")
+
+    def patch(self, path: str, change: Object) -> Object:
+        """Merge patch; end the path with `/status` for the status."""
+        return self.request("PATCH", path, change, content="application/merge-patch+json")
+
+    def get(self, kind: str, name: str, namespace: str = "default", api_version: str = "v1") -> Object:
+        return self.request("GET", path_of(kind, api_version, namespace, name))
+
+    def list(self, kind: str, namespace: str = "", api_version: str = "v1", **params: object) -> list[Object]:
+        """All objects of a kind; of all namespaces unless one is given."""
+        found: list[Object] = self.request("GET", path_of(kind, api_version, namespace), None, params)["items"]
+        return found
+
+    def delete(self, kind: str, name: str, namespace: str = "default", api_version: str = "v1") -> None:
+        grace = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+        self.request("DELETE", path_of(kind, api_version, namespace, name), grace)
+
+    def add_node(self, name: str, **options: Any) -> Object:
+        """See `node`."""
+        return self.create(node(name, **options))
+
+    def wipe(self) -> None:
+        """Leave the cluster as it was started: no nodes, pods, DaemonSets, events, types."""
+        kinds = [("DaemonSet", "apps/v1"), ("InstanceType", "amlarc.azureml.com/v1alpha1"), ("Pod", "v1")]
+        kinds += [("Event", "v1"), ("Node", "v1")]
+        if "vc-scheduler" in self._servers:
+            kinds.append(("PodGroup", "scheduling.volcano.sh/v1beta1"))
+        grace = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+        for kind, version in kinds:
+            spaces = ["default", "kube-system", "azureml"] if kind in _NAMESPACED else [""]
+            for space in spaces:
+                self.request("DELETE", path_of(kind, version, space), grace)
+        self.wait("an empty cluster", lambda: not self.list("Pod", limit=1) and not self.list("Node", limit=1))
+
+    def wait(self, what: str, ready: Callable[[], bool], seconds: float = 60) -> None:
+        """Poll until ready; a RuntimeError says what did not come."""
+        end = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > end:
+                raise RuntimeError(f"waited {seconds} s for {what}")
+            time.sleep(0.1)
+
+    def write_kubeconfig(self, user: str, pair: Pair | None = None, *, server: str = "") -> Path:
+        """A kubeconfig with the context `arc-tests`: by certificate, or by the token of a user."""
+        who: Object = {"token": self._tokens.get(user, "")}
+        if pair:
+            who = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
+        there = {
+            "server": server or self.server,
+            "certificate-authority-data": _base64(self.authority.certificate),
+        }
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "arc-tests",
+            "clusters": [{"name": "tests", "cluster": there}],
+            "users": [{"name": user, "user": who}],
+            "contexts": [{"name": "arc-tests", "context": {"cluster": "tests", "user": user}}],
+        }
+        return self._write(f"kubeconfig-{user}-{secrets.token_hex(2)}", json.dumps(config).encode())
+
+    # --- small things -----------------------------------------------------------------------------------------
+
+    def _answers(self, url: str) -> bool:
+        headers = {"authorization": f"Bearer {self._tokens['admin']}"}
+        try:
+            return bool(self._pool.request("GET", url, headers=headers).status == 200)
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    def _served(self, path: str) -> bool:
+        return self._answers(f"{self.server}{path}")
+
+    def _accepted(self, manifest: Object) -> bool:
+        try:
+            self.create_if_absent(manifest)
+        except ApiError:
+            return False
+        return True
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name
+
+    def _write(self, name: str, data: bytes) -> Path:
+        self._file(name).write_bytes(data)
+        return self._file(name)
+
+    def _write_pair(self, name: str, pair: Pair) -> None:
+        self._write(f"{name}.crt", pair.certificate)
+        self._write(f"{name}.key", pair.key)
+
+
+def node(
+    name: str,
+    *,
+    capacity: Mapping[str, str] | None = None,
+    allocatable: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Mapping[str, str]] = (),
+    version: str = "v1.33.2",
+    system: str = "linux",
+    architecture: str = "amd64",
+    managed: bool = True,
+) -> Object:
+    """A Node manifest; kwok makes it Ready unless `managed` is False. The default is small: 4 CPU, 16 GiB."""
+    capacity = capacity or {"cpu": "4", "memory": "16374000Ki", "pods": "110"}
+    names = {"kubernetes.io/hostname": name, "kubernetes.io/os": system, "kubernetes.io/arch": architecture}
+    names["node.kubernetes.io/instance-type"] = "Standard_D4s_v5"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {**names, **(labels or {})},
+            "annotations": dict(_MANAGED) if managed else {},
+        },
+        "spec": {"taints": [dict(taint) for taint in taints]},
+        "status": {
+            "capacity": dict(capacity),
+            "allocatable": dict(allocatable or capacity),
+            "nodeInfo": {
+                "architecture": architecture,
+                "operatingSystem": system,
+                "kubeletVersion": version,
+                "bootID": "",
+                "containerRuntimeVersion": "",
+                "kernelVersion": "",
+                "kubeProxyVersion": "",
+                "machineID": "",
+                "osImage": "",
+                "systemUUID": "",
+            },
+        },
+    }
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _selector(annotations: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in annotations.items())
