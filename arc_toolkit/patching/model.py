@@ -10,7 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Severity = Literal["error", "warning", "note"]
+from arc_toolkit.findings import Finding, Severity
+
+__all__ = [
+    "Edit",
+    "FileResult",
+    "Finding",
+    "InstanceTypeSize",
+    "OverlapError",
+    "Settings",
+    "Severity",
+    "Skipped",
+    "apply_edits",
+]
+
 Threads = Literal["auto", "lightgbm", "faiss", "off"]
 SweepForm = Literal["step", "job", "python"]
 
@@ -56,26 +69,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     for _, edit in reversed(ordered):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that a rule saw, or a setting that was placed or could not be placed.
-
-    `fixed` means: `FileResult.after` mends it (`patch` did, `check` says that `patch` can). `reason` says why it
-    was decided so: the evidence, or why it was not changed. `line` and `column` count from 1; 0 is "the file".
-    """
-
-    rule: str
-    severity: Severity
-    message: str
-    path: str
-    line: int = 0
-    column: int = 0
-    fixed: bool = False
-    reason: str = ""
-    # `patch --unsafe-fixes` would mend it.
-    unsafe_fix: bool = False
 
 
 @dataclass(frozen=True, slots=True)

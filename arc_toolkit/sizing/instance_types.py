@@ -211,8 +211,9 @@ def _unique(types: list[InstanceType], merge: bool) -> list[InstanceType]:
         if not merge:
             first, second = same[0], same[1]
             raise ArcError(
-                f"two types would be called {name}: {_what(first)} and {_what(second)}; choose fewer nodes or "
-                "shares, add {size}, {share} or {pool} to --name-template, or --merge them into one that fits on all"
+                f"two types would be called {name}: {_what(first)} and {_what(second)}; choose "
+                "fewer nodes or shares, add {size}, {share} or {pool} to --name-template, or --merge them into one "
+                "that fits on all"
             )
         found.append(_merged(same))
     return found

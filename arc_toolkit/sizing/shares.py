@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.quantities import GI, MI, cpu_text, memory_text
+from arc_toolkit.sizing.quantities import GI, MI, cpu_text
 from arc_toolkit.sizing.supply import Group
 
 CPU_STEP_M = 10
@@ -115,7 +115,7 @@ def fit(group: Group, size: Size) -> Portion:
         by = [f"{over_cpu}m cpu"] * (over_cpu > 0) + [f"{-(-over_memory // MI)}Mi memory"] * (over_memory > 0)
         raise DoesNotFit(
             f"{size} does not fit on {group.title}: it is too large by {' and '.join(by) or limit}; "
-            f"schedulable are {cpu_text(group.tightest_cpu.cpu_m)} and {memory_text(group.tightest_memory.memory // MI * MI)}"
+            f"schedulable are {cpu_text(group.tightest_cpu.cpu_m)} and {group.tightest_memory.memory // MI}Mi"
         )
     return _portion(group, size.cpu_m, size.memory, size.gpus, count=count, limit=limit)
 

@@ -1,0 +1,80 @@
+"""`validate`: hand-written InstanceTypes against the rules, and against nodes where given."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from arc_toolkit.cli import supplies
+from arc_toolkit.console import Console
+from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.files import read_text
+from arc_toolkit.sizing.validation import Candidate, validate
+
+EPILOG = """\
+examples:
+  arc-toolkit validate instance_types/
+  arc-toolkit validate mytypes.yaml --sku Standard_D64s_v5
+  kubectl get nodes -o json > nodes.json; arc-toolkit validate mytypes.yaml --nodes nodes.json
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="YAML files or folders of them, - for standard input"
+    )
+    supplies.add_options(parser)
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    files = [(str(path), read_text(path)) for path in _files(args.paths)]
+    findings, count = validate(files, candidates(args, console))
+    if not count:
+        raise ArcError(
+            f"no InstanceType in {', '.join(args.paths)}: expected kind InstanceType or InstanceTypeList"
+        )
+    if args.format == "json":
+        from dataclasses import asdict
+
+        from arc_toolkit.output.jsonout import document
+
+        payload = {"types": count, "findings": [asdict(finding) for finding in findings]}
+        console.out(document("validate", payload))
+    for finding in findings if args.format == "text" else ():
+        color = "red" if finding.severity == "error" else "yellow"
+        place = f"{finding.path}:{finding.line}:{finding.column}:"
+        console.out(f"{place} {console.style(finding.severity, color)}: {finding.message} [{finding.rule}]")
+    console.note(
+        f"{count} instance type{'s' if count > 1 else ''}, {len(findings) or 'no'} finding{'s' * (len(findings) != 1)}"
+    )
+    return FOUND if findings else OK
+
+
+def candidates(args: argparse.Namespace, console: Console) -> list[Candidate]:
+    """The nodes that the types may land on, with what each can give; empty where none are given."""
+    selection = supplies.collect(args)
+    if selection is None:
+        return []
+    supplies.say(selection, console)
+    labels = {node.name: node.labels for node in selection.nodes}
+    return [
+        Candidate(labels.get(supply.name, dict(group.selector)), supply, complete=supply.name in labels)
+        for group in selection.groups
+        for supply in group.supplies
+    ]
+
+
+def _files(paths: list[str]) -> list[Path | str]:
+    found: list[Path | str] = []
+    for text in paths:
+        path = Path(text)
+        if text != "-" and path.is_dir():
+            inside = sorted(child for child in path.rglob("*") if child.suffix in (".yaml", ".yml"))
+            if not inside:
+                raise ArcError(f"{text}: no .yaml or .yml file in this folder")
+            found += inside
+        else:
+            found.append(text)
+    return found
