@@ -1,0 +1,122 @@
+"""Attaching a cluster to an AzureML workspace, through azure-ai-ml's KubernetesCompute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from arc_toolkit.azure.operations import Progress, wait
+from arc_toolkit.azure.scope import Cluster, Workspace
+from arc_toolkit.azure.session import CLOUDS, Session, explained, quiet_logs
+from arc_toolkit.errors import ArcError, missing_extra
+
+COMPUTES_API = "2024-10-01"
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_IDENTITY = re.compile(
+    r"/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.managedidentity/userassignedidentities/[^/]+",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What to attach, and how jobs on it identify themselves. No identities and not system = no identity."""
+
+    name: str
+    cluster: Cluster
+    namespace: str = "default"
+    system_identity: bool = False
+    user_identities: tuple[str, ...] = ()
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAMESPACE.fullmatch(self.namespace):
+            raise ArcError(
+                f"--namespace {self.namespace!r}: a namespace has lower-case letters, digits and - (RFC 1123)"
+            )
+        for identity in self.user_identities:
+            if not _IDENTITY.fullmatch(identity):
+                raise ArcError(
+                    f"--identity {identity!r}: give `system` or a whole resource id, "
+                    "/subscriptions/.../providers/Microsoft.ManagedIdentity/userAssignedIdentities/NAME"
+                )
+        if self.system_identity and self.user_identities:
+            raise ArcError("a compute has a system assigned identity or user assigned ones, not both")
+
+
+def list_computes(session: Session, workspace: Workspace) -> list[dict[str, Any]]:
+    """Every compute of the workspace, raw."""
+    return session.list(f"{workspace.resource_id}/computes", COMPUTES_API)
+
+
+def attached(computes: list[dict[str, Any]], cluster: Cluster) -> list[dict[str, Any]]:
+    """Those that are this cluster."""
+    wanted = cluster.resource_id.lower()
+    return [row for row in computes if str((row.get("properties") or {}).get("resourceId", "")).lower() == wanted]
+
+
+def attach(
+    session: Session, workspace: Workspace, attachment: Attachment, progress: Progress, *, dry_run: bool
+) -> Mapping[str, Any]:
+    """PUT the compute and wait; in a dry run raises WouldSend with the request as azure-ai-ml makes it."""
+    doing = f"attaching {attachment.cluster.name} to the workspace {workspace.name} as {attachment.name!r}"
+    progress("loading azure-ai-ml")
+    try:
+        from azure.ai.ml import MLClient
+        from azure.ai.ml.entities import IdentityConfiguration, KubernetesCompute, ManagedIdentityConfiguration
+    except ImportError:
+        raise missing_extra("azure", "attaching a cluster") from None
+    quiet_logs()
+    identity = None
+    if attachment.system_identity:
+        identity = IdentityConfiguration(type="system_assigned")
+    elif attachment.user_identities:
+        identity = IdentityConfiguration(
+            type="user_assigned",
+            user_assigned_identities=[
+                ManagedIdentityConfiguration(resource_id=text) for text in attachment.user_identities
+            ],
+        )
+    compute = KubernetesCompute(
+        name=attachment.name,
+        resource_id=attachment.cluster.resource_id,
+        namespace=attachment.namespace,
+        identity=identity,
+        description=attachment.description,
+    )
+    with explained(doing):
+        client = MLClient(
+            session.credential,
+            workspace.subscription,
+            workspace.resource_group,
+            workspace.name,
+            show_progress=False,
+            enable_telemetry=False,
+            **_cloud_options(session),
+            **session.client_options(read_only=dry_run),
+        )
+        found = wait(client.compute.begin_create_or_update(compute), doing, progress)
+        return {
+            "name": found.name,
+            "namespace": found.namespace,
+            "resourceId": found.resource_id,
+            "provisioningState": found.provisioning_state,
+        }
+
+
+def _cloud_options(session: Session) -> dict[str, Any]:
+    """azure-ai-ml takes a cloud by name, and an unknown one with its addresses."""
+    cloud = session.cloud
+    if cloud.name in CLOUDS:
+        return {"cloud": cloud.name}
+    metadata = {
+        "resource_manager": cloud.management_url,
+        "active_directory": cloud.authority,
+        "azure_portal": cloud.management_url,
+        "aml_resource_id": cloud.management_url,
+        "storage_endpoint": cloud.management_url,
+        "registry_discovery_endpoint": cloud.management_url,
+    }
+    return {"cloud": cloud.name, "cloud_metadata": metadata}

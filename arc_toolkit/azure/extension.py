@@ -1,0 +1,307 @@
+"""The AzureML extension as data: wanted settings, the plan against what is there, request bodies, health.
+
+Pure. Facts: https://learn.microsoft.com/azure/machine-learning/how-to-deploy-kubernetes-extension and, for what a
+request must carry beside them, `az k8s-extension` (azure-cli-extensions, AzureMLKubernetes.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.errors import ArcError
+
+EXTENSION_TYPE = "Microsoft.AzureML.Kubernetes"
+RELEASE_NAMESPACE = "azureml"
+
+TRAINING = "enableTraining"
+INFERENCE = "enableInference"
+VOLCANO = "installVolcano"
+SKIP_VALIDATION = "amloperator.skipResourceValidation"
+NODE_SELECTOR = "nodeSelector."
+TOLERATION = "workLoadToleration"
+
+# Settings that Microsoft's repositories use and its documentation does not name.
+UNDOCUMENTED = (TOLERATION,)
+
+SPOT_TOLERATION = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TOLERATION_KEY = re.compile(rf"{TOLERATION}\[(\d+)\]\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A taint that job pods shall tolerate."""
+
+    key: str
+    value: str | None
+    effect: str
+
+    def settings(self, index: int) -> dict[str, str]:
+        """`workLoadToleration[i].*`; no value means that any will do."""
+        prefix = f"{TOLERATION}[{index}]."
+        found = {f"{prefix}key": self.key, f"{prefix}operator": "Exists" if self.value is None else "Equal"}
+        if self.value is not None:
+            found[f"{prefix}value"] = self.value
+        return found | {f"{prefix}effect": self.effect}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting that a request would change; `before` is None where it is not set."""
+
+    key: str
+    before: str | None
+    after: str
+
+    @property
+    def undocumented(self) -> bool:
+        return self.key.startswith(UNDOCUMENTED)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What Azure says about an installed extension."""
+
+    ok: bool
+    reason: str
+
+
+def toleration(text: str) -> Toleration:
+    """`KEY=VALUE:EFFECT` or `KEY:EFFECT`, as `kubectl taint` writes it."""
+    taint, _, effect = text.rpartition(":")
+    key, equals, value = taint.partition("=")
+    if not key or effect not in _EFFECTS:
+        raise ArcError(f"{text!r} is no taint: write KEY=VALUE:EFFECT or KEY:EFFECT, with {', '.join(_EFFECTS)}")
+    return Toleration(key, value if equals else None, effect)
+
+
+def node_selector(text: str) -> tuple[str, str]:
+    """The setting for `KEY=VALUE`. Settings are Helm paths, so a dot inside a label's key is escaped."""
+    key, equals, value = text.partition("=")
+    if not key or not equals or not value:
+        raise ArcError(f"{text!r} is no label: write KEY=VALUE, such as agentpool=system")
+    return NODE_SELECTOR + key.replace(".", r"\."), value
+
+
+def node_selector_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """The labels that the extension's own pods ask for."""
+    return {
+        key.removeprefix(NODE_SELECTOR).replace(r"\.", "."): value
+        for key, value in settings.items()
+        if key.startswith(NODE_SELECTOR)
+    }
+
+
+def tolerations_of(settings: Mapping[str, str]) -> dict[int, Toleration]:
+    """The tolerations that are set, by their index."""
+    rows: dict[int, dict[str, str]] = {}
+    for key, value in settings.items():
+        if match := _TOLERATION_KEY.fullmatch(key):
+            rows.setdefault(int(match[1]), {})[match[2]] = value
+    return {
+        index: Toleration(
+            row.get("key", ""),
+            None if row.get("operator") == "Exists" else row.get("value", ""),
+            row.get("effect", ""),
+        )
+        for index, row in sorted(rows.items())
+    }
+
+
+def is_on(settings: Mapping[str, str], key: str, default: bool = False) -> bool:
+    """Whether a switch is on; `True`, `true` and `TRUE` are the same to the extension."""
+    value = settings.get(key)
+    return default if value is None else str(value).strip().lower() == "true"
+
+
+def add_tolerations(there: Mapping[str, str], wanted: Iterable[Toleration]) -> dict[str, str]:
+    """Settings for the tolerations that are not there yet, after the ones that are."""
+    present = tolerations_of(there)
+    index = max(present, default=-1) + 1
+    found: dict[str, str] = {}
+    for item in dict.fromkeys(wanted):
+        if item not in present.values():
+            found |= item.settings(index)
+            index += 1
+    return found
+
+
+def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
+    """What differs; a switch that is merely written in another case does not."""
+    return [
+        Change(key, there.get(key), value)
+        for key, value in wanted.items()
+        if key not in there or not _same(there[key], value)
+    ]
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse what the extension would refuse after minutes of waiting."""
+    if not is_on(settings, TRAINING) and not is_on(settings, INFERENCE):
+        raise ArcError(
+            "the extension needs training or inference: leave training on, or --set enableInference=True"
+        )
+    if is_on(settings, INFERENCE):
+        if "inferenceRouterServiceType" not in settings:
+            raise ArcError(
+                "enableInference=True also needs --set inferenceRouterServiceType=LoadBalancer (or ClusterIP)"
+            )
+        secure = "sslSecret" in settings and "sslCname" in settings
+        if not secure and not is_on(settings, "allowInsecureConnections"):
+            raise ArcError(
+                "enableInference=True also needs --set sslSecret=... and sslCname=..., or, for tests only, "
+                "--set allowInsecureConnections=True"
+            )
+
+
+def derived_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What `az k8s-extension` derives from the settings for inference: the names that the chart reads."""
+    found = {}
+    if settings.get("inferenceRouterServiceType", "").lower() == "nodeport":
+        found["scoringFe.serviceType.nodePort"] = "true"
+    if settings.get("internalLoadBalancerProvider", "").lower() == "azure":
+        found["scoringFe.serviceType.internalLoadBalancer"] = "true"
+    if "sslSecret" in settings:
+        found["scoringFe.sslSecret"] = settings["sslSecret"]
+    return found
+
+
+def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str, str]:
+    """What `az k8s-extension create` adds by itself for an AKS cluster; `resource` is the cluster's own JSON."""
+    location = str(resource.get("location", "")).lower()
+    if not location:
+        raise ArcError(f"Azure names no location for {cluster.name}: cannot make the extension's settings")
+    identifier = cluster.resource_id
+    found = {
+        "clusterId": identifier,
+        "cluster_name": identifier,
+        "cluster_name_friendly": cluster.name,
+        "domain": f"{location}.cloudapp.azure.com",
+        "jobSchedulerLocation": location,
+        "location": location,
+        "nginxIngress.enabled": "true",
+        "prometheus.prometheusSpec.externalLabels.cluster_name": identifier,
+        "relayserver.enabled": "false",
+        "servicebus.enabled": "false",
+    }
+    pools = (resource.get("properties") or {}).get("agentPoolProfiles") or ()
+    if sum(int(pool.get("count") or 0) for pool in pools) < 3:
+        # Three router replicas need three nodes.
+        found |= {"clusterPurpose": "DevTest", "inferenceRouterHA": "false"}
+    return found
+
+
+def install_body(settings: Mapping[str, str], release_train: str, version: str | None) -> dict[str, Any]:
+    """The body of the PUT."""
+    properties: dict[str, Any] = {
+        "extensionType": EXTENSION_TYPE,
+        "autoUpgradeMinorVersion": version is None,
+        "releaseTrain": release_train,
+        "scope": {"cluster": {"releaseNamespace": RELEASE_NAMESPACE}},
+        "configurationSettings": dict(settings),
+    }
+    if version is not None:
+        properties["version"] = version
+    return {"identity": {"type": "SystemAssigned"}, "properties": properties}
+
+
+def update_body(
+    changed: Sequence[Change], release_train: str | None = None, version: str | None = None
+) -> dict[str, Any]:
+    """The body of the PATCH: only what changes.
+
+    Not the SDK's PatchExtension: its defaults would put a pinned extension back on automatic upgrades. Protected
+    settings are never sent: Azure takes the ones that a PATCH leaves out of that map as obsolete and deletes them.
+    """
+    properties: dict[str, Any] = {}
+    if changed:
+        properties["configurationSettings"] = {change.key: change.after for change in changed}
+    if release_train is not None:
+        properties["releaseTrain"] = release_train
+    if version is not None:
+        properties |= {"autoUpgradeMinorVersion": False, "version": version}
+    return {"properties": properties}
+
+
+def pick(extensions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The AzureML extension among those of a cluster; there can be only one."""
+    for item in extensions:
+        kind = str((item.get("properties") or {}).get("extensionType", ""))
+        if kind.lower() == EXTENSION_TYPE.lower():
+            return item
+    return None
+
+
+def settings_of(item: Mapping[str, Any] | None) -> dict[str, str]:
+    found = ((item or {}).get("properties") or {}).get("configurationSettings") or {}
+    return {str(key): str(value) for key, value in found.items() if value is not None}
+
+
+def health(item: Mapping[str, Any]) -> Health:
+    """From provisioningState, errorInfo and statuses of the extension resource."""
+    properties = item.get("properties") or {}
+    state = str(properties.get("provisioningState") or "unknown")
+    reasons = failure_reasons(item)
+    version = properties.get("currentVersion") or properties.get("version")
+    if state == "Succeeded" and not reasons:
+        return Health(True, f"{item.get('name')}" + (f" {version}" if version else ""))
+    return Health(False, "; ".join([f"{item.get('name')} is {state}", *reasons]))
+
+
+def failure_reasons(item: Mapping[str, Any]) -> list[str]:
+    """Every message of an error, without repeats."""
+    properties = item.get("properties") or {}
+    found: list[str] = []
+    info = properties.get("errorInfo")
+    while isinstance(info, Mapping):
+        found.append(_text(info.get("code"), info.get("message")))
+        inner = info.get("details")
+        info = inner[0] if isinstance(inner, list) and inner else None
+    for row in properties.get("statuses") or ():
+        if str(row.get("level") or "").lower() == "error":
+            found.append(_text(row.get("code"), row.get("message")))
+    return [text for text in dict.fromkeys(found) if text]
+
+
+# Part of a failure's text, lower case -> what to do.
+# https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-kubernetes-extension
+ADVICE = (
+    ("name that is still in use", "an earlier install holds the name: wait about an hour, or see `helm list -Aa`"),
+    (
+        "operation (install/upgrade/rollback) is in progress",
+        "an earlier operation is not finished: try again in an hour",
+    ),
+    ("because it is being terminated", "an uninstall is not finished: wait until the namespace azureml is gone"),
+    ("path not found", "that version does not exist: leave out --extension-version to get the latest"),
+    ("failed to resolve the extension version", "no such version on this release train in this region"),
+    ("invalid ownership metadata", "a resource of that name is there already: if Volcano is, use --no-volcano"),
+    (
+        "extension-immutable-values",
+        "register Microsoft.KubernetesConfiguration and restart the cluster's extension agent",
+    ),
+    ("load_balancer_not_support", "--set inferenceRouterServiceType=NodePort or ClusterIP"),
+    ("insufficient_node", "three nodes are needed for the router: --set inferenceRouterHA=False"),
+    ("prometheus_conflict", "a Prometheus operator is there already: --set installPromOp=False"),
+    ("bad_network_connectivity", "the cluster cannot reach what AzureML needs: check firewall and proxy"),
+    ("timed out waiting", "pods of the extension did not start: `kubectl get pods,events -n azureml`"),
+)
+MORE = "the cluster's own report: `kubectl describe configmap -n azureml arcml-healthcheck`"
+
+
+def advice(text: str) -> str:
+    """What to do about a failure."""
+    lower = text.lower()
+    return next((todo for part, todo in ADVICE if part in lower), MORE)
+
+
+def _text(code: Any, message: Any) -> str:
+    return " ".join(": ".join(str(part) for part in (code, message) if part).split())
+
+
+def _same(left: str, right: str) -> bool:
+    switches = {"true", "false"}
+    return left == right or (left.lower() == right.lower() and left.lower() in switches)

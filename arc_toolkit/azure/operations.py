@@ -1,0 +1,130 @@
+"""Reading and changing the extension through azure-mgmt-kubernetesconfiguration.
+
+A dry run is the same call with a client that raises WouldSend at its first write, so it shows what would be sent.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from arc_toolkit.azure import extension
+from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.azure.session import Session, error_text, explained
+from arc_toolkit.errors import ArcError, missing_extra
+
+PROVIDER = "Microsoft.KubernetesConfiguration"
+PROVIDERS_API = "2021-04-01"
+# Cluster kind -> api-version of its own resource.
+CLUSTER_API = {"managedClusters": "2024-09-01", "connectedClusters": "2024-01-01"}
+
+Progress = Callable[[str], None]
+
+
+def provider_state(session: Session, subscription: str) -> str:
+    """`Registered`, `NotRegistered`, `Registering` or `Unregistering`."""
+    found = session.get(f"/subscriptions/{subscription}/providers/{PROVIDER}", PROVIDERS_API)
+    return str((found or {}).get("registrationState") or "unknown")
+
+
+def cluster_resource(session: Session, cluster: Cluster) -> dict[str, Any]:
+    """The cluster itself, raw; refuses one that is not there."""
+    found = session.get(cluster.resource_id, CLUSTER_API[cluster.kind])
+    if found is None:
+        raise ArcError(
+            f"no {cluster.kind[:-1]} {cluster.name!r} in resource group {cluster.resource_group!r}, subscription "
+            f"{cluster.subscription}: see `az resource list --resource-type {cluster.provider}/{cluster.kind}`"
+        )
+    return found
+
+
+def find(session: Session, cluster: Cluster) -> Mapping[str, Any] | None:
+    """The AzureML extension of the cluster as in the REST API, or None."""
+    with (
+        explained(f"reading the extensions of {cluster.name}"),
+        _client(session, cluster, read_only=True) as client,
+    ):
+        found = client.extensions.list(cluster.resource_group, cluster.provider, cluster.kind, cluster.name)
+        return extension.pick(item.serialize(keep_readonly=True) for item in found)
+
+
+def install(
+    session: Session, cluster: Cluster, name: str, body: Mapping[str, Any], progress: Progress, *, dry_run: bool
+) -> Mapping[str, Any]:
+    """PUT and wait."""
+    return _change(session, cluster, "begin_create", name, body, progress, dry_run)
+
+
+def update(
+    session: Session, cluster: Cluster, name: str, body: Mapping[str, Any], progress: Progress, *, dry_run: bool
+) -> Mapping[str, Any]:
+    """PATCH and wait."""
+    return _change(session, cluster, "begin_update", name, body, progress, dry_run)
+
+
+def _change(
+    session: Session,
+    cluster: Cluster,
+    call: str,
+    name: str,
+    body: Mapping[str, Any],
+    progress: Progress,
+    dry_run: bool,
+) -> Mapping[str, Any]:
+    doing = f"{'installing' if call == 'begin_create' else 'updating'} the extension {name!r} on {cluster.name}"
+    where = (cluster.resource_group, cluster.provider, cluster.kind, cluster.name, name)
+    with explained(doing), _client(session, cluster, read_only=dry_run) as client:
+        poller = getattr(client.extensions, call)(*where, json.dumps(body).encode())
+        try:
+            found: Mapping[str, Any] = wait(poller, doing, progress).serialize(keep_readonly=True)
+        except _http_error() as error:
+            raise _failed(session, cluster, doing, error) from error
+    verdict = extension.health(found)
+    if not verdict.ok:
+        raise ArcError(f"{doing}: {verdict.reason}; {extension.advice(verdict.reason)}")
+    return found
+
+
+def wait(poller: Any, doing: str, progress: Progress) -> Any:
+    """The result of a long-running operation; says every moment how it stands."""
+    started = time.monotonic()
+    while not poller.done():
+        progress(f"{doing}: {poller.status()}, {time.monotonic() - started:.0f} s")
+        poller.wait(0.2)
+    return poller.result()
+
+
+def _failed(session: Session, cluster: Cluster, doing: str, error: Any) -> ArcError:
+    """What the operation says, what the extension itself says, and what to do."""
+    reasons = [error_text(error)]
+    try:
+        there = find(session, cluster)
+    except ArcError:
+        there = None
+    if there is not None:
+        reasons += [text for text in extension.failure_reasons(there) if text not in reasons[0]]
+    text = "; ".join(reasons)
+    return ArcError(f"{doing} failed: {text}; {extension.advice(text)}")
+
+
+def _http_error() -> type[Exception]:
+    from azure.core.exceptions import HttpResponseError
+
+    kind: type[Exception] = HttpResponseError
+    return kind
+
+
+def _client(session: Session, cluster: Cluster, *, read_only: bool) -> Any:
+    try:
+        from azure.mgmt.kubernetesconfiguration import SourceControlConfigurationClient
+    except ImportError:
+        raise missing_extra("azure", "the AzureML extension") from None
+    return SourceControlConfigurationClient(
+        session.credential,
+        cluster.subscription,
+        base_url=session.cloud.management_url,
+        credential_scopes=[f"{session.cloud.management_url}/.default"],
+        **session.client_options(read_only=read_only),
+    )

@@ -1,0 +1,183 @@
+"""Which subscription, resource group, cluster and workspace are meant: options, environment, `az` defaults.
+
+Reads the two files that `az` keeps (`config` and `azureProfile.json`); neither runs `az` nor signs in.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from arc_toolkit.errors import ArcError
+
+# Kind of cluster (as in `az k8s-extension --cluster-type`) -> its resource provider.
+PROVIDERS = {"managedClusters": "Microsoft.ContainerService", "connectedClusters": "Microsoft.Kubernetes"}
+
+# What is looked for -> its option, environment variables in order, and its key in az's `[defaults]`. `az` itself
+# reads AZURE_DEFAULTS_*: https://learn.microsoft.com/cli/azure/azure-cli-configuration
+SOURCES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
+    "subscription": ("--subscription", ("AZURE_SUBSCRIPTION_ID",), None),
+    "resource group": ("--resource-group", ("AZURE_RESOURCE_GROUP", "AZURE_DEFAULTS_GROUP"), "group"),
+    "cluster": ("--cluster", ("AZURE_CLUSTER_NAME",), None),
+    "workspace": ("--workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace"),
+    "workspace's resource group": (
+        "--workspace-resource-group",
+        ("AZURE_ML_RESOURCE_GROUP",),
+        None,
+    ),
+}
+
+# Letters, digits, and - _ . ( ): what Azure allows in the names of resource groups, and more than in the others.
+_NAME = re.compile(r"[-\w.()]{1,90}")
+_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An AKS cluster (managedClusters) or one that Azure Arc connects (connectedClusters)."""
+
+    subscription: str
+    resource_group: str
+    name: str
+    kind: str = "managedClusters"
+
+    @property
+    def provider(self) -> str:
+        return PROVIDERS[self.kind]
+
+    @property
+    def resource_id(self) -> str:
+        return (
+            f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+            f"/providers/{self.provider}/{self.kind}/{self.name}"
+        )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """An AzureML workspace."""
+
+    subscription: str
+    resource_group: str
+    name: str
+
+    @property
+    def resource_id(self) -> str:
+        return (
+            f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+            f"/providers/Microsoft.MachineLearningServices/workspaces/{self.name}"
+        )
+
+
+@dataclass(frozen=True)
+class AzDefaults:
+    """What `az` would take where nothing is said: `az account set`, `az configure --defaults`, `az cloud set`."""
+
+    values: Mapping[str, str]
+    subscription: str | None = None
+    cloud: str | None = None
+    subscriptions_by_name: Mapping[str, str] | None = None
+
+
+def read_az_defaults(environment: Mapping[str, str] | None = None) -> AzDefaults:
+    """From `$AZURE_CONFIG_DIR` or `~/.azure`. Files that are missing or damaged give nothing: they are az's."""
+    variables = os.environ if environment is None else environment
+    folder = Path(variables.get("AZURE_CONFIG_DIR") or Path.home() / ".azure")
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string((folder / "config").read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, configparser.Error):
+        parser = configparser.RawConfigParser()
+    defaults = dict(parser.items("defaults")) if parser.has_section("defaults") else {}
+    cloud = parser.get("cloud", "name", fallback=None)
+    try:
+        # az writes this file with a byte order mark.
+        profile = json.loads((folder / "azureProfile.json").read_text(encoding="utf-8-sig"))
+        rows = [row for row in profile["subscriptions"] if isinstance(row, dict)]
+    except (OSError, ValueError, KeyError, TypeError):
+        rows = []
+    return AzDefaults(
+        values={key: value for key, value in defaults.items() if value},
+        subscription=next((str(row["id"]) for row in rows if row.get("isDefault") and "id" in row), None),
+        cloud=cloud,
+        subscriptions_by_name={str(row["name"]): str(row["id"]) for row in rows if "name" in row and "id" in row},
+    )
+
+
+class Resolver:
+    """Finds each value once, and remembers from where, for `--verbose`."""
+
+    def __init__(
+        self,
+        options: Mapping[str, str | None],
+        environment: Mapping[str, str] | None = None,
+        defaults: Callable[[], AzDefaults] | None = None,
+    ) -> None:
+        self._options = options
+        self._environment = os.environ if environment is None else environment
+        self._read_defaults = defaults or (lambda: read_az_defaults(self._environment))
+        self._defaults: AzDefaults | None = None
+        self.notes: list[str] = []
+
+    @property
+    def az(self) -> AzDefaults:
+        if self._defaults is None:
+            self._defaults = self._read_defaults()
+        return self._defaults
+
+    def find(self, what: str) -> str | None:
+        """The value, or None where nobody says it."""
+        option, variables, key = SOURCES[what]
+        candidates: list[tuple[str | None, str]] = [(self._options.get(what), option)]
+        candidates += [(self._environment.get(name), name) for name in variables]
+        value, source = next(((value, source) for value, source in candidates if value), (None, ""))
+        if value is None:
+            value = self.az.subscription if what == "subscription" else self.az.values.get(key or "")
+            source = "the az defaults"
+        if value is None:
+            return None
+        self.notes.append(f"{what}: {value} (from {source})")
+        return self._checked(what, value, source)
+
+    def need(self, what: str) -> str:
+        """The value, or one sentence about the ways to say it."""
+        value = self.find(what)
+        if value is None:
+            option, variables, key = SOURCES[what]
+            ways = [f"pass {option}", f"set {variables[0]}"]
+            if what == "subscription":
+                ways.append("run `az account set --subscription ...`")
+            elif key:
+                ways.append(f"run `az configure --defaults {key}=...`")
+            raise ArcError(f"which {what}? {', '.join(ways[:-1])} or {ways[-1]}")
+        return value
+
+    def cluster(self, kind: str = "managedClusters") -> Cluster:
+        return Cluster(self.need("subscription"), self.need("resource group"), self.need("cluster"), kind)
+
+    def workspace(self) -> Workspace:
+        """The workspace; its resource group is the cluster's where no other is said."""
+        name = self.need("workspace")
+        group = self.find("workspace's resource group") or self.need("resource group")
+        return Workspace(self.need("subscription"), group, name)
+
+    def _checked(self, what: str, value: str, source: str) -> str:
+        if what == "subscription":
+            if _GUID.fullmatch(value):
+                return value
+            by_name = (self.az.subscriptions_by_name or {}).get(value)
+            if by_name is None:
+                raise ArcError(
+                    f"{source}: {value!r} is neither a subscription id nor a name that `az account list` knows"
+                )
+            return by_name
+        if not _NAME.fullmatch(value):
+            raise ArcError(
+                f"{source}: {value!r} cannot be the name of a {what.removesuffix(chr(39) + 's resource group')}"
+            )
+        return value
