@@ -212,12 +212,9 @@ def _check_fit(
         yield _finding(entry, where, "node-size", text)
         return
     if not any(candidate.supply.fits(*asked)[0] for candidate in matching):
-        best = min(
-            matching,
-            key=lambda c: sum(max(0, a - b) for a, b in zip(asked[:2], _schedulable(c.supply), strict=False)),
-        )
-        over = _over(asked, _schedulable(best.supply))
-        text = f"larger than what is schedulable on {best.supply.name} by {over}: a job would stay Pending"
+        best = max(matching, key=lambda c: (c.supply.memory, c.supply.cpu_m)).supply
+        over = _over(asked, (best.cpu_m, best.memory, best.gpus)) or "one pod (maxPods)"
+        text = f"larger than what is schedulable on {best.name} by {over}: a job would stay Pending"
         yield _finding(entry, where, "schedulable", text)
 
 
