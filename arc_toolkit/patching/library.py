@@ -1,0 +1,250 @@
+"""What the files of a run say about each other: who uses a component, what a component holds, what its code imports.
+
+Reads on demand, through one function, and keeps only a few parsed files at a time, so that memory stays flat.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+import yaml
+
+from arc_toolkit.patching.documents import Document, SourceFile, Target, local_reference, parse
+from arc_toolkit.patching.kinds import Kind
+from arc_toolkit.patching.threads import (
+    Evidence,
+    evidence_in_code,
+    evidence_in_command,
+    evidence_in_dependencies,
+)
+from arc_toolkit.patching.yaml_nodes import MAX_BYTES, Node, Unusable, get, pairs, text_of, walk
+
+Read = Callable[[str], bytes]
+
+_KEPT_FILES = 64
+_KEPT_EVIDENCE = 512
+# A code folder is looked through as far as that; what matters stands near the top.
+_CODE_FILES = 200
+_CODE_BYTES = 256 * 1024
+
+_YAML_USE = re.compile(
+    r"""(?:^|[\s{,])["']?(component|trial)["']?[ \t]*:[ \t]*["']?((?:file:)?[^\s"'#{},]+\.ya?ml)"""
+)
+_PYTHON_USE = re.compile(r"""["']([^"'\n]+\.ya?ml)["']""")
+# Where a command, or what stands for one, is in each kind.
+_COMMANDS = (
+    ("command",),
+    ("task", "program_arguments"),
+    ("launcher", "additional_arguments"),
+    ("parallel", "args"),
+)
+_ENVIRONMENTS = (("environment",), ("task", "environment"))
+_CODES = (("code",), ("task", "code"))
+
+
+class Library:
+    """The files around those that are patched."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
+        self._loading: set[str] = set()
+        self._evidence: OrderedDict[tuple[str, str], tuple[Evidence, ...]] = OrderedDict()
+        # path -> how it is used: component, trial or python
+        self._uses: dict[str, set[str]] = {}
+
+    # --- who uses what -------------------------------------------------------------------------------------
+
+    def note_uses(self, path: str, data: bytes) -> None:
+        """Take in the references of one file, by their text alone: this runs before any file is parsed."""
+        python = path.endswith((".py", ".ipynb"))
+        if python and not (b"load_component" in data or b"from_yaml" in data or b"Component" in data):
+            return
+        if b".yml" not in data and b".yaml" not in data:
+            return
+        text = data.decode("utf-8", errors="replace")
+        if python:
+            found = [("python", name) for name in _PYTHON_USE.findall(text)]
+        else:
+            found = _YAML_USE.findall(text)
+        for how, written in found:
+            if reference := local_reference(written.replace("\\", "/"), path):
+                self._uses.setdefault(reference, set()).add(how)
+
+    def uses(self, path: str) -> set[str]:
+        """How other files use this one: component, trial, python; empty where nothing does."""
+        return self._uses.get(os.path.abspath(path), set())
+
+    # --- other files ---------------------------------------------------------------------------------------
+
+    def parse(self, path: str, data: bytes) -> SourceFile:
+        """Parse a file and remember it for those that refer to it."""
+        name = os.path.abspath(path)
+        kept = self._files.get(name)
+        if kept is not None and kept.data == data:
+            return kept
+        self._loading.add(name)
+        try:
+            parsed = parse(path, data, self.kind_of)
+        finally:
+            self._loading.discard(name)
+        self._keep(name, parsed)
+        return parsed
+
+    def load(self, path: str) -> Document | None:
+        """The document of a component file; None where there is none that can be used."""
+        name = os.path.abspath(path)
+        if name in self._loading:  # two files that refer to each other
+            return None
+        if name not in self._files:
+            try:
+                data = self._read(name)
+                if len(data) > MAX_BYTES:
+                    return None
+                self.parse(name, data)
+            except (OSError, Unusable):
+                self._keep(name, None)
+        else:
+            self._files.move_to_end(name)
+        file = self._files[name]
+        return file.documents[0] if file else None
+
+    def kind_of(self, path: str) -> Kind | None:
+        document = self.load(path)
+        return document.root.kind if document else None
+
+    def referenced(self, target: Target) -> Document | None:
+        """The component (or trial) file that a target names."""
+        return self.load(target.reference) if target.reference else None
+
+    def _keep(self, name: str, file: SourceFile | None) -> None:
+        self._files[name] = file
+        self._files.move_to_end(name)
+        if len(self._files) > _KEPT_FILES:
+            self._files.popitem(last=False)
+
+    # --- evidence ------------------------------------------------------------------------------------------
+
+    def evidence(self, target: Target, path: str) -> tuple[Evidence, ...]:
+        """What a target itself, then the component it names, says about frameworks and workers."""
+        found = list(self._of_node(target.node, path, code_default=target.kind.role == "spec"))
+        if trial := target.get("trial"):
+            found += self._of_node(trial, path)
+        if inline := target.get("component"):
+            found += self._of_node(inline, path)
+        if target.reference and (document := self.load(target.reference)):
+            default = document.root.kind.role == "spec"
+            found += self._of_node(document.root.node, target.reference, code_default=default)
+        return tuple(dict.fromkeys(found))
+
+    def _of_node(self, node: Node, path: str, code_default: bool = False) -> Iterator[Evidence]:
+        if not isinstance(node, yaml.MappingNode):
+            return
+        folder = os.path.dirname(os.path.abspath(path))
+        for place in _COMMANDS:
+            if command := text_of(get(node, *place)):
+                yield from evidence_in_command(command)
+        for place in _ENVIRONMENTS:
+            if environment := get(node, *place):
+                yield from self._of_environment(environment, folder)
+        codes = [text_of(get(node, *place)) for place in _CODES]
+        code = next((text for text in codes if text), "." if code_default else None)
+        if code is not None and ":" not in code.removeprefix("file:"):
+            yield from self._of_code(os.path.normpath(os.path.join(folder, code.removeprefix("file:"))))
+
+    def _of_environment(self, environment: Node, folder: str) -> Iterator[Evidence]:
+        if (name := text_of(environment)) is not None:
+            if name.startswith("file:") or name.lower().endswith((".yml", ".yaml")):
+                yield from self._of_file(folder, name)
+            else:
+                yield from evidence_in_dependencies(name, f"environment {name}")
+            return
+        for place in (("image",), ("docker", "image"), ("name",)):
+            if image := text_of(get(environment, *place)):
+                yield from evidence_in_dependencies(
+                    image, f"image {image}" if "image" in place else f"name {image}"
+                )
+        conda = get(environment, "conda")
+        for holder, key in (
+            (environment, "conda_file"),
+            (conda, "conda_dependencies_file"),
+            (conda, "pip_requirements_file"),
+            (conda, "conda_dependencies"),
+        ):
+            value = get(holder, key)
+            if (file := text_of(value)) is not None:
+                yield from self._of_file(folder, file)
+            elif value is not None:
+                words = "\n".join(text for part in walk((value,)) if (text := text_of(part)))
+                yield from evidence_in_dependencies(words, "the conda dependencies")
+        if (dockerfile := dockerfile_of(environment)) is not None:
+            yield from self._of_file(folder, dockerfile)
+
+    def _of_file(self, folder: str, written: str) -> tuple[Evidence, ...]:
+        path = os.path.normpath(os.path.join(folder, written.removeprefix("file:")))
+        return self._remember("file", path, self._read_dependencies)
+
+    def _read_dependencies(self, path: str) -> Iterator[Evidence]:
+        try:
+            text = self._read(path).decode("utf-8", errors="replace")
+        except OSError:
+            return
+        yield from evidence_in_dependencies(text, os.path.basename(path))
+
+    def _of_code(self, path: str) -> tuple[Evidence, ...]:
+        return self._remember("code", path, self._read_code)
+
+    def _read_code(self, path: str) -> Iterator[Evidence]:
+        for file in _python_files(path):
+            try:
+                data = self._read(file)
+            except OSError:
+                continue
+            if b"lightgbm" in data or b"faiss" in data or b"DataLoader" in data:
+                text = data[:_CODE_BYTES].decode("utf-8", errors="replace")
+                yield from evidence_in_code(text, os.path.relpath(file, os.path.dirname(path)))
+
+    def _remember(self, what: str, path: str, find: Callable[[str], Iterator[Evidence]]) -> tuple[Evidence, ...]:
+        key = (what, path)
+        if key not in self._evidence:
+            self._evidence[key] = tuple(dict.fromkeys(find(path)))
+            if len(self._evidence) > _KEPT_EVIDENCE:
+                self._evidence.popitem(last=False)
+        return self._evidence[key]
+
+    def read_text(self, path: str) -> str | None:
+        """A small file beside the documents (a Dockerfile); None where it cannot be read."""
+        try:
+            return self._read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
+        except OSError:
+            return None
+
+
+def dockerfile_of(environment: Node) -> str | None:
+    """The Dockerfile that an environment is built from, as written beside the file."""
+    build = get(environment, "build")
+    if build is not None and "path" in pairs(build):
+        folder = text_of(get(build, "path")) or "."
+        return (
+            f"{folder.removeprefix('file:').rstrip('/')}/{text_of(get(build, 'dockerfile_path')) or 'Dockerfile'}"
+        )
+    written = text_of(get(environment, "docker", "build", "dockerfile"))
+    return written if written is not None and "\n" not in written else None
+
+
+def _python_files(path: str) -> Iterator[str]:
+    if path.endswith(".py"):
+        yield path
+        return
+    count = 0
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield os.path.join(folder, name)
+                count += 1
+                if count >= _CODE_FILES:
+                    return
