@@ -1,0 +1,385 @@
+"""The trial of a sweep: a v1.5 CommandComponent or DistributedComponent, taken apart for v2.
+
+Sources: the v1.5 spec's documented fields, and the v2 command component schema of azure-ai-ml.
+"""
+
+from __future__ import annotations
+
+import keyword
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from arc_toolkit.patching.convert import placeholders
+from arc_toolkit.patching.convert.source import Read, Refused, Source, parse, read_or_none
+from arc_toolkit.patching.convert.space import Tell, drawn_kind
+
+# Parameter types of v1.5 and their v2 names.
+PARAMETERS = {
+    "string": "string",
+    "integer": "integer",
+    "int": "integer",
+    "float": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "enum": "string",
+}
+# Port types; every other one is a folder, or a file where its name says so.
+PORTS = {
+    "path": "uri_folder",
+    "anydirectory": "uri_folder",
+    "dataframedirectory": "uri_folder",
+    "modeldirectory": "uri_folder",
+    "anyfile": "uri_file",
+    "azuremldataset": "mltable",
+    "uri_folder": "uri_folder",
+    "uri_file": "uri_file",
+    "mltable": "mltable",
+    "mlflow_model": "mlflow_model",
+    "custom_model": "custom_model",
+}
+INPUT_MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
+OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
+LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
+
+_COMMON = (
+    "$schema",
+    "name",
+    "version",
+    "display_name",
+    "type",
+    "description",
+    "tags",
+    "is_deterministic",
+    "inputs",
+    "outputs",
+    "environment_variables",
+)
+SWEEP_KEYS = (*_COMMON, "trial", "algorithm", "search_space", "objective", "limits", "early_termination")
+TRIAL_KEYS = (*_COMMON, "code", "command", "launcher", "environment", "successful_return_code")
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of the trial, under its v2 name, with its v2 declaration."""
+
+    name: str
+    spec: dict[str, Any]
+
+    @property
+    def port(self) -> bool:
+        return self.spec["type"] not in ("string", "integer", "number", "boolean")
+
+    @property
+    def optional(self) -> bool:
+        return bool(self.spec.get("optional"))
+
+    @property
+    def has_default(self) -> bool:
+        return "default" in self.spec
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A v1.5 trial, its names already those of v2."""
+
+    source: Source
+    inputs: dict[str, Input]
+    outputs: dict[str, dict[str, Any]]
+    parts: list[placeholders.Part]
+    distribution: dict[str, Any] | None
+    includes: list[str]
+
+    @property
+    def code(self) -> str:
+        # v1.5 takes the spec's own folder where `code` is absent; v2 takes none.
+        return str(self.source.data.get("code") or ".").removeprefix("file:")
+
+
+def kind_of(data: dict[str, Any]) -> str:
+    """`sweepcomponent`, `commandcomponent`, `command`, ...: by `type`, then by `$schema`."""
+    given = str(data.get("type") or "")
+    if not given:
+        schema = str(data.get("$schema") or "")
+        given = posixpath.basename(schema).removesuffix(".json") or "CommandComponent"
+    return given.partition("@")[0].lower()
+
+
+def find(sweep: Source, read: Read) -> Source:
+    """The trial's spec: inline, or in the file that `trial` names."""
+    given = sweep.data.get("trial")
+    if given is None:
+        raise sweep.refuse("the sweep has no trial: add `trial: file:./spec.yaml`")
+    if isinstance(given, dict):
+        trial = sweep.inside("trial")
+    else:
+        name = str(given).removeprefix("file:")
+        if str(given).startswith("azureml:") or not name.endswith((".yaml", ".yml")):
+            raise sweep.refuse(f"trial {given} is no file: name the trial's spec, as in file:./spec.yaml", "trial")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(sweep.path), name))
+        if path == posixpath.normpath(sweep.path):
+            raise sweep.refuse("trial refers to the sweep itself: name the spec of the trial", "trial")
+        data = read_or_none(read, path)
+        if data is None:
+            raise sweep.refuse(f"the trial {name} cannot be read: mend the path or add the file", "trial")
+        trial = parse(path, data)
+    kind = kind_of(trial.data)
+    if kind == "sweepcomponent":
+        raise sweep.refuse("the trial is itself a sweep: name a CommandComponent or DistributedComponent", "trial")
+    if kind in ("command", "sweep", "pipeline", "parallel"):
+        raise sweep.refuse(
+            f"the trial is already v2 (type: {kind}): a v1.5 sweep takes a v1.5 trial; write the sweep as v2 too",
+            "trial",
+        )
+    if kind not in ("commandcomponent", "distributedcomponent"):
+        raise sweep.refuse(
+            f"the trial is a {trial.data.get('type')}: only CommandComponent and DistributedComponent can be swept",
+            "trial",
+        )
+    return trial
+
+
+def take(
+    source: Source,
+    sweep: Source,
+    space: dict[str, dict[str, Any]],
+    read: Read,
+    *,
+    python: bool,
+    tell: Tell,
+    tell_sweep: Tell,
+) -> tuple[Trial, dict[str, dict[str, Any]]]:
+    """The trial, and the search space under the v2 names of its parameters.
+
+    `python`: names must be Python identifiers too.
+    """
+    for key in source.data:
+        if key not in TRIAL_KEYS:
+            tell("warning", f"{key} of the trial has no equivalent in v2 and is not written", key)
+    if str(source.data.get("successful_return_code", "Zero")).lower() != "zero":
+        tell(
+            "warning",
+            "successful_return_code has no equivalent in v2: only 0 is success",
+            "successful_return_code",
+        )
+    text, distribution = _command(source, tell)
+    parts = placeholders.parse(text)
+
+    given = _inputs(source, sweep)
+    outputs = source.mapping("outputs")
+    for name in sweep.mapping("outputs"):
+        if name not in outputs:
+            tell_sweep(
+                "warning",
+                f"output {name} of the sweep has no equivalent: a v2 sweep has the outputs of its trial",
+                "outputs",
+                name,
+            )
+    for name, drawn in space.items():
+        if name not in given:
+            given[name] = {"type": drawn_kind(drawn)}
+            tell_sweep(
+                "note",
+                f"{name} is swept but is no input of the trial: declared there as {drawn_kind(drawn)}",
+                "search_space",
+                name,
+            )
+    names = dict(_legal_names(given, python, tell, "inputs"))
+    out_names = dict(_legal_names(outputs, python, tell, "outputs"))
+    known = {"inputs": names, "search_space": names, "outputs": out_names}
+    for ref in placeholders.references(parts):
+        if ref.name not in known[ref.kind]:
+            at = "launcher" if distribution else "command"
+            raise source.refuse(f"the command names {ref.kind}.{ref.name}, which is not declared: declare it", at)
+    trial = Trial(
+        source,
+        {new: Input(new, _input(source, old, given[old], tell)) for old, new in names.items()},
+        {new: _output(source, old, outputs[old], tell) for old, new in out_names.items()},
+        _renamed(parts, known),
+        distribution,
+        _includes(source, read),
+    )
+    return trial, {names[name]: drawn for name, drawn in space.items()}
+
+
+def _command(source: Source, tell: Tell) -> tuple[str, dict[str, Any] | None]:
+    """The command line, and the distribution of a DistributedComponent."""
+    if kind_of(source.data) == "commandcomponent":
+        command = source.data.get("command")
+        if not isinstance(command, str) or not command.strip():
+            raise source.refuse("the trial has no command: add it", "command")
+        return command, None
+    launcher = source.mapping("launcher")
+    kind = LAUNCHERS.get(str(launcher.get("type", "")).lower())
+    command = launcher.get("additional_arguments")
+    if kind is None:
+        raise source.refuse(f"launcher.type is {launcher.get('type')!r}: use mpi or torch.distributed", "launcher")
+    if not isinstance(command, str) or not command.strip():
+        raise source.refuse("launcher.additional_arguments has no command: add it", "launcher")
+    for key in launcher:
+        if key not in ("type", "additional_arguments"):
+            tell("warning", f"launcher.{key} has no equivalent in v2 and is not written", "launcher", key)
+    if command.split()[0].endswith(".py"):
+        tell("note", "the launcher's script is started with `python`, which v1.5 put before it", "launcher")
+        command = f"python {command.lstrip()}"
+    tell(
+        "note",
+        "distribution.process_count_per_instance is 1: v1.5 takes it from "
+        "runsettings.resource_layout.process_count_per_node",
+        "launcher",
+    )
+    return command, {"type": kind, "process_count_per_instance": 1}
+
+
+def _inputs(source: Source, sweep: Source) -> dict[str, dict[str, Any]]:
+    """The trial's inputs and, over them, those of the sweep: v1.5 merges both."""
+    merged: dict[str, dict[str, Any]] = {}
+    for one in (source, sweep):
+        for name, spec in one.mapping("inputs").items():
+            if not isinstance(spec, dict):
+                raise one.refuse(f"input {name} has no declaration: write its type below it", "inputs", name)
+            merged[str(name)] = {**merged.get(str(name), {}), **spec}
+    return merged
+
+
+def legal(name: str, *, component: bool = False) -> str:
+    """A name that v2 takes: letters, digits and underscores; for components in lower case and a letter first."""
+    text = re.sub(r"[^a-zA-Z0-9_]+", "_", name)
+    if component:
+        text = text.lower().lstrip("_") or "component"
+        return text if text[0].isalpha() else f"c_{text}"
+    return text if text and not text[0].isdigit() else f"_{text}"
+
+
+def _legal_names(names: Iterable[str], python: bool, tell: Tell, kind: str) -> Iterator[tuple[str, str]]:
+    taken: set[str] = set()
+    for name in names:
+        new = legal(str(name))
+        if python and keyword.iskeyword(new):
+            new += "_"
+        # v2 holds two names that differ in case only for one.
+        while new.lower() in taken:
+            new += "_2"
+        taken.add(new.lower())
+        if new != name:
+            tell(
+                "note",
+                f"{kind}.{name} is named {new}, since v2 allows letters, digits and underscores",
+                kind,
+                name,
+            )
+        yield str(name), new
+
+
+def _renamed(parts: list[placeholders.Part], known: dict[str, dict[str, str]]) -> list[placeholders.Part]:
+    def one(ref: placeholders.Ref) -> placeholders.Ref:
+        # A trial sees a swept value as an input, whatever it was called.
+        return placeholders.Ref(ref.kind.replace("search_space", "inputs"), known[ref.kind][ref.name])
+
+    out: list[placeholders.Part] = []
+    for part in parts:
+        if isinstance(part, placeholders.Group):
+            inner = tuple(one(item) if isinstance(item, placeholders.Ref) else item for item in part.parts)
+            out.append(placeholders.Group(inner))
+        else:
+            out.append(one(part) if isinstance(part, placeholders.Ref) else part)
+    return out
+
+
+def _input(source: Source, name: str, given: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    kind = _type(source, "inputs", name, given, tell)
+    out: dict[str, Any] = {"type": kind}
+    enum = [str(item) for item in given.get("enum") or []]
+    if (default := given.get("default")) is not None:
+        out["default"] = str(default) if enum or kind == "string" else default
+    if given.get("optional") is True:
+        out["optional"] = True
+    for key in ("min", "max"):
+        if given.get(key) is not None:
+            out[key] = given[key]
+    if enum:
+        out["enum"] = enum
+    if given.get("description"):
+        out["description"] = str(given["description"])
+    _mode(source, "inputs", name, given, INPUT_MODES, out, tell)
+    known = ("type", "default", "optional", "min", "max", "enum", "description", "datastore_mode")
+    _unknown(given, known, "inputs", name, tell)
+    return out
+
+
+def _output(source: Source, name: str, given: Any, tell: Tell) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise source.refuse(f"output {name} has no declaration: write its type below it", "outputs", name)
+    out = {"type": _type(source, "outputs", name, given, tell)}
+    if given.get("description"):
+        out["description"] = str(given["description"])
+    _mode(source, "outputs", name, given, OUTPUT_MODES, out, tell)
+    _unknown(given, ("type", "description", "datastore_mode", "optional"), "outputs", name, tell)
+    return out
+
+
+def _type(source: Source, section: str, name: str, given: dict[str, Any], tell: Tell) -> str:
+    kinds = given.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if not kinds or not all(isinstance(kind, str) for kind in kinds):
+        raise source.refuse(f"{section}.{name} has no type: add one", section, name)
+    if len(kinds) > 1:
+        tell(
+            "warning",
+            f"{section}.{name}: v2 takes one type; of {', '.join(kinds)} the first is written",
+            section,
+            name,
+        )
+    low = kinds[0].lower()
+    known = PARAMETERS.get(low) or PORTS.get(low)
+    if known is None:
+        known = "uri_file" if low.endswith("file") else "uri_folder"
+        tell("note", f"{section}.{name}: the type {kinds[0]} is written as {known}", section, name)
+    return known
+
+
+def _mode(
+    source: Source,
+    section: str,
+    name: str,
+    given: dict[str, Any],
+    modes: dict[str, str],
+    out: dict[str, Any],
+    tell: Tell,
+) -> None:
+    mode = given.get("datastore_mode")
+    if mode is None:
+        return
+    if new := modes.get(str(mode).lower()):
+        out["mode"] = new
+    else:
+        tell(
+            "warning",
+            f"{section}.{name}: the mode {mode} has no equivalent in v2",
+            section,
+            name,
+            "datastore_mode",
+        )
+
+
+def _unknown(given: dict[str, Any], known: tuple[str, ...], section: str, name: str, tell: Tell) -> None:
+    for key in given:
+        if key not in known:
+            tell(
+                "warning", f"{section}.{name}.{key} has no equivalent in v2 and is not written", section, name, key
+            )
+
+
+def _includes(source: Source, read: Read) -> list[str]:
+    """The paths in `spec.additional_includes`, the file beside `spec.yaml`."""
+    data = read_or_none(read, posixpath.splitext(source.path)[0] + ".additional_includes")
+    if data is None:
+        return []
+    try:
+        lines = [line.strip() for line in data.decode().splitlines()]
+    except UnicodeDecodeError:
+        raise Refused(f"the additional includes of {source.path} are not UTF-8 text: save them as UTF-8") from None
+    return [line for line in lines if line and not line.startswith("#")]
