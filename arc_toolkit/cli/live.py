@@ -1,0 +1,217 @@
+"""A live cluster for the commands that size: which cluster, its nodes, applying types, drift, watching."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.console import Console
+from arc_toolkit.errors import FOUND, OK, ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.cli.supplies import Selection
+    from arc_toolkit.cluster.client import Client
+    from arc_toolkit.cluster.fits import Fit
+    from arc_toolkit.cluster.instance_types import Outcome
+    from arc_toolkit.sizing.nodes import Node
+    from arc_toolkit.sizing.supply import Supply
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+# Finished pods and those without a node take nothing from a node; the server need not send them.
+SITTING = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+_SETTLE_SECONDS = 2  # nodes of a pool change together
+_RECHECK_SECONDS = 300  # what no node shows, such as a new DaemonSet
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which cluster, and as whom."""
+    group = parser.add_argument_group("which cluster")
+    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+    group.add_argument(
+        "--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the pod's account"
+    )
+    group.add_argument("--as", dest="as_user", metavar="USER", help="act with the rights of this user")
+
+
+def connect(args: argparse.Namespace) -> Client:
+    from arc_toolkit.cluster import client
+
+    return client.connect(args.kubeconfig, args.context, args.as_user)
+
+
+def collect(args: argparse.Namespace, client: Client, console: Console) -> Selection:
+    """What sizing needs of the cluster's nodes and pods, as the options of supplies.py say."""
+    from arc_toolkit.cli import supplies
+
+    assumptions = supplies.assumptions_of(args)
+    nodes = _counted(client.list(NODES), "nodes", console)
+    pods = _counted(client.list(PODS, SITTING), "pods", console)
+    return supplies.from_objects(args, assumptions, nodes, pods, source="cluster", where=client.where)
+
+
+def _counted(items: Iterable[dict[str, Any]], what: str, console: Console) -> Iterator[dict[str, Any]]:
+    for count, item in enumerate(items, 1):
+        if count % 500 == 0:
+            console.progress(f"read {count} {what}")
+        yield item
+
+
+# --- apply ------------------------------------------------------------------------------------------------------
+
+
+def apply(args: argparse.Namespace, client: Client, manifests: list[dict[str, Any]], console: Console) -> int:
+    """Apply the types, prune if asked, and print one line for each; 1 if a conflict was left."""
+    from arc_toolkit.cluster import instance_types
+
+    present = instance_types.read(client)
+    told: list[Outcome] = []
+
+    def tell(outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            told.append(outcome)
+            if args.format != "json":
+                console.out(_line(outcome, args.dry_run))
+
+    tell(instance_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=args.dry_run))
+    if args.prune:
+        outdated, kept = instance_types.outdated(manifests, present)
+        if outdated:
+            names = ", ".join(item["metadata"]["name"] for item in outdated)
+            console.warn(f"made by arc-toolkit and no longer generated, so deleted now: {names}")
+        tell(instance_types.prune(client, outdated, dry_run=args.dry_run))
+        tell(instance_types.Outcome(item["metadata"]["name"], "kept", reason) for item, reason in kept)
+    if args.format == "json":
+        from arc_toolkit.output.jsonout import document
+
+        rows = [{"name": one.name, "action": one.action, "detail": one.detail} for one in told]
+        console.out(document("apply-instance-types", {"dry_run": args.dry_run, "results": rows}))
+    conflicts = sum(outcome.action == "conflict" for outcome in told)
+    if conflicts:
+        console.warn(f"{conflicts} of {len(told)} left as they are; --force-conflicts takes the fields over")
+    return FOUND if conflicts else OK
+
+
+def _line(outcome: Outcome, dry_run: bool) -> str:
+    suffix = " (server dry run)" if dry_run else ""
+    return f"{outcome.name} {outcome.action}{suffix}" + (f": {outcome.detail}" if outcome.detail else "")
+
+
+# --- drift ------------------------------------------------------------------------------------------------------
+
+
+def check(args: argparse.Namespace, client: Client, console: Console) -> int:
+    """Which types of the cluster no longer fit; 1 if there are any."""
+    from arc_toolkit.cluster import fits, instance_types
+
+    selection = collect(args, client, console)
+    found = fits.check(instance_types.read(client), selection.groups, selection.nodes)
+    if args.format == "json":
+        from arc_toolkit.output.jsonout import document
+
+        console.out(document("check-instance-types", {"instance_types": [_fit_json(fit) for fit in found]}))
+    else:
+        console.out(drift_text(found, console))
+    return FOUND if any(fit.drifted for fit in found) else OK
+
+
+def drift_text(found: list[Fit], console: Console) -> str:
+    """A table of all types, and for each that drifted the waterfall of the node that takes fewest."""
+    from arc_toolkit.output.table import table
+    from arc_toolkit.sizing.quantities import cpu_text, memory_text
+
+    if not found:
+        return "the cluster has no InstanceTypes"
+    rows = []
+    for fit in found:
+        kind = fit.kind
+        state = console.style(fit.state, "red" if fit.drifted else "yellow" if fit.state == "no node" else "green")
+        asked = [cpu_text(kind.cpu_m), memory_text(kind.memory), str(kind.gpus or "")] if kind else ["", "", ""]
+        numbers = [str(len(fit.counts)), str(kind.meant) if kind else "", str(min(fit.counts, default=""))]
+        rows.append([fit.name, *asked, *numbers, state])
+    headers = ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
+    parts = [table(headers, rows, right=(1, 2, 3, 4, 5, 6))]
+    for fit in found:
+        if fit.reason:
+            parts.append(f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}")
+        if fit.drifted and fit.tightest:
+            parts.append(waterfall_text(fit.tightest))
+    return "\n\n".join(parts)
+
+
+def waterfall_text(supply: Supply) -> str:
+    """One node's way from nominal to schedulable."""
+    from arc_toolkit.output.table import table
+    from arc_toolkit.sizing.quantities import KI
+
+    rows = [
+        [line.name if line.total else f"- {line.name}", f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]
+        for line in supply.lines
+    ]
+    return table([supply.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
+
+
+def _fit_json(fit: Fit) -> dict[str, Any]:
+    from arc_toolkit.output.waterfall import supply_json
+
+    return {
+        "name": fit.name,
+        "state": fit.state,
+        "drifted": fit.drifted,
+        "reason": fit.reason,
+        "nodes": len(fit.counts),
+        "meant": fit.kind.meant if fit.kind else None,
+        "fits": min(fit.counts) if fit.counts else None,
+        "tightest": supply_json(fit.tightest) if fit.tightest else None,
+    }
+
+
+# --- watching ---------------------------------------------------------------------------------------------------
+
+
+def watch(client: Client, console: Console, look: Callable[[], int], *, rounds: int | None = None) -> int:
+    """Look now, and again whenever a node changes in a way that matters, until Ctrl-C (or for so many rounds)."""
+    from arc_toolkit.cluster.failures import Forbidden, Unreachable
+
+    code, done = OK, 0
+    while True:
+        listing = client.list(NODES)
+        known = {item["metadata"]["name"]: _facts(item) for item in listing}
+        try:
+            code = look()
+        except (Unreachable, Forbidden):
+            raise
+        except ArcError as error:  # a cluster can be without a usable node for a while
+            console.warn(str(error))
+            code = FOUND
+        done += 1
+        if rounds is not None and done >= rounds:
+            return code
+        _wait_for_change(client, known, listing.resource_version)
+        console.note(time.strftime("-- %Y-%m-%d %H:%M:%S"))
+
+
+def _wait_for_change(client: Client, known: dict[str, Node | None], resource_version: str) -> None:
+    """Return when a node came, went or changed what sizing looks at, or after some minutes anyway."""
+    from arc_toolkit.cluster.failures import Gone
+
+    try:
+        for event in client.watch(NODES, resource_version, seconds=_RECHECK_SECONDS):
+            item = event["object"]
+            if event["type"] == "DELETED" or _facts(item) != known.get(item["metadata"]["name"]):
+                time.sleep(_SETTLE_SECONDS)
+                return
+    except Gone:
+        return
+
+
+def _facts(item: dict[str, Any]) -> Node | None:
+    """What sizing looks at; None of a node that is not whole yet."""
+    from arc_toolkit.sizing.nodes import parse_node
+
+    try:
+        return parse_node(item, "")
+    except ArcError:
+        return None

@@ -1,0 +1,136 @@
+"""InstanceTypes in a cluster: read them, apply ours, prune what we no longer make.
+
+Each type is one server-side apply, which is whole or not at all; so after an interruption a second run completes
+what the first began, and finds the rest unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
+from arc_toolkit.cluster.failures import INSTANCE_TYPES
+from arc_toolkit.sizing.instance_types import API_VERSION, MANAGED_BY, PREFIX
+
+Action = Literal["created", "configured", "unchanged", "conflict", "pruned", "kept"]
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one type."""
+
+    name: str
+    action: Action
+    detail: str = ""
+
+
+def read(client: Client) -> dict[str, Object]:
+    """Every InstanceType of the cluster by name, whole objects."""
+    found = {}
+    for item in client.list(INSTANCE_TYPES):
+        item.setdefault("apiVersion", API_VERSION)  # the items of a list come without
+        item.setdefault("kind", "InstanceType")
+        found[item["metadata"]["name"]] = item
+    return found
+
+
+def apply(
+    client: Client,
+    manifests: Iterable[Object],
+    present: Mapping[str, Object],
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Iterator[Outcome]:
+    """One outcome a type, as it happens. A conflict is told and left, unless `force` takes the fields over."""
+    for manifest in manifests:
+        name = manifest["metadata"]["name"]
+        try:
+            applied = client.apply(f"{INSTANCE_TYPES}/{name}", manifest, force=force, dry_run=dry_run)
+        except Conflict as conflict:
+            owned = [f"{field} belongs to {manager}" for field, manager in conflict.fields()] or [str(conflict)]
+            yield Outcome(name, "conflict", "; ".join(owned))
+            continue
+        if applied.created:
+            yield Outcome(name, "created")
+        elif name in present and _content(applied.object) == _content(present[name]):
+            yield Outcome(name, "unchanged")
+        else:
+            yield Outcome(name, "configured", _changes(present.get(name, {}), applied.object))
+
+
+def outdated(
+    manifests: Iterable[Object], present: Mapping[str, Object]
+) -> tuple[list[Object], list[tuple[Object, str]]]:
+    """Types that this tool made and no longer makes: those to prune, and those to keep with the reason.
+
+    Ours are those that carry our label and that we applied. A type made from another kind of source (`--sku`
+    against `--from-cluster`) is kept: its pool may just have no nodes now.
+    """
+    wanted = {manifest["metadata"]["name"]: _source(manifest) for manifest in manifests}
+    sources = set(wanted.values())
+    prune, keep = [], []
+    for name, item in sorted(present.items()):
+        if name in wanted or not _ours(item):
+            continue
+        if _source(item) in sources:
+            prune.append(item)
+        else:
+            keep.append((item, f"made from {_source(item) or 'an unknown source'}, not {' or '.join(sources)}"))
+    return prune, keep
+
+
+def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[Outcome]:
+    """Delete types, each only if it is still as it was read."""
+    for item in items:
+        name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
+        try:
+            client.delete(f"{INSTANCE_TYPES}/{name}", resource_version=version, dry_run=dry_run)
+        except Conflict:
+            yield Outcome(name, "kept", "it was changed meanwhile; run again to look at it anew")
+            continue
+        yield Outcome(name, "pruned")
+
+
+def _ours(item: Object) -> bool:
+    metadata = item["metadata"]
+    managers = [
+        row.get("manager") for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"
+    ]
+    return (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit" and FIELD_MANAGER in managers
+
+
+def _source(item: Object) -> str:
+    return str((item["metadata"].get("annotations") or {}).get(PREFIX + "source", ""))
+
+
+def _content(item: Object) -> Object:
+    metadata = item.get("metadata") or {}
+    return {
+        "spec": item.get("spec"),
+        "labels": metadata.get("labels") or {},
+        "annotations": metadata.get("annotations") or {},
+    }
+
+
+def _changes(old: Object, new: Object) -> str:
+    """`requests.memory 100Mi -> 90Mi, ...`"""
+    before, after = _flat(_content(old)), _flat(_content(new))
+    changed = [
+        f"{key} {before.get(key, 'absent')} -> {after.get(key, 'absent')}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+    return ", ".join(changed)
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {prefix: str(value)}
+    found: dict[str, str] = {}
+    for key, inner in value.items():
+        found |= _flat(inner, f"{prefix}.{key}" if prefix else key)
+    return found
