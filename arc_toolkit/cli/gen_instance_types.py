@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arc_toolkit.cli import supplies
+from arc_toolkit.cli import live, supplies
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, generate
@@ -20,12 +20,15 @@ examples:
   arc-toolkit gen-instance-types --sku Standard_D64s_v5 --share half --explain
   arc-toolkit gen-instance-types --sku D64s_v5 --share whole --share half -o types/
   kubectl get nodes -o json | arc-toolkit gen-instance-types --nodes - --share quarter
+  arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply --dry-run
+  arc-toolkit gen-instance-types --from-cluster --check
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     supplies.add_options(parser)
+    live.add_options(parser, source=True)
     types = parser.add_argument_group("which types")
     types.add_argument(
         "--share",
@@ -56,13 +59,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     result.add_argument("--format", choices=["yaml", "list", "json", "table"], default="yaml")
     result.add_argument("-o", "--output", default="-", metavar="DIR|FILE", help="a folder gets one file a type")
     result.add_argument("--explain", action="store_true", help="show the waterfall from nominal to share")
-    result.add_argument("--check", metavar="DIR", help="exit 1 with a diff where DIR is not what would be written")
+    result.add_argument(
+        "--check",
+        nargs="?",
+        const=live.DRIFT,
+        metavar="DIR",
+        help="exit 1 with a diff where DIR is not what would be written; without DIR and with --from-cluster: "
+        "where a type in the cluster no longer fits",
+    )
+    live.add_actions(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    selection = supplies.collect(args)
+    live.check_options(args)
+    client = live.connect(args) if args.from_cluster or args.apply else None
+    if client and args.check == live.DRIFT:
+        return live.check(args, client, console)
+    selection = live.collect(args, client, console) if client and args.from_cluster else supplies.collect(args)
     if selection is None:
-        raise ArcError("say which nodes: --sku NAME, or --nodes FILE (`kubectl get nodes -o json`)")
+        raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
     types = make_types(args, selection, console)
     if args.check:
         return check_folder(types, Path(args.check), console)
@@ -72,8 +87,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         from arc_toolkit.output.waterfall import explain
 
         console.out("\n\n\n".join(explain(entry, console.style) for entry in types))
-    elif args.output == "-":
+    elif args.output == "-" and not args.apply:
         console.out(text_of(types, selection, args.format), end="")
+    if client and args.apply:
+        return live.apply(args, client, [entry.manifest() for entry in types], console)
     return OK
 
 

@@ -26,14 +26,48 @@ _SETTLE_SECONDS = 2  # nodes of a pool change together
 _RECHECK_SECONDS = 300  # what no node shows, such as a new DaemonSet
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which cluster, and as whom."""
+DRIFT = ""  # what --check without a folder means: compare with the cluster
+
+
+def add_options(parser: argparse.ArgumentParser, *, source: bool = False) -> None:
+    """Which cluster, and as whom; with `source` also the option that says to use one."""
     group = parser.add_argument_group("which cluster")
+    if source:
+        group.add_argument("--from-cluster", action="store_true", help="size for the nodes of a live cluster")
     group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the pod's account"
     )
     group.add_argument("--as", dest="as_user", metavar="USER", help="act with the rights of this user")
+
+
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    """What to do in the cluster."""
+    group = parser.add_argument_group("in the cluster")
+    group.add_argument("--apply", action="store_true", help="apply the types, server-side, as arc-toolkit")
+    group.add_argument("--dry-run", action="store_true", help="with --apply: the server says what it would do")
+    group.add_argument("--force-conflicts", action="store_true", help="take over fields that another manager owns")
+    group.add_argument(
+        "--prune",
+        action="store_true",
+        help="with --apply: delete types of arc-toolkit that are no longer generated",
+    )
+    group.add_argument("--watch", action="store_true", help="with --check: again whenever a node changes")
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse combinations that have no meaning."""
+    if args.from_cluster and (args.sku or args.nodes or args.pods):
+        raise ArcError("--from-cluster reads nodes and pods by itself: leave out --sku, --nodes and --pods")
+    for option in ("dry_run", "force_conflicts", "prune"):
+        if getattr(args, option) and not args.apply:
+            raise ArcError(f"--{option.replace('_', '-')} goes with --apply")
+    if args.check is not None and args.apply:
+        raise ArcError("--check changes nothing: leave out --apply")
+    if args.check == DRIFT and not args.from_cluster:
+        raise ArcError("--check needs a folder to compare with, or --from-cluster")
+    if args.watch and not (args.from_cluster and args.check == DRIFT):
+        raise ArcError("--watch goes with --from-cluster --check")
 
 
 def connect(args: argparse.Namespace) -> Client:
@@ -47,12 +81,12 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
     from arc_toolkit.cli import supplies
 
     assumptions = supplies.assumptions_of(args)
-    nodes = _counted(client.list(NODES), "nodes", console)
-    pods = _counted(client.list(PODS, SITTING), "pods", console)
+    nodes = counted(client.list(NODES), "nodes", console)
+    pods = counted(client.list(PODS, SITTING), "pods", console)
     return supplies.from_objects(args, assumptions, nodes, pods, source="cluster", where=client.where)
 
 
-def _counted(items: Iterable[dict[str, Any]], what: str, console: Console) -> Iterator[dict[str, Any]]:
+def counted(items: Iterable[dict[str, Any]], what: str, console: Console) -> Iterator[dict[str, Any]]:
     for count, item in enumerate(items, 1):
         if count % 500 == 0:
             console.progress(f"read {count} {what}")
@@ -106,15 +140,18 @@ def check(args: argparse.Namespace, client: Client, console: Console) -> int:
     """Which types of the cluster no longer fit; 1 if there are any."""
     from arc_toolkit.cluster import fits, instance_types
 
-    selection = collect(args, client, console)
-    found = fits.check(instance_types.read(client), selection.groups, selection.nodes)
-    if args.format == "json":
-        from arc_toolkit.output.jsonout import document
+    def look() -> int:
+        selection = collect(args, client, console)
+        found = fits.check(instance_types.read(client), selection.groups, selection.nodes)
+        if args.format == "json":
+            from arc_toolkit.output.jsonout import document
 
-        console.out(document("check-instance-types", {"instance_types": [_fit_json(fit) for fit in found]}))
-    else:
-        console.out(drift_text(found, console))
-    return FOUND if any(fit.drifted for fit in found) else OK
+            console.out(document("check-instance-types", {"instance_types": [_fit_json(fit) for fit in found]}))
+        else:
+            console.out(drift_text(found, console))
+        return FOUND if any(fit.drifted for fit in found) else OK
+
+    return watch(client, console, look) if args.watch else look()
 
 
 def drift_text(found: list[Fit], console: Console) -> str:

@@ -1,0 +1,228 @@
+"""`cluster nodes`: what the nodes of a cluster have, keep and can give to jobs, and which types fit on them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.cli import live
+from arc_toolkit.console import Console
+from arc_toolkit.errors import OK
+
+if TYPE_CHECKING:
+    from arc_toolkit.cluster.client import Client
+    from arc_toolkit.cluster.fits import LiveType
+    from arc_toolkit.sizing.nodes import Node
+    from arc_toolkit.sizing.supply import Assumptions, Supply
+
+EPILOG = """\
+examples:
+  arc-toolkit cluster nodes
+  arc-toolkit cluster nodes --by node --label kubernetes.azure.com/scalesetpriority --sort schedulable
+"""
+
+Amount = tuple[int, int]  # milli-cores, bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node, or the nodes of one size, pool and state. Amounts are those of the node that gives least."""
+
+    name: str
+    size: str
+    pool: str
+    nodes: int
+    capacity: Amount
+    allocatable: Amount
+    daemonsets: Amount
+    reserved: Amount
+    schedulable: Amount
+    gpus: int
+    left_out: str
+    types: tuple[tuple[str, int], ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "name": lambda row: (row.size.lower(), row.pool, row.name),
+    "nodes": lambda row: -row.nodes,
+    "cpu": lambda row: -row.schedulable[0],
+    "memory": lambda row: -row.schedulable[1],
+    "schedulable": lambda row: (-row.schedulable[0], -row.schedulable[1]),
+    "gpus": lambda row: -row.gpus,
+    "daemonsets": lambda row: (-row.daemonsets[1], -row.daemonsets[0]),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "--by", choices=["group", "node"], default="group", help="one row a group (default) or node"
+    )
+    parser.add_argument("--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)")
+    parser.add_argument("--label", action="append", default=[], metavar="KEY", help="a column with this label")
+    parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
+    parser.add_argument(
+        "--tolerate", action="append", default=[], metavar="KEY", help="a taint that your jobs tolerate"
+    )
+    parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
+    live.add_options(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.sizing.supply import Assumptions, Reserve
+
+    reserve = Reserve() if args.reserve is None else Reserve.parse(args.reserve)
+    assumptions = Assumptions(reserve=reserve)
+    client = live.connect(args)
+
+    def look() -> int:
+        rows = sorted(read_rows(args, client, assumptions, console), key=SORTS[args.sort])
+        console.clear_progress()
+        console.out(_json(rows) if args.format == "json" else _table(rows, args))
+        return OK
+
+    return live.watch(client, console, look) if args.watch else look()
+
+
+def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions, console: Console) -> list[Row]:
+    """The rows of a live cluster, unsorted."""
+    from arc_toolkit.sizing.nodes import left_out, parse_nodes
+    from arc_toolkit.sizing.occupants import by_node
+    from arc_toolkit.sizing.supply import supply_of_node
+
+    nodes = parse_nodes(live.counted(client.list(live.NODES), "nodes", console), client.where)
+    sitting = by_node(live.counted(client.list(live.PODS, live.SITTING), "pods", console))
+    types = _types(client, console)
+    members: dict[tuple[str, ...], list[tuple[Node, Supply]]] = {}
+    for node in nodes:
+        supply = supply_of_node(node, assumptions, sitting.get(node.name, []))
+        reason = left_out(node, args.tolerate, args.architecture) or ""
+        key = (node.name,) if args.by == "node" else (node.size, node.pool, reason)
+        members.setdefault(key, []).append((node, supply))
+    return [
+        _row(group, types, args, left_out(group[0][0], args.tolerate, args.architecture) or "")
+        for group in members.values()
+    ]
+
+
+def _types(client: Client, console: Console) -> list[LiveType]:
+    from arc_toolkit.cluster import fits, instance_types
+    from arc_toolkit.cluster.failures import NotFound
+    from arc_toolkit.errors import ArcError
+
+    try:
+        present = instance_types.read(client)
+    except NotFound as error:
+        console.note(str(error))
+        return []
+    found = []
+    for name, item in sorted(present.items()):
+        try:
+            found.append(fits.parse_type(item))
+        except ArcError as error:
+            console.warn(f"InstanceType {name}: {error}")
+    return found
+
+
+def _row(
+    group: Sequence[tuple[Node, Supply]], types: Sequence[LiveType], args: argparse.Namespace, reason: str
+) -> Row:
+    node = group[0][0]
+    cpu = _levels(min((supply for _, supply in group), key=lambda supply: supply.cpu_m))
+    memory = _levels(min((supply for _, supply in group), key=lambda supply: supply.memory))
+    counts: list[tuple[str, int]] = []
+    for kind in types:
+        fewest = min((kind.count_on(supply)[0] for member, supply in group if kind.selects(member)), default=0)
+        if fewest and not reason:
+            counts.append((kind.name, fewest))
+    labels = {key: _some({member.labels.get(key, "") for member, _ in group}) for key in args.label}
+    return Row(
+        name=node.name if args.by == "node" else "",
+        size=node.size,
+        pool=node.pool,
+        nodes=len(group),
+        **{key: (cpu[key][0], memory[key][1]) for key in cpu},
+        gpus=min(supply.gpus for _, supply in group),
+        left_out=reason,
+        types=tuple(counts),
+        labels=labels,
+    )
+
+
+def _levels(supply: Supply) -> dict[str, Amount]:
+    """The waterfall summed up: two levels, what DaemonSets take, what is reserved, and what is left."""
+    found: dict[str, Amount] = {line.name: (line.cpu_m, line.memory) for line in supply.lines if line.total}
+    below = [line for line in supply.lines[_index(supply, "allocatable") :] if not line.total]
+    reserved = [line for line in below if "reserv" in line.name]
+    taken = [line for line in below if line not in reserved]
+    return {
+        "capacity": found["capacity"],
+        "allocatable": found["allocatable"],
+        "daemonsets": (-sum(line.cpu_m for line in taken), -sum(line.memory for line in taken)),
+        "reserved": (-sum(line.cpu_m for line in reserved), -sum(line.memory for line in reserved)),
+        "schedulable": found["schedulable"],
+    }
+
+
+def _index(supply: Supply, name: str) -> int:
+    return next(index for index, line in enumerate(supply.lines) if line.name == name)
+
+
+def _some(values: set[str]) -> str:
+    names = sorted(values - {""})
+    return ",".join(names[:3]) + (f",+{len(names) - 3}" if len(names) > 3 else "")
+
+
+def _table(rows: Sequence[Row], args: argparse.Namespace) -> str:
+    from arc_toolkit.output.table import table
+
+    first = ["NODE", "SIZE", "POOL"] if args.by == "node" else ["SIZE", "POOL", "NODES"]
+    amounts = ["CAPACITY", "ALLOCATABLE", "DAEMONSETS", "RESERVED", "SCHEDULABLE"]
+    headers = [*first, *amounts, "GPUS", *(key.rpartition("/")[2].upper() for key in args.label), "TYPES THAT FIT"]
+    lines = []
+    for row in rows:
+        names = [row.name, row.size, row.pool] if args.by == "node" else [row.size, row.pool, str(row.nodes)]
+        numbers = [row.capacity, row.allocatable, row.daemonsets, row.reserved, row.schedulable]
+        types = ", ".join(f"{name} x{count}" for name, count in row.types)
+        lines.append(
+            [
+                *(text or "-" for text in names),
+                *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in numbers),
+                str(row.gpus or "-"),
+                *(row.labels[key] or "-" for key in args.label),
+                f"left out: {row.left_out}" if row.left_out else types or "-",
+            ]
+        )
+    return table(headers, lines, right=(3, 4, 5, 6, 7, 8))
+
+
+def _json(rows: Sequence[Row]) -> str:
+    from arc_toolkit.output.jsonout import document
+
+    def amount(pair: Amount) -> dict[str, int]:
+        return {"cpu_m": pair[0], "memory_bytes": pair[1]}
+
+    found = [
+        {
+            "name": row.name or None,
+            "size": row.size,
+            "pool": row.pool,
+            "nodes": row.nodes,
+            "capacity": amount(row.capacity),
+            "allocatable": amount(row.allocatable),
+            "daemonsets": amount(row.daemonsets),
+            "reserved": amount(row.reserved),
+            "schedulable": amount(row.schedulable),
+            "gpus": row.gpus,
+            "left_out": row.left_out or None,
+            "instance_types": [{"name": name, "per_node": count} for name, count in row.types],
+            "labels": dict(row.labels),
+        }
+        for row in rows
+    ]
+    return document("cluster-nodes", {"rows": found})
