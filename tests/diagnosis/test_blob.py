@@ -1,0 +1,235 @@
+"""Logs in Blob storage, read from a real Azurite with a real container."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_toolkit.diagnosis.model import LogFile
+from arc_toolkit.diagnosis.scan import Scanned, scan
+from arc_toolkit.diagnosis.sources import blob
+from arc_toolkit.errors import ArcError
+from tests.support import ROOT, Result, unavailable
+
+# Azurite's account and key are the same everywhere, and public.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+def connection(port: int, key: str = KEY) -> str:
+    endpoint = f"BlobEndpoint=http://127.0.0.1:{port}/{ACCOUNT};"
+    return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={key};{endpoint}"
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a running Azurite."""
+    try:
+        import adlfs  # noqa: F401
+    except ImportError:
+        unavailable("adlfs is not installed")
+    found = subprocess.run(
+        [ROOT / "scripts" / "azurite"], capture_output=True, text=True, timeout=600, check=False
+    )
+    if found.returncode:
+        unavailable(f"scripts/azurite: {found.stderr.strip()[-300:]}")
+    folder, port = tmp_path_factory.mktemp("azurite"), free_port()
+    options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder), "--silent"]
+    with (folder / "azurite.log").open("wb") as log:
+        process = subprocess.Popen(
+            [found.stdout.strip(), *options, "--skipApiVersionCheck"], stdout=log, stderr=log
+        )
+    try:
+        for _ in range(300):
+            if process.poll() is not None:
+                pytest.fail(f"Azurite ended: {(folder / 'azurite.log').read_text()[-500:]}")
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield port
+    finally:
+        process.kill()  # its data is thrown away, so a clean end is not needed
+        process.wait()
+
+
+@pytest.fixture
+def container(azurite: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An empty container, and the environment that leads to it."""
+    from azure.storage.blob import BlobServiceClient
+
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(azurite))
+    with BlobServiceClient.from_connection_string(connection(azurite)) as service:
+        yield service.create_container(f"logs-{time.time_ns()}")
+
+
+def names(logs: list[LogFile]) -> list[str]:
+    return sorted(log.path.partition("://")[2].partition("/")[2] for log in logs)
+
+
+def url(container: Any, prefix: str = "") -> str:
+    return f"az://{container.container_name}/{prefix}"
+
+
+@pytest.mark.real
+def test_every_blob_below_the_prefix_is_offered_and_readable(container: Any) -> None:
+    for job in range(12):
+        for folder in ("system_logs", "system_logs/retry-001"):
+            line = f"++ echo 'Run on node: aks-pool-12345678-vmss00000{job % 10}\"\n"
+            container.upload_blob(f"ExperimentRun/dcid.job{job}/{folder}/amlarc_cr_bootstrap.log", line)
+    container.upload_blob("elsewhere/amlarc_cr_bootstrap.log", "Run on node: other\n")
+    logs = list(blob.list_logs(url(container, "ExperimentRun"), jobs=2))
+    assert len(logs) == 24
+    scanned = [scan(log) for log in logs]
+    assert all(isinstance(one, Scanned) and one.nodes[0].startswith("aks-pool") for one in scanned)
+    assert {one.path for one in scanned} == {log.path for log in logs}
+
+
+@pytest.mark.real
+def test_prefix_may_be_a_folder_a_blob_or_the_start_of_a_name(container: Any) -> None:
+    for name in ("a/one.log", "a/two/three.log", "ab/four.log", "top.log"):
+        container.upload_blob(name, "text")
+    assert names(list(blob.list_logs(url(container), 2))) == [
+        "a/one.log",
+        "a/two/three.log",
+        "ab/four.log",
+        "top.log",
+    ]
+    assert names(list(blob.list_logs(url(container, "a/"), 2))) == ["a/one.log", "a/two/three.log"]
+    assert names(list(blob.list_logs(url(container, "a/tw"), 2))) == ["a/two/three.log"]
+    assert names(list(blob.list_logs(url(container, "top.log"), 2))) == ["top.log"]
+
+
+@pytest.mark.real
+def test_large_blob_is_read_in_pieces_and_whole(container: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob, "WHOLE_BYTES", 1 << 16)
+    data = b"".join(b"line %d\n" % number for number in range(40_000)) + b"Run on node: aks-last\n"
+    container.upload_blob("big/amlarc_cr_bootstrap.log", data)
+    [log] = blob.list_logs(url(container), 2)
+    assert log.size == len(data)
+    with log.open() as stream:
+        assert stream.read() == data
+    result = scan(log)
+    assert isinstance(result, Scanned)
+    assert result.nodes == ["aks-last"]
+
+
+@pytest.mark.real
+def test_blob_that_vanished_or_shrank_after_it_was_listed_is_a_reason(
+    container: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob, "WHOLE_BYTES", 1 << 16)
+    for name in ("gone/amlarc_cr_bootstrap.log", "shrunk/amlarc_cr_bootstrap.log"):
+        container.upload_blob(name, b"Run on node: aks-1\n" + b"x" * 200_000)
+    logs = {log.path.split("/")[-2]: log for log in blob.list_logs(url(container), 2)}
+    container.delete_blob("gone/amlarc_cr_bootstrap.log")
+    container.upload_blob(
+        "shrunk/amlarc_cr_bootstrap.log", b"Run on node: aks-1\n" + b"x" * 70_000, overwrite=True
+    )
+    assert "gone" in str(scan(logs["gone"]))
+    shrunk = scan(logs["shrunk"])
+    assert isinstance(shrunk, Scanned)
+    assert shrunk.nodes == ["aks-1"]  # what could be read counts
+    assert shrunk.size < 200_000
+
+
+@pytest.mark.real
+def test_missing_container_and_prefix_are_one_sentence_each(container: Any) -> None:
+    container.upload_blob("a/b.log", "text")
+    for source, says in [
+        ("az://no-such-container/logs", "there is no container no-such-container"),
+        ("az://no-such-container", "there is no container no-such-container"),
+        (url(container, "nothing/here"), "no blob has this prefix"),
+    ]:
+        with pytest.raises(ArcError, match=says) as caught:
+            list(blob.list_logs(source, 2))
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.real
+def test_wrong_key_is_one_sentence_that_says_how_to_sign_in(
+    container: Any, azurite: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(azurite, KEY.replace("Eby8", "AAAA")))
+    with pytest.raises(ArcError, match=r"not allowed .*az login") as caught:
+        list(blob.list_logs(url(container), 2))
+    assert "AAAA" not in str(caught.value)
+
+
+@pytest.mark.real
+def test_diagnose_reads_a_container(container: Any, arc: Callable[..., Result]) -> None:
+    for attempt, node in (("", "aks-spot-12345678-vmss000001"), ("retry-001/", "aks-spot-12345678-vmss000002")):
+        path = f"runs/brave_sky/system_logs/{attempt}amlarc_cr_bootstrap.log"
+        container.upload_blob(path, f"++ echo 'Run on node: {node}'\n")
+    result = arc("diagnose", url(container, "runs"))
+    assert result.code == 0, result.err
+    assert "brave_sky" in result.out
+    assert "vmss000002" in result.out
+
+
+def test_service_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adlfs")
+    import asyncio
+
+    async def at_once(*_: object, **__: object) -> None: ...
+
+    port = free_port()
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(port))
+    monkeypatch.setattr(asyncio, "sleep", at_once)  # between the retries
+    with pytest.raises(ArcError, match=f"cannot list logs/x .*{port}") as caught:
+        list(blob.list_logs("az://logs/x", 2))
+    assert "\n" not in str(caught.value)
+
+
+def test_connection_string_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adlfs")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "nonsense")
+    with pytest.raises(ArcError, match="AZURE_STORAGE_CONNECTION_STRING"):
+        list(blob.list_logs("az://logs/x", 2))
+
+
+def test_no_account_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adlfs")
+    for name in list(os.environ):
+        if name.startswith("AZURE_STORAGE"):
+            monkeypatch.delenv(name)
+    with pytest.raises(ArcError, match="AZURE_STORAGE_ACCOUNT_NAME"):
+        list(blob.list_logs("az://logs/x", 2))
+
+
+def test_url_without_a_container_is_refused() -> None:
+    with pytest.raises(ArcError, match="no container"):
+        list(blob.list_logs("az:///x", 2))
+
+
+def test_account_may_stand_in_the_url() -> None:
+    assert blob._split("abfss://logs@acme.dfs.core.windows.net/a/b/") == ("logs", "acme", "a/b")
+    assert blob._split("az://logs/a") == ("logs", None, "a")
+
+
+def test_install_script_prints_nothing_but_the_path(tmp_path: Path) -> None:
+    # A command that is already in the cache is found without npm, node or a network.
+    home = tmp_path / "azurite-3.37.0"
+    home.mkdir()
+    (home / "azurite-blob").write_text("#!/bin/sh\n")
+    (home / "azurite-blob").chmod(0o755)
+    environment = {**os.environ, "ARC_TOOLKIT_CACHE": str(tmp_path)}
+    found = subprocess.run(
+        [ROOT / "scripts" / "azurite"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert (found.stdout, found.stderr) == (f"{home}/azurite-blob\n", "")
