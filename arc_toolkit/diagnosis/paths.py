@@ -67,9 +67,8 @@ def _locate(parts: list[str]) -> Place:
                 number, retry_seen = int(found[1]), True
         elif index > top and (inside or ADDRESS.fullmatch(part) or RANK.fullmatch(part)):
             rank = rank or rank_of(part) or (part if ADDRESS.fullmatch(part) else None)
-        elif part not in WRAPPERS and not _is_log_folder(parts, index):
-            if index == 0 or parts[index - 1] != "named-outputs":
-                break
+        elif not (part in WRAPPERS or _is_log_folder(parts, index) or parts[index - 1] == "named-outputs"):
+            break
         index -= 1
     job = parts[index] if index >= 0 else ""
     return Place("/".join(parts[: index + 1]), job_name(job), number, rank)

@@ -1,0 +1,316 @@
+"""Kubernetes objects as `diagnose` needs them: raw JSON in, small records and indexes out.
+
+The JSON may be saved by anybody, cut or hand-edited, so every field is read as if it may be missing or wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from arc_toolkit.diagnosis import signals, times
+from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis.paths import rank_of
+
+Json = dict[str, Any]
+
+# AKS names its Linux nodes so; the last six characters are the VM's instance id in base 36 (Azure/AKS #3293).
+AKS_LINUX = re.compile(r"(?:aks|ask|k8s)-(?P<pool>.+)-\d{8}-vmss(?P<id>[0-9a-z]*)")
+AKS_WINDOWS = re.compile(r"aks(?P<pool>[a-z][a-z0-9]{0,5})(?P<id>[0-9a-z]{6})")
+PROVIDER_VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/(\d+)$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Container:
+    name: str
+    state: str  # terminated, waiting, running, or ""
+    reason: str
+    exit_code: int | None
+    finished: float | None
+
+
+@dataclass(slots=True)
+class Pod:
+    uid: str
+    name: str
+    namespace: str
+    run_id: str | None
+    node: str | None
+    rank: str | None
+    phase: str
+    reason: str
+    message: str
+    disruption: str  # reason of the condition DisruptionTarget
+    disrupted: float | None
+    containers: list[Container]
+    start: float | None
+    end: float | None
+    deleted: float | None
+    wants_spot: bool
+
+
+@dataclass(slots=True)
+class Node:
+    name: str
+    uid: str
+    created: float | None
+    pool: str | None
+    spot: bool
+    vm_instance: int | None
+    ready: bool
+    unschedulable: bool
+    conditions: list[tuple[str, str, str, str, float | None]]  # type, status, reason, message, since
+    taints: list[tuple[str, str, float | None]]  # key, value, since
+
+
+@dataclass(slots=True)
+class Event:
+    reason: str
+    message: str
+    time: float | None
+    component: str
+
+
+@dataclass
+class Cluster:
+    """All facts with their indexes. Events are in order of time; those without a time come first."""
+
+    pods: list[Pod] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    node_events: dict[str, list[Event]] = field(default_factory=dict)
+    pod_events: dict[str, list[Event]] = field(default_factory=dict)  # by pod UID, and by namespace/name
+    cuts: dict[str, float] = field(default_factory=dict)  # node -> when its history begins anew
+    nodes_complete: bool = False
+    other_pods: int = 0  # not of AzureML jobs
+
+    def events_of_pod(self, pod: Pod) -> list[Event]:
+        return self.pod_events.get(pod.uid) or self.pod_events.get(f"{pod.namespace}/{pod.name}") or []
+
+
+def read(facts: Iterable[ClusterFacts]) -> Cluster:
+    """Index what saved files, the live cluster and history say; of one object the newest state counts."""
+    facts = list(facts)
+    cluster = Cluster(nodes_complete=any(part.nodes_complete for part in facts))
+    for raw in _newest(item for part in facts for item in part.pods):
+        pod = _pod(raw)
+        if pod.run_id is None:
+            cluster.other_pods += 1
+        else:
+            cluster.pods.append(pod)
+    for raw in _newest(item for part in facts for item in part.nodes):
+        node = _node(raw)
+        known = cluster.nodes.get(node.name)
+        if known is None or (node.created or 0) >= (known.created or 0):
+            cluster.nodes[node.name] = node
+        created = max(
+            (moment for moment in (node.created, known.created if known else None) if moment), default=None
+        )
+        if node.name and created is not None:
+            _cut(cluster, node.name, created)
+    for raw in _newest(item for part in facts for item in part.events):
+        _add_event(cluster, raw)
+    for events in (*cluster.node_events.values(), *cluster.pod_events.values()):
+        events.sort(key=lambda event: event.time or 0.0)
+    return cluster
+
+
+def within(events: list[Event], start: float, end: float) -> list[Event]:
+    """The events of a time window; those without a time are in no window."""
+    low = bisect_left(events, start, key=lambda event: event.time or 0.0)
+    return events[low : bisect_right(events, end, key=lambda event: event.time or 0.0)]
+
+
+def parse_list(data: bytes, origin: str) -> ClusterFacts:
+    """What `kubectl get ... -o json` printed: a list of anything, or one object. ValueError if it is not that."""
+    try:
+        document = json.loads(data.decode("utf-8-sig"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if not isinstance(document, dict) or "kind" not in document:
+        raise ValueError("not a Kubernetes list or object")
+    kind = str(document["kind"])
+    whole = kind.endswith("List")
+    items = _list(document.get("items")) if whole else [document]
+    facts = ClusterFacts(origin=origin, nodes_complete=False)
+    complete = False
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        of = str(item.get("kind") or kind.removesuffix("List"))
+        if of == "Pod":
+            facts.pods.append(item)
+        elif of == "Node":
+            facts.nodes.append(item)
+            complete = whole
+        elif of == "Event":
+            facts.events.append(item)
+    if not (facts.pods or facts.nodes or facts.events) and items:
+        raise ValueError("neither pods, nodes nor events")
+    return ClusterFacts(facts.pods, facts.nodes, facts.events, complete, origin)
+
+
+def pool_of(name: str) -> str | None:
+    """The node pool, from the name alone."""
+    found = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
+    return found["pool"] if found else None
+
+
+def vm_instance_of(name: str) -> int | None:
+    """The VM instance id, from the name alone: `...vmss000046` is instance 150."""
+    found = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
+    return int(found["id"], 36) if found and len(found["id"]) == 6 else None
+
+
+def _newest(objects: Iterable[Any]) -> Iterable[Json]:
+    best: dict[str, tuple[int, Json]] = {}
+    for index, item in enumerate(objects):
+        if not isinstance(item, dict):
+            continue
+        meta = _dict(item.get("metadata"))
+        key = _text(meta.get("uid")) or f"{_text(meta.get('namespace'))}/{_text(meta.get('name'))}/{index}"
+        version = _text(meta.get("resourceVersion"))
+        rank = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
+        if key not in best or rank >= best[key][0]:
+            best[key] = (rank, item)
+    return [item for _, item in best.values()]
+
+
+def _pod(raw: Json) -> Pod:
+    meta, spec, status = (_dict(raw.get(part)) for part in ("metadata", "spec", "status"))
+    labels = _dict(meta.get("labels"))
+    name = _text(meta.get("name"))
+    role, task = _text(labels.get("jobRole")) or _text(labels.get("role")), rank_of(name)
+    disruption, disrupted = "", None
+    for condition in map(_dict, _list(status.get("conditions"))):
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            disruption = _text(condition.get("reason"))
+            disrupted = times.parse(condition.get("lastTransitionTime"))
+    containers = [
+        _container(_dict(entry))
+        for part in ("containerStatuses", "initContainerStatuses")
+        for entry in _list(status.get(part))
+    ]
+    deleted = times.parse(meta.get("deletionTimestamp"))
+    ends = [container.finished for container in containers if container.finished is not None]
+    return Pod(
+        uid=_text(meta.get("uid")),
+        name=name,
+        namespace=_text(meta.get("namespace")) or "default",
+        run_id=_text(labels.get(signals.RUN_ID_LABEL)) or None,
+        node=_text(spec.get("nodeName")) or None,
+        rank=task or (role or None),
+        phase=_text(status.get("phase")),
+        reason=_text(status.get("reason")),
+        message=_text(status.get("message")),
+        disruption=disruption,
+        disrupted=disrupted,
+        containers=containers,
+        start=times.parse(status.get("startTime")) or times.parse(meta.get("creationTimestamp")),
+        end=disrupted or (max(ends) if ends else None) or deleted,
+        deleted=deleted,
+        wants_spot=any(_dict(item).get("key") == signals.SPOT_KEY for item in _list(spec.get("tolerations"))),
+    )
+
+
+def _container(raw: Json) -> Container:
+    state = _dict(raw.get("state"))
+    for word in ("terminated", "waiting", "running"):
+        if isinstance(state.get(word), dict):
+            inner = state[word]
+            code = inner.get("exitCode")
+            return Container(
+                _text(raw.get("name")),
+                word,
+                _text(inner.get("reason")),
+                code if isinstance(code, int) and not isinstance(code, bool) else None,
+                times.parse(inner.get("finishedAt")),
+            )
+    return Container(_text(raw.get("name")), "", "", None, None)
+
+
+def _node(raw: Json) -> Node:
+    meta, spec, status = (_dict(raw.get(part)) for part in ("metadata", "spec", "status"))
+    name, labels = _text(meta.get("name")), _dict(meta.get("labels"))
+    conditions = [
+        (
+            _text(item.get("type")),
+            _text(item.get("status")),
+            _text(item.get("reason")),
+            _text(item.get("message")),
+            times.parse(item.get("lastTransitionTime")),
+        )
+        for item in map(_dict, _list(status.get("conditions")))
+    ]
+    taints = [
+        (_text(item.get("key")), _text(item.get("value")), times.parse(item.get("timeAdded")))
+        for item in map(_dict, _list(spec.get("taints")))
+    ]
+    provider = PROVIDER_VM.search(_text(spec.get("providerID")))
+    return Node(
+        name=name,
+        uid=_text(meta.get("uid")),
+        created=times.parse(meta.get("creationTimestamp")),
+        pool=next((_text(labels[key]) for key in signals.POOL_LABELS if labels.get(key)), None) or pool_of(name),
+        spot=labels.get(signals.SPOT_KEY) == "spot"
+        or any(key == signals.SPOT_KEY and value == "spot" for key, value, _ in taints),
+        vm_instance=int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(name),
+        ready=any(kind == "Ready" and state == "True" for kind, state, *_ in conditions),
+        unschedulable=spec.get("unschedulable") is True,
+        conditions=conditions,
+        taints=taints,
+    )
+
+
+def _add_event(cluster: Cluster, raw: Json) -> None:
+    """An event of core/v1 or of events.k8s.io/v1, filed under its node or pod."""
+    about = _dict(raw.get("involvedObject")) or _dict(raw.get("regarding"))
+    moment = next(
+        (
+            parsed
+            for value in (
+                _dict(raw.get("series")).get("lastObservedTime"),
+                raw.get("lastTimestamp"),
+                raw.get("deprecatedLastTimestamp"),
+                raw.get("eventTime"),
+                raw.get("firstTimestamp"),
+                _dict(raw.get("metadata")).get("creationTimestamp"),
+            )
+            if (parsed := times.parse(value)) is not None
+        ),
+        None,
+    )
+    event = Event(
+        reason=_text(raw.get("reason")),
+        message=_text(raw.get("message")) or _text(raw.get("note")),
+        time=moment,
+        component=_text(_dict(raw.get("source")).get("component")) or _text(raw.get("reportingComponent")),
+    )
+    name = _text(about.get("name"))
+    if about.get("kind") == "Node":
+        cluster.node_events.setdefault(name, []).append(event)
+        if event.reason in signals.HISTORY_CUTS and moment is not None:
+            _cut(cluster, name, moment)
+    elif about.get("kind") == "Pod":
+        uid = _text(about.get("uid"))
+        key = uid or f"{_text(about.get('namespace')) or 'default'}/{name}"
+        cluster.pod_events.setdefault(key, []).append(event)
+
+
+def _cut(cluster: Cluster, node: str, moment: float) -> None:
+    cluster.cuts[node] = max(moment, cluster.cuts.get(node, moment))
+
+
+def _dict(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,156 @@
+"""The one table of reason strings (data/signals.csv): what Kubernetes, AKS and AzureML write, and what each proves.
+
+Data only: the places, the kinds of cause, and the table itself. `causes.py` applies it to attempts in the order of
+evidence below, `verdicts.py` to nodes. A signal without a kind is worth showing and proves nothing by itself: exit
+code 137 is the best known of these.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from arc_toolkit.diagnosis.model import Confidence, Kind
+from arc_toolkit.resources import data_file
+
+# Where a signal is seen, strongest first: the order of evidence for one attempt.
+POD_CONDITION = "pod condition"
+POD_STATUS = "pod status"
+CONTAINER = "container"
+POD_EVENT = "pod event"
+NODE_EVENT = "node event"
+NODE_CONDITION = "node condition"
+NODE_TAINT = "node taint"
+NODE_LIST = "node list"
+EXIT_CODE = "exit code"
+LOG = "log"
+PRS = "prs"
+ORDER = {
+    POD_CONDITION: 1,
+    POD_STATUS: 2,
+    CONTAINER: 3,
+    POD_EVENT: 4,
+    NODE_EVENT: 5,
+    NODE_CONDITION: 6,
+    NODE_TAINT: 6,
+    NODE_LIST: 7,
+    EXIT_CODE: 8,
+    LOG: 9,
+    PRS: 9,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof enough by itself."""
+
+    label: str
+    blames_node: bool
+    direct: bool
+    advice: str
+
+
+KINDS: dict[Kind, About] = {
+    Kind.OWN_MEMORY: About(
+        "own memory limit", False, False, "the job needs more memory than its instance type allows"
+    ),
+    Kind.NODE_MEMORY: About(
+        "node out of memory", True, True, "the node itself ran out of memory, not this job's limit"
+    ),
+    Kind.NODE_LOST: About("node NotReady or lost", True, True, "the node stopped answering"),
+    Kind.NODE_FAULT: About("node fault", True, True, "the node reported a fault of its own"),
+    Kind.NODE_PRESSURE: About(
+        "evicted by node pressure", True, False, "the node was short of memory, disk or processes"
+    ),
+    Kind.OWN_STORAGE: About("own storage limit", False, False, "the job wrote more local data than it may"),
+    Kind.SPOT: About("spot preemption", False, False, "Azure took the spot machine back"),
+    Kind.DRAIN: About(
+        "drain or upgrade", False, False, "the node was drained, upgraded, or shut down for maintenance"
+    ),
+    Kind.SCALE_DOWN: About("scale-down", False, False, "the autoscaler removed the node"),
+    Kind.SCHEDULER: About("scheduler preemption", False, False, "a pod of higher priority took the place"),
+    Kind.GANG: About("gang collateral", False, False, "stopped because another rank of the job had failed"),
+    Kind.SETUP: About(
+        "setup error", False, False, "the pod could not be set up; not the job's code, not the node"
+    ),
+    Kind.USER: About("user error", False, False, "the job's own process ended with an error"),
+    Kind.CANCELLED: About("cancelled", False, False, "somebody or a time limit stopped the job"),
+    Kind.UNKNOWN: About("unknown", True, False, "no evidence is left; events live about an hour"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One reason string. `priority` breaks ties between signals of one place: the smaller explains the larger."""
+
+    where: str
+    reason: str
+    kind: Kind | None
+    confidence: Confidence
+    message: str
+    origin: str
+    priority: int = 5
+
+
+@cache
+def table() -> dict[tuple[str, str], Signal]:
+    """data/signals.csv by place and reason string."""
+    import csv
+
+    with data_file("signals.csv").open(encoding="utf-8", newline="") as stream:
+        rows = [
+            Signal(
+                where=row["where"],
+                reason=row["reason"],
+                kind=Kind(row["kind"]) if row["kind"] else None,
+                confidence=row["confidence"],  # type: ignore[arg-type]
+                message=row["message"],
+                origin=row["origin"],
+                priority=int(row["priority"]),
+            )
+            for row in csv.DictReader(stream)
+        ]
+    return {(signal.where, signal.reason): signal for signal in rows}
+
+
+# `status.reason` Evicted means little without its message (kubelet eviction/helpers.go). First match wins.
+EVICTED: tuple[tuple[re.Pattern[str], Kind, Confidence, str], ...] = (
+    (
+        re.compile(r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit"),
+        Kind.OWN_STORAGE,
+        "high",
+        "over its own limit of local storage",
+    ),
+    (
+        re.compile(r"Usage of EmptyDir volume .* exceeds the limit"),
+        Kind.OWN_STORAGE,
+        "high",
+        "over the limit of an emptyDir volume",
+    ),
+    (re.compile(r"low on resource: \[?memory"), Kind.NODE_PRESSURE, "high", "the node was low on memory"),
+    (
+        re.compile(r"low on resource: \[?(?:ephemeral-storage|inodes|nodefs|imagefs)"),
+        Kind.NODE_PRESSURE,
+        "high",
+        "the node was low on disk",
+    ),
+    (re.compile(r"low on resource: \[?pids"), Kind.NODE_PRESSURE, "high", "the node was low on process ids"),
+    (re.compile(r"The node had condition: \[?\w+"), Kind.NODE_PRESSURE, "high", "the node was under pressure"),
+    (re.compile(r"low on resource"), Kind.NODE_PRESSURE, "medium", "the node was low on a resource"),
+    (re.compile(r"[Pp]reempt(?:ed|ing)"), Kind.SCHEDULER, "medium", "made room for another pod"),
+)
+
+# Third-party termination handlers word it so, under reasons of their own.
+PREEMPT_MESSAGE = re.compile(
+    r"will change into status '?Preempt|[Pp]reempt(?:ion)? [Ss]cheduled|SpotEvictionIncoming"
+)
+
+# A node name is a slot, not a machine: after these the machine or its disk is another one.
+HISTORY_CUTS = frozenset({"NodeReimageEnd", "NodeRedeployEnd", "NodeReimageStart", "NodeRedeployStart"})
+
+SPOT_KEY = "kubernetes.azure.com/scalesetpriority"
+POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")
+RUN_ID_LABEL = "ml.azure.com/run-id"
+IDENTITY_SIDECAR = "training-identity-sidecar"
+MAIN_CONTAINER = "execution-wrapper"
