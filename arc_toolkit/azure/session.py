@@ -39,6 +39,10 @@ CLOUDS = {
 }
 
 
+class AzureUnavailable(ArcError):
+    """No sign-in or no network: nothing can be read, whatever is asked."""
+
+
 class WouldSend(Exception):
     """The first request that would have changed something, as the SDK made it: the answer of a dry run."""
 
@@ -123,7 +127,7 @@ def open_session(cloud_name: str | None = None) -> Session:
     except ImportError:
         raise missing_extra("azure", "talking to Azure") from None
     quiet_logs()
-    return Session(DefaultAzureCredential(authority=cloud.authority), cloud)
+    return Session(DefaultAzureCredential(authority=cloud.authority), cloud, {"retry_total": 3})
 
 
 def quiet_logs() -> None:
@@ -154,14 +158,14 @@ def explained(doing: str) -> Iterator[None]:
         raise
     except exceptions.ClientAuthenticationError as error:
         if error.response is None or error.status_code != 401:
-            raise ArcError(NOT_SIGNED_IN) from error
+            raise AzureUnavailable(NOT_SIGNED_IN) from error
         raise ArcError(
             f"{doing}: Azure does not accept the sign-in: {error_text(error)}; run `az login` again"
         ) from error
     except exceptions.HttpResponseError as error:
         raise ArcError(f"{doing}: {error_text(error)}{_advice(error)}") from error
     except exceptions.AzureError as error:
-        raise ArcError(f"{doing}: cannot reach Azure: {_one_line(str(error))}") from error
+        raise AzureUnavailable(f"{doing}: cannot reach Azure: {_one_line(str(error))}") from error
 
 
 def error_text(error: Any) -> str:

@@ -1,0 +1,107 @@
+"""Collecting the facts for preflight: one side that cannot be reached never hides the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from arc_toolkit.azure import operations
+from arc_toolkit.azure.compute import list_computes
+from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Unknown
+from arc_toolkit.azure.scope import Resolver
+from arc_toolkit.azure.session import AzureUnavailable, Session
+from arc_toolkit.errors import ArcError
+
+# API groups whose kinds preflight looks for; read by discovery, which every signed-in user may.
+GROUPS = ("amlarc.azureml.com", "scheduling.volcano.sh")
+
+Progress = Callable[[str], None]
+_T = TypeVar("_T")
+
+
+class Kubernetes(Protocol):
+    """What is needed of arc_toolkit.cluster.client.Client."""
+
+    def get(self, path: str) -> dict[str, Any]: ...
+    def list(self, path: str) -> Iterable[dict[str, Any]]: ...
+
+
+def azure_side(
+    resolver: Resolver, kind: str, open_session: Callable[[], Session], progress: Progress
+) -> dict[str, Any]:
+    """provider, resource, extension and computes; and the cluster and workspace that they are about."""
+    try:
+        cluster = resolver.cluster(kind)
+        session = open_session()
+        progress("signing in to Azure")
+        provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
+    except ArcError as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
+        nothing = Unknown(str(error))
+        return {"provider": nothing, "resource": nothing, "extension": nothing, "computes": nothing}
+    progress("reading the cluster and its extension from Azure")
+    resource = _fact(lambda: operations.cluster_resource(session, cluster))
+    # Without the provider there can be no extension, and asking for it would be an error.
+    absent = provider in ("NotRegistered", "Unregistered")
+    installed = None if absent else _fact(lambda: operations.find(session, cluster))
+    workspace = _fact(resolver.workspace)
+    computes = workspace if isinstance(workspace, Unknown) else _fact(lambda: list_computes(session, workspace))
+    return {
+        "provider": provider,
+        "resource": resource,
+        "extension": installed,
+        "computes": computes,
+        "cluster": cluster,
+        "workspace": None if isinstance(workspace, Unknown) else workspace.name,
+    }
+
+
+def cluster_side(client: Kubernetes, progress: Progress) -> dict[str, Any]:
+    """CRDs, nodes, pods and instance types."""
+    from arc_toolkit.sizing.nodes import parse_nodes
+    from arc_toolkit.sizing.occupants import by_node
+
+    progress("reading the cluster")
+    crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
+    nodes = _fact(lambda: parse_nodes(client.list("/api/v1/nodes"), "the cluster"))
+    progress("reading pods")
+    pods = _fact(lambda: by_node(client.list("/api/v1/pods")))
+    types: Any = crds
+    if not isinstance(crds, Unknown):
+        types = Unknown("the CRD of instance types is missing")
+        if INSTANCE_TYPES_CRD in crds:
+            types = _fact(lambda: list(client.list("/apis/amlarc.azureml.com/v1alpha1/instancetypes")))
+    return {"crds": crds, "nodes": nodes, "occupants": pods, "instance_types": types}
+
+
+def unreachable(error: ArcError) -> dict[str, Any]:
+    """The cluster's side where there is no cluster."""
+    nothing = Unknown(str(error))
+    return {"crds": nothing, "nodes": nothing, "occupants": nothing, "instance_types": nothing}
+
+
+def facts(azure: Mapping[str, Any], cluster: Mapping[str, Any]) -> Facts:
+    return Facts(**azure, **cluster)
+
+
+def _kinds(client: Kubernetes, group: str) -> list[str]:
+    """`plural.group` of what the API server serves of a group; nothing where it does not know the group."""
+    from arc_toolkit.cluster.failures import NotFound
+
+    try:
+        versions = client.get(f"/apis/{group}").get("versions") or ()
+    except NotFound:
+        return []
+    found = []
+    for version in versions:
+        served = client.get(f"/apis/{version['groupVersion']}").get("resources") or ()
+        found += [f"{row['name']}.{group}" for row in served if "/" not in row["name"]]
+    return found
+
+
+def _fact(read: Callable[[], _T]) -> _T | Unknown:
+    try:
+        return read()
+    except AzureUnavailable:
+        raise
+    except ArcError as error:
+        return Unknown(str(error))

@@ -1,0 +1,382 @@
+"""What AzureML on a cluster needs, as a list of checks. Pure: facts in, checks out.
+
+A fact that could not be had is an `Unknown` with its reason, and every check that needs it then cannot tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from arc_toolkit.azure import extension
+from arc_toolkit.azure.compute import attached
+from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.sizing import vm_sizes
+from arc_toolkit.sizing.nodes import SPOT_TAINT, Node, left_out
+from arc_toolkit.sizing.occupants import Occupant
+from arc_toolkit.sizing.quantities import QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
+from arc_toolkit.sizing.validation import Candidate, validate
+
+State = Literal["ok", "not ok", "cannot tell"]
+Side = Literal["azure", "cluster"]
+
+INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
+VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
+ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
+
+REGISTER = "az provider register --namespace Microsoft.KubernetesConfiguration"
+INSTALL = "arc-toolkit cluster extension install"
+UPDATE = "arc-toolkit cluster extension update"
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A fact that could not be had."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the checks look at. `extension` None: Azure says that there is none."""
+
+    provider: str | Unknown
+    resource: Mapping[str, Any] | Unknown
+    extension: Mapping[str, Any] | Unknown | None
+    computes: Sequence[dict[str, Any]] | Unknown
+    crds: frozenset[str] | Unknown
+    nodes: Sequence[Node] | Unknown
+    occupants: Mapping[str, list[Occupant]] | Unknown
+    instance_types: Sequence[Mapping[str, Any]] | Unknown
+    cluster: Cluster | None = None
+    workspace: str | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the list; `mend` is a command."""
+
+    name: str
+    side: Side
+    state: State
+    reason: str
+    mend: str | None = None
+
+
+class _CannotTell(Exception):
+    """A fact that this check needs is unknown."""
+
+
+_T = TypeVar("_T")
+
+
+def _known(fact: _T | Unknown) -> _T:
+    if isinstance(fact, Unknown):
+        raise _CannotTell(fact.reason)
+    return fact
+
+
+def checks(facts: Facts, side: Side | None = None) -> list[Check]:
+    """Every check in the order in which things are set up; only those of one side if asked."""
+    found = []
+    for name, (belongs_to, check) in _CHECKS.items():
+        if side is not None and belongs_to != side:
+            continue
+        try:
+            state, reason, mend = check(facts)
+        except _CannotTell as unknown:
+            state, reason, mend = "cannot tell", str(unknown), None
+        found.append(Check(name, belongs_to, state, reason, mend if state != "ok" else None))
+    return found
+
+
+_Verdict = tuple[State, str, str | None]
+
+
+def _provider(facts: Facts) -> _Verdict:
+    state = _known(facts.provider)
+    name = "Microsoft.KubernetesConfiguration"
+    if state == "Registered":
+        return "ok", f"{name} is registered", None
+    return "not ok", f"{name} is {state} in this subscription", REGISTER
+
+
+def _extension(facts: Facts) -> _Verdict:
+    item = _known(facts.extension)
+    if item is None:
+        return "not ok", "the AzureML extension is not installed on this cluster", INSTALL
+    health = extension.health(item)
+    if health.ok:
+        return "ok", f"{health.reason} is installed and healthy", None
+    return "not ok", f"{health.reason}; {extension.advice(health.reason)}", "arc-toolkit cluster extension show"
+
+
+def _settings(facts: Facts) -> _Verdict:
+    item = _known(facts.extension)
+    if item is None:
+        raise _CannotTell("the extension is not installed")
+    settings = extension.settings_of(item)
+    problems: list[str] = []
+    options: list[str] = []
+    unknown: list[str] = []
+    if not extension.is_on(settings, extension.TRAINING):
+        problems.append(f"{extension.TRAINING} is not True, so no job can run")
+        options.append("--training")
+    if not extension.is_on(settings, extension.VOLCANO, default=True):
+        if isinstance(facts.crds, Unknown):
+            unknown.append(f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}")
+        elif VOLCANO_CRD not in facts.crds:
+            problems.append(
+                f"{extension.VOLCANO} is False and the cluster has no Volcano, so no job can be scheduled"
+            )
+            options.append("--volcano")
+    selector = extension.node_selector_of(settings)
+    nodes = [] if isinstance(facts.nodes, Unknown) else facts.nodes
+    if selector and nodes and not any(node.ready and selector.items() <= node.labels.items() for node in nodes):
+        problems.append(f"no Ready node has the labels of its nodeSelector ({_pairs(selector)})")
+        options.append("--node-selector KEY=VALUE")
+    if _has_spot(facts) and SPOT_TAINT not in _tolerated(settings):
+        problems.append("there is a spot pool and job pods do not tolerate its taint (undocumented setting)")
+        options.append("--spot")
+    zero = _pools_from_zero(facts.resource)
+    if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
+        problems.append(
+            f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
+            "so a job for it fails at once (Code 9)"
+        )
+        options.append("--skip-resource-validation")
+    if problems:
+        return "not ok", "; ".join(problems), f"{UPDATE} {' '.join(options)}"
+    if unknown:
+        raise _CannotTell("; ".join(unknown))
+    shown = [
+        f"{key}={settings[key]}"
+        for key in (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
+        if key in settings
+    ]
+    return "ok", ", ".join(shown + [f"nodeSelector {_pairs(selector)}"] * bool(selector)), None
+
+
+def _crds(facts: Facts) -> _Verdict:
+    present = _known(facts.crds)
+    missing = [name for name in (INSTANCE_TYPES_CRD, VOLCANO_CRD) if name not in present]
+    if missing:
+        return "not ok", f"{' and '.join(missing)} missing: is the extension installed here?", INSTALL
+    return "ok", f"{INSTANCE_TYPES_CRD} and Volcano's are there", None
+
+
+def _compute(facts: Facts) -> _Verdict:
+    rows = _known(facts.computes)
+    if facts.cluster is None:
+        raise _CannotTell("the cluster's name in Azure is not known")
+    mine = attached(list(rows), facts.cluster)
+    command = f"arc-toolkit cluster attach NAME --workspace {facts.workspace or 'WORKSPACE'}"
+    if not mine:
+        return "not ok", f"no compute of the workspace {facts.workspace} is this cluster", command
+    bad = [row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"]
+    if bad:
+        properties = bad[0].get("properties") or {}
+        reasons = [
+            str((row.get("error") or {}).get("message", "")) for row in properties.get("provisioningErrors") or ()
+        ]
+        text = "; ".join(
+            [f"compute {bad[0].get('name')} is {properties.get('provisioningState')}", *filter(None, reasons)]
+        )
+        return "not ok", text, command.replace("NAME", str(bad[0].get("name")))
+    names = [
+        f"{row.get('name')} (namespace {((row['properties'].get('properties') or {}).get('namespace')) or 'default'})"
+        for row in mine
+    ]
+    return "ok", f"attached as {', '.join(names)}", None
+
+
+def _nodes(facts: Facts) -> _Verdict:
+    nodes = _known(facts.nodes)
+    usable, refused = _usable(facts)
+    if usable:
+        text = f"{len(usable)} of {len(nodes)} nodes can take jobs"
+        return "ok", text + (f"; {_some(refused)}" if refused else ""), None
+    zero = _pools_from_zero(facts.resource)
+    if zero:
+        return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
+    text = f"no node can take jobs: {_some(refused)}" if nodes else "the cluster has no nodes"
+    return "not ok", text, "az aks nodepool add --cluster-name CLUSTER --resource-group GROUP --name NAME"
+
+
+def _gpu(facts: Facts) -> _Verdict:
+    ready = [node for node in _known(facts.nodes) if node.ready is not False and node.os == "linux"]
+    expected = [node for node in ready if _has_card(node)]
+    blind = [node.name for node in expected if node.gpus == 0]
+    if not expected:
+        return "ok", "no node has a GPU", None
+    if blind:
+        text = f"{len(blind)} of {len(expected)} GPU nodes show no GPU to Kubernetes ({_some(blind)}): no device plugin"
+        return "not ok", text, f"{UPDATE} --set installNvidiaDevicePlugin=True"
+    return "ok", f"{len(expected)} GPU nodes show {sum(node.gpus for node in expected)} GPUs", None
+
+
+def _instance_types(facts: Facts) -> _Verdict:
+    types = _known(facts.instance_types)
+    if types:
+        return "ok", f"{len(types)} instance types: {_some([_name(item) for item in types])}", None
+    text = "none: every job gets the default type (100m and 2Gi)"
+    return "not ok", text, "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
+
+
+def _types_fit(facts: Facts) -> _Verdict:
+    types = _known(facts.instance_types)
+    if not types:
+        raise _CannotTell("there are no instance types")
+    supplies = _supplies(facts)
+    candidates = [Candidate(node.labels, supply) for node, supply in supplies]
+    bad: list[str] = []
+    away: list[str] = []
+    for item in types:
+        text = json.dumps({"apiVersion": "amlarc.azureml.com/v1alpha1", "kind": "InstanceType", **item})
+        findings, _ = validate([(_name(item), text)], candidates)
+        errors = [row for row in findings if row.severity == "error"]
+        if not candidates or any(row.rule == "selector" for row in errors):
+            away.append(_name(item))
+        if wrong := [row.message for row in errors if row.rule != "selector"]:
+            bad.append(f"{_name(item)}: {wrong[0]}")
+    if bad:
+        return "not ok", "; ".join(bad[:3]), "arc-toolkit gen-instance-types --from-cluster --check"
+    if away:
+        text = f"no node that can take jobs now has the labels of {_some(away)}"
+        settings = {} if isinstance(facts.extension, Unknown) else extension.settings_of(facts.extension)
+        if extension.is_on(settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, Unknown):
+            raise _CannotTell(f"{text} (a pool at zero?)")
+        return "not ok", text, "arc-toolkit cluster nodes"
+    return "ok", f"each of the {len(types)} fits on a node", None
+
+
+def _placement(facts: Facts) -> _Verdict:
+    types = _known(facts.instance_types)
+    if not types:
+        raise _CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
+    defeated: dict[str, str] = {}
+    for node, supply in _supplies(facts):
+        guests = [row for row in supply.passing if row.namespace == extension.RELEASE_NAMESPACE]
+        cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
+        for item in types if guests else ():
+            asked = _asked(item)
+            selector = (item.get("spec") or {}).get("nodeSelector") or {}
+            if asked is None or not selector.items() <= node.labels.items() or supply.fits(*asked)[0] != 1:
+                continue
+            if asked[0] > supply.cpu_m - cpu_m or asked[1] > supply.memory - memory:
+                names = _some([row.name for row in guests])
+                defeated[node.name] = f"{_name(item)} does not fit on {node.name} beside {names}"
+    if not defeated:
+        return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
+    rest = f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
+    return "not ok", next(iter(defeated.values())) + rest, f"{UPDATE} --node-selector {_system_pool(facts)}"
+
+
+_CHECKS: dict[str, tuple[Side, Any]] = {
+    "provider registered": ("azure", _provider),
+    "extension installed": ("azure", _extension),
+    "extension settings": ("azure", _settings),
+    "CRDs": ("cluster", _crds),
+    "Ready nodes": ("cluster", _nodes),
+    "GPU device plugin": ("cluster", _gpu),
+    "instance types": ("cluster", _instance_types),
+    "instance types fit": ("cluster", _types_fit),
+    "extension placement": ("cluster", _placement),
+    "compute attached": ("azure", _compute),
+}
+
+
+def different_cluster(server: str, resource: Mapping[str, Any]) -> str | None:
+    """A sentence where the kubeconfig and the Azure names clearly mean two AKS clusters."""
+    host = server.split("//")[-1].split("/")[0].rsplit(":", 1)[0].lower()
+    properties = resource.get("properties") or {}
+    own = [str(properties[key]).lower() for key in ("fqdn", "privateFQDN") if properties.get(key)]
+    if not own or host in own or not host.endswith(".azmk8s.io"):
+        return None
+    return f"the kubeconfig points to {host}, but the cluster {resource.get('name')} in Azure is {own[0]}"
+
+
+def _usable(facts: Facts) -> tuple[list[Node], list[str]]:
+    settings = {} if isinstance(facts.extension, Unknown) else extension.settings_of(facts.extension)
+    tolerated = _tolerated(settings)
+    usable, refused = [], []
+    for node in _known(facts.nodes):
+        reason = left_out(node, tolerated)
+        if reason is None:
+            usable.append(node)
+        else:
+            refused.append(f"{node.name}: {reason}")
+    return usable, refused
+
+
+def _supplies(facts: Facts) -> list[tuple[Node, Supply]]:
+    occupants = _known(facts.occupants)
+    return [
+        (node, supply_of_node(node, Assumptions(), occupants.get(node.name, []))) for node in _usable(facts)[0]
+    ]
+
+
+def _tolerated(settings: Mapping[str, str]) -> set[str]:
+    return {item.key for item in extension.tolerations_of(settings).values()}
+
+
+def _has_spot(facts: Facts) -> bool:
+    nodes = [] if isinstance(facts.nodes, Unknown) else facts.nodes
+    if any(key == SPOT_TAINT for node in nodes for key, _, _ in node.taints):
+        return True
+    return any(str(pool.get("scaleSetPriority")) == "Spot" for pool in _pools(facts.resource))
+
+
+def _pools(resource: Mapping[str, Any] | Unknown) -> list[Mapping[str, Any]]:
+    if isinstance(resource, Unknown):
+        return []
+    return list((resource.get("properties") or {}).get("agentPoolProfiles") or ())
+
+
+def _pools_from_zero(resource: Mapping[str, Any] | Unknown) -> list[str]:
+    """Pools that the autoscaler may bring to no node at all."""
+    return [
+        str(pool.get("name"))
+        for pool in _pools(resource)
+        if pool.get("enableAutoScaling") and pool.get("minCount") == 0 and pool.get("osType", "Linux") == "Linux"
+    ]
+
+
+def _has_card(node: Node) -> bool:
+    size = vm_sizes.find(node.size) if node.size else None
+    return bool(node.gpus or node.labels.get(ACCELERATOR_LABEL) or (size is not None and size.gpu_resource))
+
+
+def _asked(item: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Milli-cores, bytes and GPUs of a type; None where it is not well formed (another check says so)."""
+    resources = (item.get("spec") or {}).get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    try:
+        gpus = sum(int(limits.get(key) or 0) for key in ("nvidia.com/gpu", "amd.com/gpu"))
+        return cpu_asked(str(requests["cpu"])), bytes_asked(str(requests["memory"])), gpus
+    except (KeyError, ValueError, QuantityError):
+        return None
+
+
+def _system_pool(facts: Facts) -> str:
+    """A label of the pool for system pods, where one can be seen."""
+    for node in _known(facts.nodes):
+        if node.labels.get("kubernetes.azure.com/mode") == "system" and node.pool_label:
+            return f"agentpool={node.pool}"
+    return "agentpool=POOL"
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return str((item.get("metadata") or {}).get("name", "?"))
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    rows = list(names)
+    return ", ".join(rows[:most]) + (f" and {len(rows) - most} more" if len(rows) > most else "")

@@ -1,0 +1,103 @@
+"""`cluster`: look at a cluster and set it up. Only dispatches; each subcommand is a module `cluster_<name>.py`.
+
+A subcommand's module has `configure(parser)` and `run(args, console)`, and is imported when it is chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from arc_toolkit.cli.main import add_common_options
+from arc_toolkit.console import Console
+from arc_toolkit.errors import OK, ArcError
+
+# name -> (module below arc_toolkit.cli, what it does, an example)
+SUBCOMMANDS = {
+    "preflight": (
+        "cluster_preflight",
+        "list what AzureML needs on this cluster, and what is missing",
+        "arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg --workspace my-ws",
+    ),
+    "nodes": (
+        "cluster_nodes",
+        "show what each node or group of nodes can give to jobs",
+        "arc-toolkit cluster nodes",
+    ),
+    "instance-types": (
+        "cluster_instance_types",
+        "show the InstanceTypes of the cluster and where they fit",
+        "arc-toolkit cluster instance-types",
+    ),
+    "extension": (
+        "cluster_extension",
+        "show, install or update the AzureML extension",
+        "arc-toolkit cluster extension install --cluster my-aks --resource-group my-rg --dry-run",
+    ),
+    "attach": (
+        "cluster_attach",
+        "attach the cluster to an AzureML workspace as a compute",
+        "arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws",
+    ),
+}
+
+
+class Subparser(argparse.ArgumentParser):
+    """A parser that takes its options from its module when it is first needed."""
+
+    def __init__(self, module: str | None = None, **options: Any) -> None:
+        shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+        super().__init__(**{**shape, **options})
+        self._module = module
+
+    def load(self) -> None:
+        """Add the options of the module, once."""
+        module, self._module = self._module, None
+        if module is not None:
+            import_module(f"arc_toolkit.cli.{module}").configure(self)
+            add_common_options(self)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        self.load()
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        self.load()
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise ArcError(f"{message} (see `{self.prog} --help`)")
+
+
+def overview() -> str:
+    """What `arc-toolkit cluster` alone prints."""
+    rows = [f"  {name:<15} {summary}\n{'':18}{example}" for name, (_, summary, example) in SUBCOMMANDS.items()]
+    return "\n".join(
+        ["arc-toolkit cluster SUBCOMMAND:", "", *rows, "", "`arc-toolkit cluster SUBCOMMAND --help` explains one."]
+    )
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "example:\n  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg"
+    subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", parser_class=Subparser)
+    for name, (module, summary, example) in SUBCOMMANDS.items():
+        subparsers.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=f"example:\n  {example}",
+            module=module,
+        )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    if args.subcommand is None:
+        console.out(overview())
+        return OK
+    module, _, _ = SUBCOMMANDS[args.subcommand]
+    code: int = import_module(f"arc_toolkit.cli.{module}").run(args, console)
+    return code

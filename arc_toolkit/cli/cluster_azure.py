@@ -1,0 +1,91 @@
+"""What the subcommands that talk to Azure share: options, the session, asking, and showing a dry run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from arc_toolkit.azure.scope import PROVIDERS, SOURCES, Resolver
+from arc_toolkit.azure.session import Session, WouldSend
+from arc_toolkit.console import Console
+from arc_toolkit.errors import ArcError
+
+WHERE = """\
+Where an option is not given, its environment variable is taken, and else what `az` has as its default:
+  --subscription              AZURE_SUBSCRIPTION_ID, `az account set`
+  --resource-group            AZURE_RESOURCE_GROUP, AZURE_DEFAULTS_GROUP, `az configure --defaults group=...`
+  --cluster                   AZURE_CLUSTER_NAME
+  --workspace                 AZURE_ML_WORKSPACE, AZURE_DEFAULTS_WORKSPACE, `az configure --defaults workspace=...`
+  --workspace-resource-group  AZURE_ML_RESOURCE_GROUP, else the cluster's resource group
+Sign-in is that of DefaultAzureCredential: `az login`, environment variables, managed identity and others."""
+
+_HELP = {
+    "subscription": ("ID", "subscription id, or a name that `az account list` knows"),
+    "resource group": ("NAME", "resource group of the cluster"),
+    "cluster": ("NAME", "name of the cluster in Azure"),
+    "workspace": ("NAME", "AzureML workspace"),
+    "workspace's resource group": ("NAME", "resource group of the workspace, if another than the cluster's"),
+}
+
+
+def add_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:
+    """--subscription and its kind."""
+    group = parser.add_argument_group("where in Azure")
+    for what, (option, _, _) in SOURCES.items():
+        if workspace or not what.startswith("workspace"):
+            metavar, text = _HELP[what]
+            group.add_argument(option, metavar=metavar, help=text)
+    group.add_argument(
+        "--cluster-type",
+        choices=list(PROVIDERS),
+        default="managedClusters",
+        help="managedClusters is AKS (the default), connectedClusters is Azure Arc",
+    )
+
+
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """--dry-run and --yes."""
+    group = parser.add_argument_group("changing things")
+    group.add_argument(
+        "--dry-run", action="store_true", help="print exactly the request that would be sent, send nothing"
+    )
+    group.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def resolver(args: argparse.Namespace) -> Resolver:
+    """Finds subscription, group, cluster and workspace from the options and all else."""
+    return Resolver(
+        {what: getattr(args, option[2:].replace("-", "_"), None) for what, (option, _, _) in SOURCES.items()}
+    )
+
+
+def session(found: Resolver, console: Console) -> Session:
+    """Signed in, as far as that shows before the first request."""
+    from arc_toolkit.azure import session as azure_session
+
+    console.progress("signing in to Azure")
+    for note in found.notes:
+        console.detail(note)
+    return azure_session.open_session(found.az.cloud)
+
+
+def ask(question: str, args: argparse.Namespace, console: Console) -> bool:
+    """Whether to go on. Without a terminal nobody can answer, so that is refused."""
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ArcError(
+            "this asks before it changes anything, and there is no terminal: add --yes (or --dry-run to look)"
+        )
+    console.clear_progress()
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def show_request(request: WouldSend, console: Console) -> None:
+    """Method, path and JSON: what a dry run prints."""
+    console.note("dry run: nothing was sent; this is the request")
+    console.out(f"{request.method} {request.path}")
+    console.out(json.dumps(request.body, indent=2, ensure_ascii=False))
