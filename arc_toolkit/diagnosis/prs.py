@@ -1,0 +1,144 @@
+"""Evidence from the logs that a parallel job (ParallelRunStep) writes about itself.
+
+`logs/sys/job_report/processed_mini-batches.csv` says how often each mini-batch was picked: more than once means that
+a worker or its node went away in between. `logs/sys/perf/<node>/node_resource_usage.csv` samples the node's memory.
+Microsoft names both files and `Picked Count`; the other columns are not documented, so they are known by their words,
+and a file without a column that can be understood is skipped with that reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.model import Evidence, Finding, Kind, LogFile, Skipped
+
+BATCHES = re.compile(r"(?:^|/)processed_mini[-_]batches\.csv$")
+USAGE = re.compile(r"(?:^|/)node_resource_usage\.csv$")
+
+# AzureML's extension keeps 5 % of a node's memory back; above the rest the node is about to run out.
+FULL_PERCENT = 95.0
+
+WEIGHT = 8  # text in logs, in the order of evidence
+LONGEST_LINE = 1 << 16
+
+# Units a column may name, in bytes.
+_UNITS = {"kib": 1024, "kb": 1000, "mib": 1024**2, "mb": 1000**2, "gib": 1024**3, "gb": 1000**3}
+
+
+class _NotUsable(Exception):
+    """The reason why a file says nothing."""
+
+
+def wanted(path: str) -> bool:
+    """Whether `read` wants this file; called for every file that is seen."""
+    return path.endswith(".csv") and bool(BATCHES.search(path) or USAGE.search(path))
+
+
+def read(files: Sequence[LogFile]) -> tuple[list[Finding], list[Skipped]]:
+    """The findings of all PRS files, and those that say nothing with the reason."""
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    for file in files:
+        reader = _read_usage if USAGE.search(file.path) else _read_batches
+        try:
+            with file.open() as stream:
+                findings += reader(file.path, stream)
+        except _NotUsable as reason:
+            skipped.append(Skipped(file.path, str(reason)))
+        except csv.Error:
+            skipped.append(Skipped(file.path, "not CSV"))
+        except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
+            first = (str(error).splitlines() or [""])[0]
+            skipped.append(Skipped(file.path, f"cannot be read: {first or type(error).__name__}"))
+    return findings, skipped
+
+
+def _read_batches(path: str, stream: BinaryIO) -> list[Finding]:
+    header, rows = _rows(stream)
+    column = _column(header, ("picked", "count"))
+    if column is None:
+        raise _NotUsable("no column Picked Count")
+    total = again = most = 0
+    for row in rows:
+        count = _number(row, column)
+        if count is not None:
+            total += 1
+            again += count > 1
+            most = max(most, int(count))
+    if not again:
+        return []
+    message = f"{again} of {total} mini-batches were picked more than once, up to {most} times"
+    return [Finding(path, Evidence("prs", "Picked Count", message, weight=WEIGHT))]
+
+
+def _read_usage(path: str, stream: BinaryIO) -> list[Finding]:
+    header, rows = _rows(stream)
+    percent = _column(header, ("mem", "%")) or _column(header, ("mem", "percent"))
+    total, used = _column(header, ("mem", "total")), _column(header, ("mem", "used"))
+    free = _column(header, ("mem", "avail")) or _column(header, ("mem", "free"))
+    if percent is None and (total is None or (used is None and free is None)):
+        raise _NotUsable("no memory column that is known")
+    clock = _column(header, ("time",)) or _column(header, ("date",))
+    peak, when = 0.0, None
+    for row in rows:
+        share = _number(row, percent) if percent else _share(row, total, used, free)
+        if share is not None and peak < share <= 100:
+            peak, when = share, times.parse((row.get(clock) or "").strip() if clock else None)
+    if peak < FULL_PERCENT:
+        return []
+    node = path.split("/")[-2] if "/" in path else None
+    message = f"memory of the node was {peak:.0f} % full"
+    return [Finding(path, Evidence("prs", "node memory", message, when, WEIGHT), node, Kind.NODE_MEMORY)]
+
+
+# --- CSV --------------------------------------------------------------------------------------------------------
+
+
+def _rows(stream: BinaryIO) -> tuple[list[str], Iterator[dict[str, str]]]:
+    reader = csv.DictReader(_lines(stream))
+    return list(reader.fieldnames or ()), iter(reader)
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    """Lines of bounded length: memory must not grow with a file that is no CSV."""
+    text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")  # type: ignore[type-var]
+    while line := text.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise _NotUsable("not CSV: a line is too long")
+        yield line
+
+
+def _column(header: Sequence[str], words: Sequence[str]) -> str | None:
+    """The first column whose name has all these words."""
+    return next((name for name in header if name and all(word in name.lower() for word in words)), None)
+
+
+def _number(row: dict[str, str], column: str | None) -> float | None:
+    text = row.get(column) if column else None
+    if not isinstance(text, str):
+        return None
+    found = re.match(r"\s*(\d{1,20}(?:\.\d{1,20})?)", text)
+    return float(found[1]) if found else None
+
+
+def _bytes(row: dict[str, str], column: str | None) -> float | None:
+    number = _number(row, column)
+    if number is None or column is None:
+        return None
+    unit = next((size for name, size in _UNITS.items() if name in column.lower()), 1)
+    return number * unit
+
+
+def _share(row: dict[str, str], total: str | None, used: str | None, free: str | None) -> float | None:
+    """Percent in use, from two of the three."""
+    whole, taken, left = _bytes(row, total), _bytes(row, used), _bytes(row, free)
+    if not whole or (taken is None and left is None):
+        return None
+    # What is available counts more than what is used: caches are used, and can be given up.
+    return 100 * (whole - left) / whole if left is not None else 100 * (taken or 0) / whole
