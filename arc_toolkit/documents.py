@@ -7,24 +7,22 @@ import json
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import read_bytes
+from arc_toolkit.files import read_text
 
 
 def load(path: str) -> Any:
     """One JSON or YAML document from a file or `-`."""
-    data = read_bytes(path)
+    text = read_text(path)
     where = "standard input" if path == "-" else path
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        return parse_json(data, where)
-    return _parse_yaml(data, where)
+    return parse_json(text, where) if text.lstrip()[:1] in ("{", "[") else _parse_yaml(text, where)
 
 
-def parse_json(data: bytes, where: str) -> Any:
+def parse_json(text: str | bytes, where: str) -> Any:
     """JSON; the garbage collector rests meanwhile, which halves the time for a large cluster."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise ArcError(f"{where}:{error.lineno}:{error.colno}: broken JSON: {error.msg}") from None
     except UnicodeDecodeError as error:
@@ -36,11 +34,11 @@ def parse_json(data: bytes, where: str) -> Any:
             gc.enable()
 
 
-def _parse_yaml(data: bytes, where: str) -> Any:
+def _parse_yaml(text: str, where: str) -> Any:
     import yaml
 
     try:
-        return yaml.load(data.decode("utf-8-sig"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
 from arc_toolkit.cli.main import main
 from tests.cluster.fixtures import cluster, control_plane  # noqa: F401  (fixtures)
 from tests.support import Result
+
+# Tests assert no times: the machines that run them are shared.
+settings.register_profile("arc-toolkit", deadline=None)
+settings.load_profile("arc-toolkit")
 
 
 @pytest.fixture(autouse=True)

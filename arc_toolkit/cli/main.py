@@ -144,7 +144,7 @@ def _dispatch(words: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
         raise ArcError(f"no command `{name}`: {hint}")
-    args = command_parser(name).parse_args(words[1:] + leading)
+    args = command_parser(name).parse_args(_negatives(words[1:]) + leading)
 
     from arc_toolkit.console import Console
 
@@ -158,6 +158,17 @@ def _dispatch(words: list[str]) -> int:
         return code
     finally:
         console.clear_progress()
+
+
+def _negatives(words: list[str]) -> list[str]:
+    """`--reserve -5%` as `--reserve=-5%`: argparse would take -5% for an option and say something else."""
+    joined: list[str] = []
+    for word in words:
+        if joined and word[:1] == "-" and word[1:2].isdigit() and joined[-1][:2] == "--" and "=" not in joined[-1]:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,8 @@ from arc_toolkit.sizing.reservations import Reservation
 DRIFT_MIB = 28
 DRIFT_SMALL_MIB = 12
 SMALL_BELOW_GIB = 8
+# Every loss that was seen is nominal/64 and 100 to 290 Mi; less 28 Mi for drift.
+LEAST_BEYOND_64TH_MIB = 72
 
 
 @cache
@@ -46,11 +48,12 @@ def bound(nominal: int) -> int:
 def nominal_from_capacity(capacity: int) -> int:
     """The nominal memory behind a capacity, for a node whose size is unknown.
 
-    The smallest memory of any Azure size whose loss would be within the bound; else the next whole GiB.
+    The smallest memory of any Azure size whose loss would be as losses are (at least nominal/64 and some 100Mi,
+    at most the bound); else the next whole GiB.
     """
     from arc_toolkit.sizing.vm_sizes import table
 
     for nominal in sorted({size.memory for size in table().values()}):
-        if capacity <= nominal <= capacity + bound(nominal) + DRIFT_MIB * MI:
+        if nominal // 64 + LEAST_BEYOND_64TH_MIB * MI <= nominal - capacity <= bound(nominal) + DRIFT_MIB * MI:
             return nominal
     return -(-capacity // GI) * GI

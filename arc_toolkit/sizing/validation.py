@@ -123,7 +123,7 @@ def _check_spec(entry: _Type, candidates: Sequence[Candidate]) -> Iterator[Findi
             text, problem = _amount(value)
             if problem and not (misplaced and value is None):
                 yield _finding(entry, where, "field", f"spec.resources.{section}.{name} {problem}")
-            elif not problem:
+            if text:
                 values[section, name] = text
     yield from _check_equal(entry, resources, values)
     yield from _check_gpu(entry, resources)
@@ -132,7 +132,7 @@ def _check_spec(entry: _Type, candidates: Sequence[Candidate]) -> Iterator[Findi
 
 
 def _amount(value: yaml.Node | None) -> tuple[str, str]:
-    """The text of a quantity, or what is wrong with it."""
+    """The text of a usable quantity (else nothing), and what is wrong with it."""
     text = _value(value)
     if value is None or not text or value.tag.endswith(":null"):
         return (
@@ -146,7 +146,7 @@ def _amount(value: yaml.Node | None) -> tuple[str, str]:
     if amount <= 0:
         return "", f"is {text}: it must be above zero"
     if not value.tag.endswith(":str"):
-        return "", f'must be a string: write "{text}"'
+        return text, f'must be a string: write "{text}"'
     return text, ""
 
 

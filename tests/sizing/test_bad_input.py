@@ -1,0 +1,137 @@
+"""Bad input: one sentence, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sizing.builders import as_list, node
+from tests.support import Result
+
+Arc = Callable[..., Result]
+SKU = ("--sku", "Standard_D64s_v5")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say which nodes"),
+        (("--sku", "Standard_D64s_v55"), "did you mean"),
+        (("--sku", "Standard_Q*"), "no VM size matches"),
+        ((*SKU, "--share", "0"), "--share 0"),
+        ((*SKU, "--share", "1/0"), "--share 1/0"),
+        ((*SKU, "--share", "-1/2"), "--share"),
+        ((*SKU, "--share", "1/1000"), "more pods"),
+        ((*SKU, "--size", "32gb"), "--size 32gb"),
+        ((*SKU, "--size", "0cpu1g"), "above zero"),
+        ((*SKU, "--reserve", "-5%"), "--reserve -5%"),
+        ((*SKU, "--reserve", "lots"), "--reserve lots"),
+        ((*SKU, "--kubernetes-version", "1.x"), "'1.x' is not a Kubernetes version"),
+        ((*SKU, "--max-pods", "5"), "10 to 250"),
+        ((*SKU, "--max-pods", "many"), "invalid int value"),
+        ((*SKU, "--kube-reserved-memory", "-1Gi"), "cannot be negative"),
+        ((*SKU, "--capacity-memory", "300Gi"), "more than the nominal"),
+        ((*SKU, "--daemonsets", "aks"), "no DaemonSet profile or file 'aks'"),
+        ((*SKU, "--daemonsets", "missing.yaml"), "cannot read missing.yaml"),
+        ((*SKU, "--name-template", "{cpu"), "--name-template"),
+        ((*SKU, "--name-template", "{nope}"), "no field {nope}"),
+        ((*SKU, "--name-template", "{cpu}!"), "not valid in Kubernetes"),
+        ((*SKU, "--node-selector", "pool"), "--node-selector"),
+        ((*SKU, "--nodes", "x.json"), "not both"),
+        ((*SKU, "--pods", "x.json"), "--pods goes with --nodes"),
+        ((*SKU, "--check", "no-such-folder"), "no such folder"),
+        ((*SKU, "--format", "json", "-o", "folder"), "makes one file"),
+        (("--nodes", "no-such-file.json"), "cannot read no-such-file.json: no such file"),
+        ((*SKU, "--shares", "half"), "unrecognized arguments"),
+    ],
+)
+def test_one_sentence_and_exit_code_2(
+    arc: Arc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = arc("gen-instance-types", *words)
+    assert result.code == 2
+    assert said in result.err
+    assert result.out == ""
+    assert len([line for line in result.err.splitlines() if line.startswith("arc-toolkit:")]) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", ":1:2: broken JSON"),
+        ('{"items": [}', ":1:12: broken JSON"),
+        ("a: [b\nc: d", ":2:2: broken YAML"),
+        ("{}", "no `items` in it"),
+        ("[]", "no `items` in it"),
+        ('{"items": []}', "none of 0 nodes"),
+        ('{"items": [{"kind": "Pod"}]}', "expected Node objects, found Pod"),
+        ('{"items": ["x"]}', "expected Node objects, found str"),
+        ('{"items": [{"metadata": {"name": "n"}, "status": {}}]}', "node n has no status.capacity"),
+        ('{"items": [{"status": {"capacity": {"cpu": "x", "memory": "1Gi"}}}]}', "not a Kubernetes quantity"),
+        ("\udcff", "not UTF-8"),
+    ],
+)
+def test_a_broken_nodes_file_is_named_with_the_place(arc: Arc, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    result = arc("gen-instance-types", "--nodes", file)
+    assert (result.code, said in result.err, str(file) in result.err) == (2, True, True), result.err
+
+
+def test_nodes_that_cannot_be_used_are_named_with_the_reason(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps(as_list([node("a", ready="False"), node("b"), node("c", unschedulable=True)])))
+    result = arc("gen-instance-types", "--nodes", file)
+    assert result.code == 0
+    assert "left out 1 node (a): NotReady" in result.err
+    assert "left out 1 node (c): cordoned" in result.err
+
+
+def test_an_output_folder_that_cannot_be_written_leaves_nothing(arc: Arc, tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    result = arc("gen-instance-types", *SKU, "-o", blocker / "types")
+    assert result.code == 2
+    assert "cannot make the folder" in result.err
+
+
+def test_a_closed_pipe_ends_quietly_as_the_shells_own_tools_do() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "-q", *SKU]
+    done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_ctrl_c_ends_with_130_and_one_sentence(tmp_path: Path) -> None:
+    import signal
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "--nodes", "-", "-o", str(tmp_path / "types")],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write("{")
+    process.stdin.flush()
+    # It reads standard input until the end; wait until it is there.
+    wchan = Path(f"/proc/{process.pid}/wchan")
+    for _ in range(500):
+        if wchan.exists() and "pipe" in wchan.read_text():
+            break
+        signal.sigtimedwait([], 0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == "arc-toolkit: interrupted; nothing is half written\n"
+    assert not (tmp_path / "types").exists()

@@ -1,0 +1,184 @@
+"""Names, selectors, collisions and manifests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from arc_toolkit.sizing.instance_types import NAME
+from arc_toolkit.sizing.quantities import bytes_asked, cpu_asked
+from tests.sizing.builders import as_list, node, pod
+from tests.support import ROOT, Result
+
+Arc = Callable[..., Result]
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def gen(arc: Arc, *words: object) -> Result:
+    return arc("gen-instance-types", "-q", *words)
+
+
+def types(result: Result) -> list[dict[str, object]]:
+    assert result.code == 0, result.err
+    return list(yaml.safe_load_all(result.out))
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (
+            ("--sku", "Standard_D64s_v5", "--max-pods", "110", "--share", "half", "--explain"),
+            "d64s-half-explain.txt",
+        ),
+        (("--sku", "NC24ads_A100_v4", "--share", "whole"), "nc24ads-whole.yaml"),
+        (("--sku", "D32s_v5", "--share", "half", "--share", "quarter", "--format", "list"), "d32s-list.yaml"),
+        (("--sku", "D64s_v5", "--size", "10cpu40g", "--explain"), "d64s-size-explain.txt"),
+    ],
+)
+def test_output_is_as_it_was_when_a_person_last_looked(arc: Arc, words: tuple[str, ...], file: str) -> None:
+    assert gen(arc, *words).out == (GOLDEN / file).read_text(encoding="utf-8")
+
+
+def test_the_same_input_gives_the_same_bytes(arc: Arc) -> None:
+    words = ("--sku", "D*s_v5", "--share", "half", "--name-template", "{size}-{share}")
+    assert gen(arc, *words).out == gen(arc, *words).out
+
+
+def test_names_are_nominal_and_valid(arc: Arc) -> None:
+    result = gen(arc, "--sku", "D64s_v5", "--share", "whole", "--share", "half", "--share", "1/3")
+    names = [entry["metadata"]["name"] for entry in types(result)]  # type: ignore[index]
+    assert names == ["64cpu256g", "32cpu128g", "21cpu85g"]
+    assert all(NAME.fullmatch(name) for name in names)
+
+
+def test_all_four_fields_are_equal_strings_and_gpus_stand_under_limits_only(arc: Arc) -> None:
+    (entry,) = types(gen(arc, "--sku", "ND96asr_v4", "--share", "quarter"))
+    resources = entry["spec"]["resources"]  # type: ignore[index]
+    assert resources["limits"].pop("nvidia.com/gpu") == 2
+    assert resources["requests"] == resources["limits"]
+    assert all(isinstance(value, str) for value in resources["requests"].values())
+
+
+def test_gpus_that_do_not_divide_refuse_the_share(arc: Arc) -> None:
+    result = gen(arc, "--sku", "ND96asr_v4", "--share", "1/3")
+    assert result.code == 2
+    assert "8 GPUs, which do not divide into 3 equal shares" in result.err
+
+
+def test_a_size_says_how_many_fit_what_limits_and_what_is_left(arc: Arc) -> None:
+    result = gen(arc, "--sku", "D64s_v5", "--size", "20c60g", "--format", "json")
+    (entry,) = json.loads(result.out)["instance_types"]
+    assert (entry["name"], entry["per_node"], entry["limit"]) == ("20cpu60g", 3, "cpu")
+    assert entry["left_over"]["cpu_m"] == 62900 - 60000
+
+
+def test_a_size_that_does_not_fit_says_by_how_much(arc: Arc) -> None:
+    result = gen(arc, "--sku", "D64s_v5", "--size", "64cpu128g")
+    assert result.code == 2
+    assert "too large by 1100m cpu" in result.err
+
+
+def test_two_groups_of_one_name_are_an_error_that_shows_both_and_the_ways_out(arc: Arc) -> None:
+    result = gen(arc, "--sku", "D64s_v5", "--sku", "D64as_v5")
+    assert result.code == 2
+    for word in ("64cpu256g", "Standard_D64s_v5", "Standard_D64as_v5", "--name-template", "--merge"):
+        assert word in result.err
+
+
+def test_merge_makes_one_type_that_fits_on_every_group(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    small = node("b", size="Standard_D64as_v5", pool="b", allocatable_memory="250000000Ki", allocatable_cpu="63")
+    file.write_text(json.dumps(as_list([node("a"), small])))
+    (entry,) = types(gen(arc, "--nodes", file, "--merge", "--daemonsets", "none"))
+    assert "nodeSelector" not in entry["spec"]  # type: ignore[operator]
+    request = entry["spec"]["resources"]["requests"]  # type: ignore[index]
+    assert cpu_asked(request["cpu"]) == 63000
+    assert bytes_asked(request["memory"]) <= (250000000 - 263900000 // 20) * 1024
+
+
+def test_the_selector_keeps_the_case_of_the_real_label(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps(as_list([node(size="standard_d64s_v5")])))
+    (entry,) = types(gen(arc, "--nodes", file))
+    assert entry["spec"]["nodeSelector"] == {"node.kubernetes.io/instance-type": "standard_d64s_v5"}  # type: ignore[index]
+
+
+def test_pods_of_the_cluster_replace_the_assumed_daemonsets(arc: Arc, tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.json", tmp_path / "pods.json"
+    nodes.write_text(json.dumps(as_list([node("n")])))
+    deployed = pod("gateway", "n", "50m", "256Mi", owner="ReplicaSet", namespace="azureml")
+    pods.write_text(json.dumps(as_list([pod("kube-proxy", "n", "260m", "1Gi"), deployed])))
+    result = arc("gen-instance-types", "--nodes", nodes, "--pods", pods)
+    (entry,) = types(result)
+    assert entry["spec"]["resources"]["requests"]["cpu"] == "63"  # type: ignore[index]
+    assert "azureml/gateway-x1" in result.err
+    assert "defeat a whole-node type" in result.err
+
+
+def test_grouping_by_pool_selects_the_pool(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps(as_list([node("a", pool="one"), node("b", pool="two")])))
+    result = gen(arc, "--nodes", file, "--group-by", "pool", "--name-template", "{pool}-{share}")
+    assert [entry["metadata"]["name"] for entry in types(result)] == ["one-whole", "two-whole"]  # type: ignore[index]
+    assert all(len(entry["spec"]["nodeSelector"]) == 2 for entry in types(result))  # type: ignore[index]
+
+
+def test_whole_cores_round_down_to_a_core(arc: Arc) -> None:
+    (entry,) = types(gen(arc, "--sku", "D64s_v5", "--share", "half", "--whole-cores"))
+    assert entry["spec"]["resources"]["limits"]["cpu"] == "31"  # type: ignore[index]
+
+
+def test_every_figure_can_be_given(arc: Arc) -> None:
+    words = ["--capacity-memory", "200Gi", "--kube-reserved-cpu", "1", "--kube-reserved-memory", "3Gi"]
+    words += ["--eviction-memory", "1Gi", "--reserve", "6Gi", "--daemonsets", "none"]
+    (entry,) = types(gen(arc, "--sku", "D64s_v5", *words))
+    assert entry["spec"]["resources"]["limits"] == {"cpu": "63", "memory": "190Gi"}  # type: ignore[index]
+
+
+def test_a_daemonset_file_of_ones_own(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "sets.yaml"
+    file.write_text("- {name: agent, cpu: 260m, memory: 1Gi}\n")
+    (entry,) = types(gen(arc, "--sku", "D64s_v5", "--daemonsets", file))
+    assert entry["spec"]["resources"]["limits"]["cpu"] == "63"  # type: ignore[index]
+
+
+def test_a_folder_is_written_checked_and_found_to_differ(arc: Arc, tmp_path: Path) -> None:
+    folder = tmp_path / "types"
+    words = ("--sku", "D64s_v5", "--share", "half", "--share", "whole")
+    assert gen(arc, *words, "-o", folder).code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["32cpu128g.yaml", "64cpu256g.yaml"]
+    assert gen(arc, *words, "--check", folder).code == 0
+    (folder / "mine.yaml").write_text("kind: Other\n")  # not ours, and left alone
+    assert gen(arc, *words, "--check", folder).code == 0
+    differing = gen(arc, *words, "--max-pods", "30", "--check", folder)
+    assert differing.code == 1
+    assert "+      memory:" in differing.out
+    gone = gen(arc, "--sku", "D64s_v5", "--share", "half", "--check", folder)
+    assert (gone.code, "64cpu256g.yaml" in gone.out) == (1, True)
+
+
+def test_the_list_form_holds_the_same_types(arc: Arc) -> None:
+    words = ("--sku", "NC24ads_A100_v4", "--sku", "D64s_v5")
+    listed = yaml.safe_load(gen(arc, *words, "--format", "list").out)
+    assert listed["kind"] == "InstanceTypeList"
+    single = [{k: v for k, v in entry.items() if k in ("metadata", "spec")} for entry in types(gen(arc, *words))]
+    assert listed["items"] == single
+
+
+def test_the_catalogue_is_what_would_be_generated_now() -> None:
+    from scripts.catalogue import SIZES, catalogue
+
+    files = catalogue()
+    assert len(SIZES) >= 60
+    present = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "instance_types").iterdir()}
+    assert present == files
+
+
+def test_the_catalogue_passes_our_own_validation(arc: Arc) -> None:
+    file = ROOT / "instance_types" / "standard-d64s-v5.yaml"
+    result = arc("validate", file, "--sku", "Standard_D64s_v5")
+    assert (result.code, result.out) == (0, "")

@@ -1,0 +1,83 @@
+"""The rules against every real node that is known."""
+
+from __future__ import annotations
+
+import csv
+from fractions import Fraction
+
+import pytest
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.resources import data_file
+from arc_toolkit.sizing import capacity, reservations
+from arc_toolkit.sizing.quantities import GI, MI, bytes_given, cpu_given
+
+with open(data_file("observed_nodes.csv"), encoding="utf-8") as stream:
+    OBSERVED = list(csv.DictReader(line for line in stream if not line.startswith("#")))
+
+
+def _kept(row: dict[str, str]) -> int:
+    version, windows = reservations.parse_version(row["kubernetes"]), row["os"] == "windows"
+    nominal = int(Fraction(row["memory_gib"]) * GI)
+    # maxPods matters from 1.29 only, and every such row has it.
+    memory = reservations.kube_reserved_memory(nominal, version, int(row["max_pods"] or 0), windows)
+    return memory.amount + reservations.eviction(version, windows).amount
+
+
+def _name(row: dict[str, str]) -> str:
+    return f"{row['size'] or 'unnamed'}-{row['memory_gib']}GiB-{row['kubernetes']}-{row['os']}"
+
+
+@pytest.mark.parametrize("row", OBSERVED, ids=_name)
+def test_allocatable_equals_what_the_real_node_shows(row: dict[str, str]) -> None:
+    computed = bytes_given(row["capacity_memory"]) - _kept(row)
+    # A report in Gi with three decimals is exact to half a thousandth of a Gi, twice.
+    tolerance = GI // 1000 if row["capacity_memory"].endswith("Gi") else 0
+    assert abs(computed - bytes_given(row["allocatable_memory"])) <= tolerance
+    if row["allocatable_cpu"]:
+        cores = int(row["vcpus"])
+        assert cores * 1000 - reservations.kube_reserved_cpu(cores).amount == cpu_given(row["allocatable_cpu"])
+
+
+@pytest.mark.parametrize("row", [row for row in OBSERVED if row["os"] == "linux"], ids=_name)
+def test_estimated_capacity_is_never_above_the_truth_and_within_one_percent(row: dict[str, str]) -> None:
+    nominal = int(Fraction(row["memory_gib"]) * GI)
+    truth = bytes_given(row["allocatable_memory"])
+    estimate = nominal - capacity.kernel_loss(nominal).amount - _kept(row)
+    assert truth * 99 // 100 <= estimate <= truth
+
+
+@pytest.mark.parametrize("row", [row for row in OBSERVED if row["os"] == "linux"], ids=_name)
+def test_the_bound_alone_would_hold_too(row: dict[str, str]) -> None:
+    nominal = int(Fraction(row["memory_gib"]) * GI)
+    assert nominal - capacity.bound(nominal) <= bytes_given(row["capacity_memory"])
+
+
+def test_every_loss_that_was_seen_is_within_the_bound() -> None:
+    for gib, most_mib in capacity.observed_losses().items():
+        assert most_mib * MI <= capacity.bound(int(gib * GI)) <= (most_mib + 200) * MI
+
+
+@pytest.mark.parametrize(
+    ("cores", "milli"), [(1, 60), (2, 100), (4, 140), (8, 180), (16, 260), (32, 420), (64, 740), (96, 1060)]
+)
+def test_cpu_reservation_by_cores(cores: int, milli: int) -> None:
+    assert reservations.kube_reserved_cpu(cores).amount == milli
+
+
+@pytest.mark.parametrize("row", OBSERVED, ids=_name)
+def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(row: dict[str, str]) -> None:
+    if row["os"] == "linux":
+        found = capacity.nominal_from_capacity(bytes_given(row["capacity_memory"]))
+        assert found == Fraction(row["memory_gib"]) * GI
+
+
+@pytest.mark.parametrize(("text", "version"), [("1.33", (1, 33)), ("v1.28.12", (1, 28)), ("1.30.9+aks", (1, 30))])
+def test_versions(text: str, version: tuple[int, int]) -> None:
+    assert reservations.parse_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["1.x", "", "1", "latest", "1..33", "one.two"])
+def test_a_version_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ArcError, match="not a Kubernetes version"):
+        reservations.parse_version(text)

@@ -1,0 +1,192 @@
+"""The waterfall of a size and of a node: every line adds up, nodes win over rules, nothing is counted twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing import occupants, vm_sizes
+from arc_toolkit.sizing.nodes import left_out, parse_node
+from arc_toolkit.sizing.quantities import KI, MI
+from arc_toolkit.sizing.shares import Share, split
+from arc_toolkit.sizing.supply import (
+    Assumptions,
+    Group,
+    Reserve,
+    Supply,
+    group_nodes,
+    supply_of_node,
+    supply_of_size,
+)
+from tests.sizing.builders import node, pod
+
+SIZES = sorted(vm_sizes.table())
+
+
+def _adds_up(supply: Supply) -> None:
+    cpu_m, memory = supply.lines[0].cpu_m, supply.lines[0].memory
+    for line in supply.lines[1:]:
+        if line.total:
+            assert (line.cpu_m, line.memory) == (cpu_m, memory), line
+        else:
+            assert line.cpu_m <= 0
+            assert line.memory <= 0
+            cpu_m, memory = cpu_m + line.cpu_m, memory + line.memory
+    assert (supply.cpu_m, supply.memory) == (cpu_m, memory)
+
+
+@given(
+    st.sampled_from(SIZES),
+    st.integers(20, 36),
+    st.integers(10, 250),
+    st.sampled_from(["aks-kubenet", "aks-overlay", "none"]),
+)
+def test_every_waterfall_adds_up(size: str, minor: int, max_pods: int, profile: str) -> None:
+    version = (1, minor)
+    sitting = occupants.profile(profile, version)
+    _adds_up(supply_of_size(vm_sizes.table()[size], Assumptions(version, max_pods), sitting))
+
+
+@given(st.sampled_from(SIZES), st.sampled_from([1, 2, 3, 4, 7, 8]), st.integers(10, 250))
+def test_n_shares_fit_beside_everything_and_leave_less_than_n_units(size: str, n: int, max_pods: int) -> None:
+    sitting = [*occupants.profile("aks-overlay", (1, 33)), *occupants.profile("azureml", (1, 33))]
+    supply = supply_of_size(vm_sizes.table()[size], Assumptions(max_pods=max_pods), sitting)
+    group = Group(size, (), (supply,), "sku")
+    try:
+        portion = split(group, Share(n))
+    except ArcError:
+        assert supply.gpus % n or n > group.pods_free or supply.memory < n * MI or supply.cpu_m < n * 10
+        return
+    assert 0 <= supply.memory - n * portion.memory < n * MI
+    assert 0 <= supply.cpu_m - n * portion.cpu_m < n * 10
+    assert portion.gpus * n == supply.gpus
+
+
+def test_a_half_of_a_d64s_v5_given_its_true_capacity() -> None:
+    """The example of the README, checked by hand."""
+    sitting = [*occupants.profile("aks-overlay-1.30", (1, 33)), *occupants.profile("azureml", (1, 33))]
+    real = parse_node(node(), "test")
+    supply = supply_of_node(real, Assumptions(), sitting)
+    allocatable = 263900000 - (20 * 110 + 50) * 1024 - 100 * 1024
+    assert allocatable == 261493600
+    reserve = 263900000 * 5 // 100
+    assert supply.memory == (allocatable - 470 * 1024 - 100 * 1024 - reserve) * KI
+    assert supply.cpu_m == 64000 - 740 - 350 - 10
+
+
+def test_the_node_wins_over_the_rules_and_the_difference_is_said() -> None:
+    hardened = node(allocatable_memory="250000000Ki")
+    supply = supply_of_node(parse_node(hardened, "test"), Assumptions(), [])
+    line = next(line for line in supply.lines if "kubelet" in line.name)
+    assert line.memory == -(263900000 - 250000000) * KI
+    assert "the node wins" in line.rule
+
+
+def test_a_node_without_allocatable_is_computed_from_its_capacity() -> None:
+    given_ = supply_of_node(parse_node(node(), "test"), Assumptions(), [])
+    computed = supply_of_node(parse_node(node(allocatable_memory=None), "test"), Assumptions(), [])
+    assert (given_.cpu_m, given_.memory) == (computed.cpu_m, computed.memory)
+
+
+def test_the_reservation_is_counted_once_where_a_pod_already_holds_it() -> None:
+    held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="azureml")
+    sitting = occupants.by_node([held])["n"]
+    with_pod = supply_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
+    without = supply_of_node(parse_node(node("n"), "test"), Assumptions(), [])
+    assert with_pod.memory == without.memory
+    _adds_up(with_pod)
+
+
+def test_a_larger_reserve_that_was_asked_for_comes_on_top_of_the_pod() -> None:
+    held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="azureml")
+    sitting = occupants.by_node([held])["n"]
+    asked = Assumptions(reserve=Reserve.parse("10%"))
+    supply = supply_of_node(parse_node(node("n"), "test"), asked, sitting)
+    assert supply.memory == (261493600 - 26390000) * KI
+
+
+def test_only_daemonset_and_static_pods_count_and_deployments_are_named() -> None:
+    pods = [
+        pod("kube-proxy", "n", "100m", "0"),
+        pod("static", "n", "50m", "10Mi", owner="Node"),
+        pod("azureml-fe-v2", "n", "900m", "800Mi", owner="ReplicaSet", namespace="azureml"),
+        pod("train", "n", "30", "100Gi", owner="Job", labels={"ml.azure.com/run-id": "x"}),
+        pod("done", "n", "10", "10Gi", phase="Succeeded"),
+    ]
+    sitting = occupants.by_node(pods)["n"]
+    supply = supply_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
+    assert supply.cpu_m == 63260 - 150
+    assert [occupant.name for occupant in supply.passing] == ["azureml-fe-v2-x1"]
+
+
+def test_requests_count_as_the_scheduler_counts_them() -> None:
+    def container(cpu: str, memory: str, **more: Any) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
+
+    spec = {
+        "containers": [container("1", "1Gi"), container("500m", "1Gi"), {"name": "none"}],
+        "initContainers": [
+            container("200m", "100Mi", restartPolicy="Always"),  # a sidecar: counts with the containers
+            container("4", "256Mi"),  # runs before them, beside the sidecar
+        ],
+        "overhead": {"cpu": "10m", "memory": "1Mi"},
+    }
+    assert occupants.pod_requests(spec) == (4200 + 10, (2048 + 100 + 1) * MI, 0)
+    assert occupants.pod_requests({**spec, "resources": {"requests": {"cpu": "2"}}})[0] == 2010
+
+
+def test_the_group_gives_what_its_tightest_node_gives_of_each_resource() -> None:
+    nodes = [
+        parse_node(node("a", allocatable_cpu="60"), "t"),
+        parse_node(node("b", allocatable_memory="200Gi"), "t"),
+    ]
+    (group,) = group_nodes(nodes, {}, Assumptions(reserve=Reserve.parse("0")), source="nodes")
+    assert (group.tightest_cpu.name, group.tightest_memory.name) == ("a", "b")
+    assert group.selector == (("node.kubernetes.io/instance-type", "Standard_D64s_v5"),)
+
+
+def test_profiles_between_two_seen_versions_take_the_larger_of_each() -> None:
+    (between,) = occupants.profile("aks-overlay", (1, 33))
+    assert (between.cpu_m, between.memory) == (350, 526 * MI)
+    assert sum(o.memory for o in occupants.profile("aks-overlay", (1, 28))) == 470 * MI
+    assert sum(o.cpu_m for o in occupants.profile("aks-overlay", (1, 40))) == 335
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ({"ready": "False"}, "NotReady"),
+        ({"ready": "Unknown"}, "NotReady"),
+        ({"unschedulable": True}, "cordoned"),
+        ({"os": "windows"}, "windows"),
+        ({"arch": "arm64"}, "arm64"),
+        ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, "control plane"),
+        ({"taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]}, "taint sku=gpu:NoSchedule"),
+        (
+            {
+                "taints": [
+                    {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+                ]
+            },
+            "spot",
+        ),
+        ({"taints": [{"key": "ml.azure.com/amlarc-workload", "value": "true", "effect": "NoSchedule"}]}, None),
+        ({"taints": [{"key": "x", "effect": "PreferNoSchedule"}]}, None),
+        ({}, None),
+    ],
+)
+def test_nodes_that_jobs_cannot_use_are_left_out_with_the_reason(
+    overrides: dict[str, Any], reason: str | None
+) -> None:
+    found = left_out(parse_node(node(**overrides), "test"))
+    assert found is None if reason is None else reason in (found or "")
+
+
+@pytest.mark.parametrize("text", ["-5%", "100%", "abc", "5%%", "-1Gi", "1/0%"])
+def test_a_reserve_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(ArcError, match="--reserve"):
+        Reserve.parse(text)

@@ -1,0 +1,115 @@
+"""`validate`: one finding for each broken rule, with the line and the fix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sizing.builders import as_list, node
+from tests.support import Result
+
+Arc = Callable[..., Result]
+GOOD = """\
+apiVersion: amlarc.azureml.com/v1alpha1
+kind: InstanceType
+metadata:
+  name: good
+spec:
+  nodeSelector:
+    node.kubernetes.io/instance-type: Standard_D64s_v5
+  resources:
+    requests:
+      cpu: "31"
+      memory: "100Gi"
+    limits:
+      cpu: "31"
+      memory: "100Gi"
+"""
+
+
+def check(arc: Arc, tmp_path: Path, text: str, *words: object) -> list[dict[str, object]]:
+    file = tmp_path / "types.yaml"
+    file.write_text(text)
+    result = arc("validate", file, "--format", "json", *words)
+    findings: list[dict[str, object]] = json.loads(result.out)["findings"]
+    assert result.code == (1 if findings else 0)
+    return findings
+
+
+def test_a_good_type_has_no_finding(arc: Arc, tmp_path: Path) -> None:
+    assert check(arc, tmp_path, GOOD, "--sku", "D64s_v5") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule", "line", "words"),
+    [
+        ("  name: good", "  name: Standard_NC6s_v3", "name", 4, "standard-nc6s-v3"),
+        ("  name: good", "  name: ''", "name", 4, "missing"),
+        (
+            '      cpu: "31"\n      memory: "100Gi"\n    limits',
+            '      cpu: "31"\n    limits',
+            "field",
+            10,
+            "requests.memory",
+        ),
+        ('    limits:\n      cpu: "31"', "    limits:\n      cpu:", "field", 13, "limits.cpu is missing"),
+        ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "0"', "field", 13, "above zero"),
+        ('    limits:\n      cpu: "31"', "    limits:\n      cpu: 31", "field", 13, 'write "31"'),
+        ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "31 cores"', "field", 13, "no quantity"),
+        ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"', "request-limit", 10, "both equal"),
+        ("    limits:", "      nvidia.com/gpu: 1\n    limits:", "gpu", 12, "under limits only"),
+        ("  resources:\n", "  tolerations: []\n  resources:\n", "unknown-key", 8, "tolerations"),
+        ('"100Gi"\n', '"256Gi"\n', "node-size", 9, "Code 9"),
+        ('"100Gi"\n', '"240Gi"\n', "schedulable", 9, "Pending"),
+        ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
+        ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
+    ],
+)
+def test_each_broken_rule_has_one_finding_at_its_line(
+    arc: Arc, tmp_path: Path, old: str, new: str, rule: str, line: int, words: str
+) -> None:
+    text = GOOD.replace(old, new)
+    assert text != GOOD
+    (finding,) = check(arc, tmp_path, text, "--sku", "D64s_v5")
+    assert (finding["rule"], finding["line"]) == (f"instance-type/{rule}", line)
+    assert words in str(finding["message"])
+
+
+def test_requests_beside_an_empty_resources_are_found_where_they_stand(arc: Arc, tmp_path: Path) -> None:
+    text = GOOD.replace("    requests:", "  requests:").replace("    limits:", "  limits:")
+    findings = check(arc, tmp_path, text)
+    assert [(f["rule"], f["line"]) for f in findings] == [
+        ("instance-type/misplaced", 9),
+        ("instance-type/misplaced", 12),
+    ]
+
+
+def test_a_name_that_stands_twice_names_the_other_place(arc: Arc, tmp_path: Path) -> None:
+    (finding,) = check(arc, tmp_path, GOOD + "---\n" + GOOD)
+    assert finding["rule"] == "instance-type/duplicate"
+    assert "types.yaml:4" in str(finding["message"])
+
+
+def test_items_of_a_list_are_checked_too(arc: Arc, tmp_path: Path) -> None:
+    head = GOOD.splitlines()[0]
+    text = f"{head}\nkind: InstanceTypeList\nitems:\n- metadata: {{name: a}}\n  spec: {{}}\n"
+    assert len(check(arc, tmp_path, text)) == 4
+
+
+def test_real_nodes_say_by_how_much_a_type_is_too_large(arc: Arc, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps(as_list([node()])))
+    text = GOOD.replace('"31"', '"63"')
+    (finding,) = check(arc, tmp_path, text, "--nodes", nodes, "--daemonsets", "aks-overlay-1.30")
+    assert "by 90m cpu" in str(finding["message"])
+
+
+def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text("kind: Pod\n")
+    result = arc("validate", file)
+    assert result.code == 2
+    assert "no InstanceType" in result.err
