@@ -43,7 +43,7 @@ def _entry(head: str, item: object, indent: int) -> list[str]:
         if all(isinstance(one, int | float) for one in item):  # also the empty one
             return [f"{head} [{', '.join(scalar(one, 0) for one in item)}]"]
         return [head, *_sequence(item, indent + 2)]
-    return f"{head} {scalar(item, indent + 2)}".splitlines()
+    return f"{head} {scalar(item, indent + 2)}".split("\n")
 
 
 def _sequence(items: Sequence[object], indent: int) -> list[str]:
@@ -123,10 +123,9 @@ def _folded(text: str, indent: int) -> str:
 
 def _literal(text: str, indent: int) -> str:
     blank = " " * indent
-    body = text.rstrip("\n")
-    end = {0: "-", 1: ""}.get(len(text) - len(body), "+")
-    rest = "\n" * max(0, len(text) - len(body) - 1)
-    return f"|{end}\n" + "\n".join(blank + line if line else "" for line in body.split("\n")) + rest
+    body = text.removesuffix("\n")
+    lines = [blank + line if line else "" for line in body.split("\n")]
+    return ("|-\n" if body == text else "|\n") + "\n".join(lines)
 
 
 def _reads_back(candidate: str, text: str) -> bool:

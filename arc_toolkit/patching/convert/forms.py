@@ -87,10 +87,8 @@ def step(plan: Plan) -> str:
     }
     if plan.trial.outputs:
         out["outputs"] = {name: _output(spec) for name, spec in plan.trial.outputs.items()}
-    node: dict[str, Any] = {"type": "sweep", "trial": trial if trial.startswith("../") else f"./{trial}"}
-    if plan.compute:
-        node["compute"] = plan.compute
-    node |= plan.body
+    trial = trial if trial.startswith("../") else f"./{trial}"
+    node: dict[str, Any] = {"type": "sweep", "trial": trial, "compute": plan.compute, **plan.body}
     if plan.fixed:
         node["inputs"] = bound
     if plan.trial.outputs:
@@ -106,9 +104,7 @@ def step(plan: Plan) -> str:
 def job(plan: Plan, docker: Any) -> str:
     """A standalone sweep job. It holds its trial inline: v2 has no reference to a component there."""
     taken = plan.trial
-    out: dict[str, Any] = {**_head(plan, "sweepJob", "sweep")}
-    if plan.compute:
-        out["compute"] = plan.compute
+    out: dict[str, Any] = {**_head(plan, "sweepJob", "sweep"), "compute": plan.compute}
     command = _job_command(plan)
     if inputs := {one.name: _value(one) for one in plan.fixed}:
         out["inputs"] = inputs
@@ -175,7 +171,7 @@ def python(plan: Plan) -> str:
         swept=swept,
         settings=settings,
         outputs=list(plan.trial.outputs),
-        compute=plan.compute.removeprefix("azureml:") if plan.compute else None,
+        compute=plan.compute.removeprefix("azureml:"),
         kind=kind,
         count=count,
         local=local,

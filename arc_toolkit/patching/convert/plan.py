@@ -16,7 +16,7 @@ RULE = "sweep-to-v2"
 # What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.
 DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
 DEFAULT_INSTANCE_COUNT = 1
-# A value that no trial takes for real, for a parameter that v1.5 gets from the caller.
+# Stands for what v1.5 gets from the caller, and fails at once when it is forgotten.
 UNSET = "SET_ME"
 
 MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
@@ -67,9 +67,9 @@ class Plan:
         return self.settings.instance_count or DEFAULT_INSTANCE_COUNT
 
     @property
-    def compute(self) -> str | None:
-        given = self.settings.compute
-        return given if given is None or given.startswith("azureml:") else f"azureml:{given}"
+    def compute(self) -> str:
+        given = self.settings.compute or UNSET
+        return given if given.startswith("azureml:") else f"azureml:{given}"
 
     @property
     def fixed(self) -> list[Input]:

@@ -17,6 +17,7 @@ from arc_toolkit.patching.convert.plan import (
     DEFAULT_INSTANCE_TYPE,
     MARK,
     RULE,
+    UNSET,
     Plan,
     teller,
 )
@@ -152,7 +153,9 @@ def _tell_settings(plan: Plan) -> None:
                 "note", f"{option} is not given: {default} is written, what AzureML takes for a job without one"
             )
     if plan.settings.compute is None:
-        plan.tell("note", "no compute is written: give --compute, or set it when the job is submitted")
+        plan.tell(
+            "warning", f"--compute is not given: {UNSET} stands for it; put in the name of the attached cluster"
+        )
     if plan.settings.sweep_as == "job":
         plan.tell(
             "note",
