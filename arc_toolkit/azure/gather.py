@@ -7,13 +7,16 @@ from typing import Any, Protocol, TypeVar
 
 from arc_toolkit.azure import operations
 from arc_toolkit.azure.compute import list_computes
-from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Unknown
+from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Side, Unknown
 from arc_toolkit.azure.scope import Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.errors import ArcError
 
 # API groups whose kinds preflight looks for; read by discovery, which every signed-in user may.
 GROUPS = ("amlarc.azureml.com", "scheduling.volcano.sh")
+
+AZURE_FACTS = ("provider", "resource", "extension", "computes")
+CLUSTER_FACTS = ("crds", "nodes", "occupants", "instance_types")
 
 Progress = Callable[[str], None]
 _T = TypeVar("_T")
@@ -23,7 +26,7 @@ class Kubernetes(Protocol):
     """What is needed of arc_toolkit.cluster.client.Client."""
 
     def get(self, path: str) -> dict[str, Any]: ...
-    def list(self, path: str) -> Iterable[dict[str, Any]]: ...
+    def list(self, path: str, params: Mapping[str, object] | None = None) -> Iterable[dict[str, Any]]: ...
 
 
 def azure_side(
@@ -36,8 +39,7 @@ def azure_side(
         progress("signing in to Azure")
         provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
     except ArcError as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
-        nothing = Unknown(str(error))
-        return {"provider": nothing, "resource": nothing, "extension": nothing, "computes": nothing}
+        return unknown("azure", str(error))
     progress("reading the cluster and its extension from Azure")
     resource = _fact(lambda: operations.cluster_resource(session, cluster))
     # Without the provider there can be no extension, and asking for it would be an error.
@@ -55,7 +57,9 @@ def azure_side(
     }
 
 
-def cluster_side(client: Kubernetes, progress: Progress) -> dict[str, Any]:
+def cluster_side(
+    client: Kubernetes, progress: Progress, which_pods: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     """CRDs, nodes, pods and instance types."""
     from arc_toolkit.sizing.nodes import parse_nodes
     from arc_toolkit.sizing.occupants import by_node
@@ -64,7 +68,7 @@ def cluster_side(client: Kubernetes, progress: Progress) -> dict[str, Any]:
     crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
     nodes = _fact(lambda: parse_nodes(client.list("/api/v1/nodes"), "the cluster"))
     progress("reading pods")
-    pods = _fact(lambda: by_node(client.list("/api/v1/pods")))
+    pods = _fact(lambda: by_node(client.list("/api/v1/pods", which_pods)))
     types: Any = crds
     if not isinstance(crds, Unknown):
         types = Unknown("the CRD of instance types is missing")
@@ -73,13 +77,13 @@ def cluster_side(client: Kubernetes, progress: Progress) -> dict[str, Any]:
     return {"crds": crds, "nodes": nodes, "occupants": pods, "instance_types": types}
 
 
-def unreachable(error: ArcError) -> dict[str, Any]:
-    """The cluster's side where there is no cluster."""
-    nothing = Unknown(str(error))
-    return {"crds": nothing, "nodes": nothing, "occupants": nothing, "instance_types": nothing}
+def unknown(side: Side, reason: str) -> dict[str, Any]:
+    """A side of which nothing can be had."""
+    return dict.fromkeys(AZURE_FACTS if side == "azure" else CLUSTER_FACTS, Unknown(reason))
 
 
 def facts(azure: Mapping[str, Any], cluster: Mapping[str, Any]) -> Facts:
+    """Both sides together."""
     return Facts(**azure, **cluster)
 
 

@@ -203,7 +203,9 @@ def _nodes(facts: Facts) -> _Verdict:
     if zero:
         return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
     text = f"no node can take jobs: {_some(refused)}" if nodes else "the cluster has no nodes"
-    return "not ok", text, "az aks nodepool add --cluster-name CLUSTER --resource-group GROUP --name NAME"
+    where = facts.cluster or Cluster("", "GROUP", "CLUSTER")
+    mend = f"az aks nodepool add --cluster-name {where.name} --resource-group {where.resource_group} --name POOL"
+    return "not ok", text, mend
 
 
 def _gpu(facts: Facts) -> _Verdict:

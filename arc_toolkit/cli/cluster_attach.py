@@ -1,0 +1,81 @@
+"""`cluster attach`: make a cluster a compute of an AzureML workspace."""
+
+from __future__ import annotations
+
+import argparse
+
+from arc_toolkit.azure import operations
+from arc_toolkit.azure.compute import Attachment, attach, attached, list_computes
+from arc_toolkit.azure.session import WouldSend
+from arc_toolkit.cli import cluster_azure
+from arc_toolkit.console import Console
+from arc_toolkit.errors import OK, ArcError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the compute in the workspace")
+    parser.add_argument(
+        "--namespace",
+        default="default",
+        help="Kubernetes namespace of its jobs; must exist (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--identity",
+        action="append",
+        default=[],
+        metavar="system|RESOURCE_ID",
+        help="the managed identity of its jobs: system assigned, or user assigned ones by resource id (default: none)",
+    )
+    cluster_azure.add_options(parser, workspace=True)
+    cluster_azure.add_change_options(parser)
+    parser.epilog = (
+        f"{cluster_azure.WHERE}\n\n"
+        "example:\n"
+        "  arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws \\\n"
+        "    --namespace team-a --identity system --dry-run"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    found = cluster_azure.resolver(args)
+    cluster, workspace = found.cluster(args.cluster_type), found.workspace()
+    attachment = Attachment(
+        args.name,
+        cluster,
+        args.namespace,
+        system_identity="system" in args.identity,
+        user_identities=tuple(text for text in args.identity if text != "system"),
+    )
+    session = cluster_azure.session(found, console)
+    console.progress("reading the workspace from Azure")
+    computes = list_computes(session, workspace)
+    same_name = [row for row in computes if str(row.get("name", "")).lower() == args.name.lower()]
+    if same_name and not attached(same_name, cluster):
+        raise ArcError(f"the workspace {workspace.name} has another compute {args.name!r}: choose another name")
+    operations.cluster_resource(session, cluster)
+    if operations.find(session, cluster) is None:
+        console.warn(f"the AzureML extension is not installed on {cluster.name}: Azure will probably refuse this")
+    verb = "change the compute" if same_name else "attach"
+    who = "no identity"
+    if attachment.system_identity:
+        who = "a system assigned identity"
+    elif attachment.user_identities:
+        who = f"the identity {', '.join(text.rsplit('/', 1)[1] for text in attachment.user_identities)}"
+    console.note(
+        f"{verb} {args.name}: cluster {cluster.name} in the workspace {workspace.name}, "
+        f"namespace {args.namespace}, {who}"
+    )
+    if not args.dry_run and not cluster_azure.ask("send it?", args, console):
+        console.note("nothing was changed")
+        return OK
+    try:
+        done = attach(session, workspace, attachment, console.progress, dry_run=args.dry_run)
+    except WouldSend as request:
+        cluster_azure.show_request(request, console)
+        return OK
+    except KeyboardInterrupt:
+        console.warn("Azure goes on with it: look with `arc-toolkit cluster preflight`")
+        raise
+    console.out(f"attached {done['name']} ({done['provisioningState']}), namespace {done['namespace']}")
+    console.note(f"jobs go there with `compute: azureml:{done['name']}`")
+    return OK
