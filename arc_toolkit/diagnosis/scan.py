@@ -54,7 +54,6 @@ class Scanned:
     size: int = 0
     start: float | None = None
     start_exact: bool = False  # from a `date` inside the log; a line's prefix is when it was shipped
-    last: float | None = None
     run_id: str | None = None
     pod_uid: str | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
@@ -189,7 +188,7 @@ def _read_head(data: bytearray, end: int, result: Scanned) -> None:
 
 
 def _read_tail(data: bytearray, end: int, result: Scanned) -> None:
-    """AzureML's own word on the failure, and the last time stamp."""
+    """AzureML's own word on the failure."""
     begin = max(end - OVERLAP, 0)
     if data.find(b"job failed. ", begin, end) >= 0:
         match = JOB_FAILED.search(data, begin, end)
@@ -197,10 +196,6 @@ def _read_tail(data: bytearray, end: int, result: Scanned) -> None:
             result.failure = (match[1].decode("ascii", "replace"), match[2].decode("utf-8", "replace"))
     if data.find(PREEMPTED, begin, end) >= 0:
         result.failure = ("PreemptionError", "")
-    line = data.rfind(b"\n", begin, max(end - 1, begin)) + 1
-    stamp = times.STAMP.search(data, line, min(line + 80, end))
-    if stamp:
-        result.last = times.from_stamp(stamp)
 
 
 def _hostname(data: bytearray, end: int) -> str | None:

@@ -1,0 +1,195 @@
+"""From grouped logs and pods to attempts: on which node each ran, how it ended and why, and one line per job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from arc_toolkit.diagnosis import causes
+from arc_toolkit.diagnosis.grouping import Group, Try, group
+from arc_toolkit.diagnosis.kube import Cluster, pool_of, vm_instance_of
+from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Finding, Job, Kind, Outcome
+from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.signals import KINDS
+
+
+def build(
+    scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()
+) -> tuple[list[Attempt], dict[str, Group]]:
+    """All attempts in order of job and number, and the jobs by their unique names."""
+    groups = group(scans, cluster, findings)
+    places = _Places(cluster)
+    attempts: list[Attempt] = []
+    for name in sorted(groups):
+        attempts += _finish(name, groups[name], cluster, places)
+    return attempts, groups
+
+
+def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: frozenset[str]) -> list[Job]:
+    """One line per job, from its attempts (which stand together)."""
+    result = []
+    by_job: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        by_job.setdefault(attempt.job, []).append(attempt)
+    for name, own in by_job.items():
+        last = own[-1].number
+        final = {attempt.outcome for attempt in own if attempt.number == last}
+        order = (Outcome.FAILED, Outcome.RUNNING, Outcome.UNKNOWN, Outcome.SUCCEEDED)
+        kinds = Counter(attempt.cause.kind for attempt in own if attempt.cause)
+        if len(kinds) > 1:
+            kinds.pop(Kind.GANG, None)
+        moments = [moment for attempt in own if (moment := attempt.start or attempt.end)]
+        about = groups[name]
+        result.append(
+            Job(
+                name=name,
+                run_id=about.run_id,
+                attempts=len({attempt.number for attempt in own}),
+                outcome=next(outcome for outcome in order if outcome in final),
+                nodes=tuple(dict.fromkeys(attempt.node for attempt in own if attempt.node)),
+                causes=tuple(kind for kind, _ in kinds.most_common()),
+                since=min(moments) if moments else None,
+                fails_everywhere=name in everywhere,
+                notes=tuple(about.notes),
+            )
+        )
+    return result
+
+
+class _Places:
+    """Pool, spot and VM instance of a node, looked up once per node."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[str, tuple[str | None, bool | None, int | None]] = {}
+        self._spot_pools: dict[str, bool] = {}
+        for node in cluster.nodes.values():
+            if node.pool:
+                self._spot_pools[node.pool] = node.spot
+
+    def of(self, name: str | None, truncated: bool) -> tuple[str | None, bool | None, int | None]:
+        if name is None:
+            return None, None, None
+        found = self._known.get(name)
+        if found is None:
+            node = self._cluster.nodes.get(name)
+            if node is not None:
+                found = node.pool, node.spot, node.vm_instance
+            else:
+                pool = pool_of(name)
+                found = pool, self._spot_pools.get(pool) if pool else None, vm_instance_of(name)
+            self._known[name] = found
+        return (found[0], found[1], None) if truncated else found
+
+
+def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[Attempt]:
+    tries = job.tries
+    if not tries:
+        return []
+    if len(tries) > 1:
+        tries.sort(key=lambda entry: (entry.number, entry.rank or ""))
+    last = tries[-1].number
+    single = len({entry.rank for entry in tries}) == 1
+    starts = _starts(tries)
+    for entry in tries:
+        entry.outcome = _outcome(entry, last)
+        if entry.outcome is Outcome.FAILED:
+            entry.cause = causes.decide(
+                causes.Circumstances(
+                    cluster=cluster,
+                    node=None if entry.truncated else entry.node,
+                    spot=places.of(entry.node, entry.truncated)[1]
+                    or (entry.pod.wants_spot if entry.pod else None),
+                    pod=entry.pod,
+                    start=entry.start,
+                    end=entry.end,
+                    next_start=starts.get(entry.number + 1),
+                    failure=entry.failure,
+                    findings=job.findings,
+                )
+            )
+    if not single:
+        _blame_first(tries)
+    if len(starts) > 1 and any(
+        starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
+    ):
+        job.notes.append(
+            "clocks disagree: a later attempt seems to start earlier; the order is that of the folders"
+        )
+    made = []
+    for entry in tries:
+        pool, spot, instance = places.of(entry.node, entry.truncated)
+        made.append(
+            Attempt(
+                job=name,
+                number=entry.number,
+                node=entry.node,
+                node_truncated=entry.truncated,
+                rank=None if single else entry.rank,
+                start=entry.start,
+                end=entry.end,
+                pod=entry.pod.name if entry.pod else None,
+                pod_uid=entry.uid,
+                pool=pool,
+                spot=spot,
+                vm_instance=instance,
+                outcome=entry.outcome,
+                cause=entry.cause,
+                sources=entry.sources,
+                notes=entry.notes,
+            )
+        )
+    return made
+
+
+def _starts(tries: list[Try]) -> dict[int, float]:
+    starts: dict[int, float] = {}
+    for entry in tries:
+        if entry.start is not None:
+            starts[entry.number] = min(entry.start, starts.get(entry.number, entry.start))
+    return starts
+
+
+def _outcome(entry: Try, last: int) -> Outcome:
+    """The pod's phase first; without a pod, an attempt that another one followed has failed."""
+    phase = entry.pod.phase if entry.pod else ""
+    if phase == "Succeeded":
+        return Outcome.SUCCEEDED
+    if phase == "Failed" or entry.number < last or entry.failure:
+        return Outcome.FAILED
+    if phase in ("Running", "Pending"):
+        gone = entry.pod is not None and (entry.pod.disruption or entry.pod.deleted)
+        return Outcome.FAILED if gone else Outcome.RUNNING
+    return Outcome.UNKNOWN
+
+
+def _blame_first(tries: list[Try]) -> None:
+    """In a gang the first to die is the cause, all others are collateral, unless a node is proved at fault."""
+    by_number: dict[int, list[Try]] = {}
+    for entry in tries:
+        if entry.cause is not None:
+            by_number.setdefault(entry.number, []).append(entry)
+    for gang in by_number.values():
+        if len(gang) < 2:
+            continue
+        proved = [entry for entry in gang if entry.cause and _is_proved(entry.cause)]
+        ends = [entry.end for entry in gang if entry.end is not None]
+        first = [entry for entry in gang if ends and entry.end == min(ends)]
+        roots = proved or (first if len(first) == 1 else [])
+        for entry in gang:
+            cause = entry.cause
+            if cause is None or any(entry is root for root in roots) or cause.kind is Kind.GANG:
+                continue
+            if roots and not _is_proved(cause):
+                words = f"another rank ({roots[0].rank or 'unnamed'}) failed first"
+                evidence = Evidence("gang", "first to fail", words, roots[0].end)
+                entry.cause = Cause(Kind.GANG, "medium", (evidence, *cause.evidence))
+            elif not roots and cause.blames_node and not KINDS[cause.kind].direct:
+                # Nobody can tell which rank fell first, so no node is blamed.
+                entry.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
+
+
+def _is_proved(cause: Cause) -> bool:
+    """Evidence of its own that does not come from another rank's end."""
+    weak = (Kind.UNKNOWN, Kind.USER, Kind.GANG, Kind.CANCELLED)
+    return cause.kind not in weak and cause.confidence != "low"

@@ -1,0 +1,286 @@
+"""Which logs and pods belong to one job, and to one attempt of it.
+
+Logs give job, attempt number and node name; pods give times, containers and the AzureML run id. They are joined by
+run id and pod UID, else by node and time. What does not fit is kept apart, never forced.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from arc_toolkit.diagnosis.kube import Cluster, Pod
+from arc_toolkit.diagnosis.model import Cause, Finding, Outcome
+from arc_toolkit.diagnosis.paths import Place, locate
+from arc_toolkit.diagnosis.scan import Scanned
+
+CLOCK_TOLERANCE_SECONDS = 600
+SEVERAL = "several nodes in one log: attempts appended to one file, or ranks merged into it"
+
+
+@dataclass(slots=True)
+class Try:
+    """One rank of one attempt while it is put together."""
+
+    number: int
+    rank: str | None
+    node: str | None
+    truncated: bool = False
+    start: float | None = None
+    end: float | None = None
+    size: int = 0
+    uid: str | None = None
+    failure: tuple[str, str] | None = None
+    pod: Pod | None = None
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.UNKNOWN
+    cause: Cause | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """One job while it is put together."""
+
+    root: str
+    name: str
+    run_id: str | None
+    tries: list[Try] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def group(scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()) -> dict[str, Group]:
+    """The jobs by their unique names, each with its tries."""
+    groups = _merge(_by_root(scans))
+    _attach_findings(groups, findings)
+    if cluster.pods:
+        _join_pods(groups, cluster)
+    _complete_names(groups, cluster)
+    return _unique_names(groups)
+
+
+def _by_root(scans: Iterable[Scanned]) -> dict[str, Group]:
+    groups: dict[str, Group] = {}
+    for scan in scans:
+        place = locate(scan.path)
+        group = groups.get(place.root)
+        if group is None:
+            group = groups[place.root] = Group(place.root, place.job, None)
+        group.run_id = group.run_id or scan.run_id
+        group.tries += _tries(scan, place)
+    return groups
+
+
+def _tries(scan: Scanned, place: Place) -> list[Try]:
+    notes: tuple[str, ...] = (scan.note,) if scan.note else ()
+    if len(scan.nodes) > 1:
+        notes += (SEVERAL,)
+    made = []
+    for index, node in enumerate(scan.nodes or [None]):
+        made.append(
+            Try(
+                number=place.number,
+                rank=place.rank if len(scan.nodes) < 2 else f"{place.rank or 'part'}-{index + 1}",
+                node=node,
+                truncated=scan.truncated and index == len(scan.nodes) - 1,
+                start=scan.start,
+                size=scan.size,
+                uid=scan.pod_uid,
+                failure=scan.failure,
+                sources=(scan.path,),
+                notes=notes,
+            )
+        )
+    return made
+
+
+def _merge(groups: dict[str, Group]) -> list[Group]:
+    """Within a job the same log twice is one; two folders of one name are one job unless they contradict."""
+    by_name: dict[str, list[Group]] = {}
+    for group in groups.values():
+        group.tries = _without_copies(group.tries)
+        _fold(by_name.setdefault(group.name, []), group)
+    return [group for same in by_name.values() for group in same]
+
+
+def _fold(same: list[Group], group: Group) -> None:
+    for known in same:
+        if known.run_id and group.run_id and known.run_id != group.run_id:
+            continue
+        places = {(entry.number, entry.rank): entry for entry in known.tries}
+        shared = [(places.get((entry.number, entry.rank)), entry) for entry in group.tries]
+        if all(old is None or _is_copy(old, new) for old, new in shared):
+            known.tries = _without_copies(known.tries + group.tries)
+            known.run_id = known.run_id or group.run_id
+            return
+    same.append(group)
+
+
+def _is_copy(one: Try, other: Try) -> bool:
+    return (one.node, one.size, one.start, one.uid) == (other.node, other.size, other.start, other.uid)
+
+
+def _without_copies(tries: list[Try]) -> list[Try]:
+    if len(tries) == 1:
+        return tries
+    kept: dict[tuple[int, str | None, str | None], Try] = {}
+    for entry in tries:
+        key = (entry.number, entry.rank, entry.node)
+        old = kept.get(key)
+        if old is None:
+            kept[key] = entry
+        else:
+            old.sources += entry.sources
+            old.start, old.uid, old.failure = (
+                old.start or entry.start,
+                old.uid or entry.uid,
+                old.failure or entry.failure,
+            )
+    # A log without a node line beside one that has it, of the same attempt, says nothing new.
+    named = {(entry.number, entry.rank) for entry in kept.values() if entry.node}
+    return [entry for entry in kept.values() if entry.node or (entry.number, entry.rank) not in named]
+
+
+def _attach_findings(groups: list[Group], findings: Sequence[Finding]) -> None:
+    by_root = {group.root: group for group in groups}
+    for finding in findings:
+        place = locate(finding.path)
+        group = by_root.get(place.root)
+        if group is None:
+            group = by_root[place.root] = Group(place.root, place.job, None)
+            groups.append(group)
+        group.findings.append(finding)
+
+
+def _join_pods(groups: list[Group], cluster: Cluster) -> None:
+    waiting: dict[str, list[Pod]] = {}
+    for pod in cluster.pods:
+        waiting.setdefault(pod.run_id or "", []).append(pod)
+    by_uid = {pod.uid: pod for pod in cluster.pods if pod.uid}
+    for group in groups:
+        run_id = group.run_id or group.name
+        if run_id not in waiting:
+            run_id = next((by_uid[entry.uid].run_id for entry in group.tries if entry.uid in by_uid), None) or ""
+        if run_id in waiting:
+            group.run_id = run_id
+            _match(group, sorted(waiting.pop(run_id), key=lambda pod: pod.start or 0.0))
+    for group in groups:
+        if group.run_id is None and waiting:
+            _match_by_time(group, waiting)
+    for run_id, pods in waiting.items():
+        group = Group(f"cluster/{run_id}", run_id, run_id)
+        _match(group, sorted(pods, key=lambda pod: pod.start or 0.0))
+        groups.append(group)
+
+
+def _match(group: Group, pods: list[Pod]) -> None:
+    """Give each pod its attempt: by UID, then by node and rank in order; the rest are attempts without a log."""
+    open_tries = sorted(group.tries, key=lambda entry: entry.number)
+    left: list[Pod] = []
+    for pod in pods:
+        found = next((entry for entry in open_tries if entry.uid and entry.uid == pod.uid), None)
+        found = found or next((entry for entry in open_tries if _fits(entry, pod)), None)
+        if found is None:
+            left.append(pod)
+            continue
+        open_tries.remove(found)
+        _take_pod(found, pod)
+    for entry in list(open_tries):  # a log without a node line: the only pod that is left must be its own
+        if entry.node is None and len(left) == 1:
+            _take_pod(entry, left.pop())
+    counted: Counter[str | None] = Counter()
+    for pod in left:
+        number = _free_number(group, pod) if group.tries and any(entry.sources for entry in group.tries) else None
+        if number is None:
+            number = counted[pod.rank]
+        counted[pod.rank] += 1
+        entry = Try(number, pod.rank, pod.node)
+        _take_pod(entry, pod)
+        group.tries.append(entry)
+
+
+def _fits(entry: Try, pod: Pod) -> bool:
+    if entry.pod is not None or entry.node is None or pod.node is None or (entry.uid and pod.uid):
+        return False
+    same_node = pod.node.startswith(entry.node) if entry.truncated else pod.node == entry.node
+    return same_node and (entry.rank is None or pod.rank is None or entry.rank == pod.rank)
+
+
+def _free_number(group: Group, pod: Pod) -> int:
+    """Before the first known attempt that started later, if a number is free there; else after the last."""
+    taken = {entry.number for entry in group.tries if entry.rank == pod.rank or entry.rank is None}
+    later = [
+        entry.number
+        for entry in group.tries
+        if entry.start is not None and pod.start is not None and entry.start > pod.start
+    ]
+    free = [number for number in range(min(later, default=0)) if number not in taken]
+    return free[0] if free else max(taken, default=-1) + 1
+
+
+def _match_by_time(group: Group, waiting: dict[str, list[Pod]]) -> None:
+    """A folder that is not named after the run: one run alone had a pod on that node at that time."""
+    for entry in group.tries:
+        if entry.start is None or entry.node is None:
+            continue
+        near = {
+            run_id
+            for run_id, pods in waiting.items()
+            for pod in pods
+            if _fits(entry, pod) and abs((pod.start or 0.0) - entry.start) <= CLOCK_TOLERANCE_SECONDS
+        }
+        if len(near) == 1:
+            group.run_id = near.pop()
+            group.notes.append("the run id was found by node and time")
+            _match(group, sorted(waiting.pop(group.run_id), key=lambda pod: pod.start or 0.0))
+            return
+
+
+def _take_pod(entry: Try, pod: Pod) -> None:
+    entry.pod, entry.uid = pod, pod.uid or entry.uid
+    if entry.start is not None and pod.start is not None and abs(entry.start - pod.start) > 3600:
+        entry.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
+    entry.start = pod.start or entry.start
+    entry.end = pod.end
+    entry.rank = entry.rank or pod.rank
+    if entry.node is None or entry.truncated:
+        entry.node, entry.truncated = pod.node or entry.node, entry.truncated and pod.node is None
+
+
+def _complete_names(groups: list[Group], cluster: Cluster) -> None:
+    """A name that was cut at the end of a file is completed where exactly one known node fits."""
+    cut = [entry for group in groups for entry in group.tries if entry.truncated]
+    if not cut:
+        return
+    known = set(cluster.nodes) | {pod.node for pod in cluster.pods if pod.node}
+    known |= {entry.node for group in groups for entry in group.tries if entry.node and not entry.truncated}
+    names = sorted(known)
+    for entry in cut:
+        prefix = entry.node or ""
+        at = bisect_left(names, prefix)
+        fitting = [name for name in names[at : at + 2] if name.startswith(prefix)]
+        if len(fitting) == 1:
+            entry.node, entry.truncated = fitting[0], False
+            entry.notes += ("the node name was cut in the log and completed: one known node fits",)
+        else:
+            entry.notes += ("the node name is cut at the end of the log",)
+
+
+def _unique_names(groups: list[Group]) -> dict[str, Group]:
+    """The folder's name, or more of its path where two jobs have one name."""
+    count = Counter(group.name for group in groups)
+    named: dict[str, Group] = {}
+    for group in groups:
+        name = group.name
+        if count[name] > 1:
+            parent = "/".join(group.root.split("/")[-3:-1])
+            name = f"{name} ({parent})" if parent else name
+            group.notes.append(f"{count[group.name]} jobs are called {group.name}")
+        base, number = name, 2
+        while name in named:
+            name, number = f"{base} #{number}", number + 1
+        named[name] = group
+    return named

@@ -1,0 +1,240 @@
+"""Which nodes are bad: direct evidence, or a test that survives many nodes; everything else is said to be less.
+
+The rule (docs/diagnose.md has the comparison with naive ones, scripts/bench fleet measures it):
+1. Only failures that a node can be blamed for count; attempts that ended for other reasons count neither way.
+2. Attempts before a node was reimaged, redeployed or created anew belong to another machine.
+3. A job that failed on three or more nodes says something of the job: it is named, and left out.
+4. Within its pool each node is compared with the others by an exact binomial test; Benjamini-Hochberg keeps the
+   expected share of wrong names among those called bad under 5 %.
+5. SystemOOM, NotReady or a fault that the node itself reported is proof without statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from arc_toolkit.diagnosis import signals, suggestions
+from arc_toolkit.diagnosis.causes import EXPLANATIONS, node_signals
+from arc_toolkit.diagnosis.kube import Cluster, Node
+from arc_toolkit.diagnosis.model import Attempt, Evidence, Kind, Level, Outcome, Verdict
+from arc_toolkit.diagnosis.signals import KINDS, ORDER
+from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
+
+FALSE_DISCOVERY_RATE = 0.05
+NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
+LEAST_FAILURES = 2  # one failure may be chance, however good the other nodes are
+OK_BELOW = (
+    0.30  # `ok` means that the interval of the failure rate ends below this: 9 attempts without a failure do
+)
+QUIET_SECONDS = 900  # a NotReady this near to a spot, scale-down or maintenance notice is explained by it
+
+# Failures that speak for a job which fails everywhere; machines that were taken away do not.
+_NOT_THE_JOB = frozenset({*EXPLANATIONS, Kind.SCHEDULER, Kind.GANG, Kind.CANCELLED})
+# Evidence that a job can cause itself: from a job that fails everywhere it proves nothing about a node.
+_CAUSED_BY_LOAD = frozenset({Kind.NODE_MEMORY, Kind.NODE_PRESSURE, Kind.NODE_LOST})
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is counted for one node."""
+
+    failures: int = 0
+    attempts: int = 0
+    pool: str | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    pressure: list[Evidence] = field(default_factory=list)
+    dropped: int = 0
+
+
+def judge(attempts: Sequence[Attempt], cluster: Cluster) -> tuple[list[Verdict], frozenset[str]]:
+    """A verdict for every node that any attempt or the cluster names, worst first; and the jobs failing everywhere."""
+    everywhere = fails_everywhere(attempts)
+    tallies = _count(attempts, cluster, everywhere)
+    for node in cluster.nodes.values():
+        tallies.setdefault(node.name, Tally(pool=node.pool))
+    for name in cluster.node_events:
+        tallies.setdefault(name, Tally(pool=None))
+    _add_direct(tallies, cluster, _blamed_elsewhere(attempts, everywhere))
+    tested, p_values, rates = _test(tallies)
+    passed = dict(zip(tested, benjamini_hochberg(p_values, FALSE_DISCOVERY_RATE), strict=True))
+    probabilities = dict(zip(tested, p_values, strict=True))
+    verdicts = [
+        _verdict(name, tally, cluster, passed.get(name, False), probabilities.get(name), rates.get(name))
+        for name, tally in tallies.items()
+    ]
+    order = list(Level)
+    verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
+    return verdicts, everywhere
+
+
+def fails_everywhere(attempts: Sequence[Attempt]) -> frozenset[str]:
+    """Jobs that failed on three or more nodes, for a reason that could be their own."""
+    nodes: dict[str, set[str]] = {}
+    for attempt in attempts:
+        if attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
+            nodes.setdefault(attempt.job, set()).add(attempt.node)
+    return frozenset(job for job, where in nodes.items() if len(where) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE)
+
+
+def _count(attempts: Sequence[Attempt], cluster: Cluster, everywhere: frozenset[str]) -> dict[str, Tally]:
+    tallies: dict[str, Tally] = {}
+    for attempt in attempts:
+        if attempt.node is None or attempt.node_truncated:
+            continue
+        tally = tallies.get(attempt.node)
+        if tally is None:
+            tally = tallies[attempt.node] = Tally(pool=attempt.pool)
+        if _before_cut(attempt, cluster):
+            tally.dropped += 1
+            continue
+        cause = attempt.cause
+        if attempt.job in everywhere or attempt.outcome is Outcome.RUNNING:
+            continue
+        if cause is None:
+            tally.attempts += 1
+        elif cause.blames_node:
+            tally.attempts += 1
+            tally.failures += 1
+            if KINDS[cause.kind].direct and cause.confidence != "low":
+                tally.evidence.append(cause.evidence[0])
+            elif cause.kind is Kind.NODE_PRESSURE:
+                tally.pressure.append(cause.evidence[0])
+    return tallies
+
+
+def _before_cut(attempt: Attempt, cluster: Cluster) -> bool:
+    if not cluster.cuts or attempt.node not in cluster.cuts:
+        return False
+    moment = attempt.end or attempt.start
+    return moment is not None and moment < cluster.cuts[attempt.node]
+
+
+def _blamed_elsewhere(
+    attempts: Sequence[Attempt], everywhere: frozenset[str]
+) -> dict[str, list[tuple[float, float]]]:
+    """When a job that fails everywhere ran on a node: what the node suffered then is the job's doing."""
+    times: dict[str, list[tuple[float, float]]] = {}
+    for attempt in attempts:
+        if attempt.job in everywhere and attempt.node and attempt.cause:
+            start = attempt.start if attempt.start is not None else attempt.end
+            end = attempt.end if attempt.end is not None else attempt.start
+            if start is not None and end is not None:
+                times.setdefault(attempt.node, []).append((start, end + QUIET_SECONDS))
+    return times
+
+
+def _add_direct(
+    tallies: dict[str, Tally], cluster: Cluster, excused: dict[str, list[tuple[float, float]]]
+) -> None:
+    """What nodes report of themselves, whether or not a job was hit."""
+    table = signals.table() if cluster.nodes or cluster.node_events else {}
+    for name, events in cluster.node_events.items():
+        found = [(table.get((signals.NODE_EVENT, event.reason)), event.time) for event in events]
+        notices = [time for signal, time in found if signal and signal.kind in EXPLANATIONS and time is not None]
+        for signal, time in found:
+            if (
+                signal is None
+                or signal.kind is None
+                or signal.confidence == "low"
+                or not KINDS[signal.kind].direct
+            ):
+                continue
+            if time is not None and time < cluster.cuts.get(name, time):
+                continue
+            if signal.kind is Kind.NODE_LOST and _near(time, notices):
+                continue
+            if signal.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
+                continue
+            evidence = Evidence(signal.where, signal.reason, signal.message, time, ORDER[signal.where])
+            tallies[name].evidence.append(evidence)
+    for node in cluster.nodes.values():
+        _add_state(tallies[node.name], node)
+
+
+def _add_state(tally: Tally, node: Node) -> None:
+    found = node_signals(node)
+    leaving = any(signal.kind in EXPLANATIONS for signal, _ in found)
+    for signal, since in found:
+        if signal.kind is None:
+            continue
+        evidence = Evidence(signal.where, signal.reason, signal.message, since, ORDER[signal.where])
+        if KINDS[signal.kind].direct and not (leaving and signal.kind is Kind.NODE_LOST):
+            tally.evidence.append(evidence)
+        elif signal.kind is Kind.NODE_PRESSURE:
+            tally.pressure.append(evidence)
+
+
+def _near(time: float | None, notices: list[float]) -> bool:
+    return time is not None and any(abs(time - notice) <= QUIET_SECONDS for notice in notices)
+
+
+def _inside(time: float | None, spans: list[tuple[float, float]]) -> bool:
+    return time is not None and any(start <= time <= end for start, end in spans)
+
+
+def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, float]]:
+    """For each node with attempts: the chance of so many failures if it were like the rest of its pool."""
+    pools: dict[str | None, list[int]] = {}
+    for tally in tallies.values():
+        total = pools.setdefault(tally.pool, [0, 0])
+        total[0] += tally.failures
+        total[1] += tally.attempts
+    names, p_values, rates = [], [], {}
+    for name, tally in tallies.items():
+        if not tally.attempts:
+            continue
+        failures = pools[tally.pool][0] - tally.failures
+        attempts = pools[tally.pool][1] - tally.attempts
+        # Half a failure more than seen: a pool without failures so far is not proved to have none.
+        rate = (failures + 0.5) / (attempts + 1)
+        rates[name] = rate
+        names.append(name)
+        p_values.append(
+            binomial_tail(tally.failures, tally.attempts, rate) if tally.failures >= LEAST_FAILURES else 1.0
+        )
+    return names, p_values, rates
+
+
+def _verdict(
+    name: str, tally: Tally, cluster: Cluster, passed: bool, p_value: float | None, rate: float | None
+) -> Verdict:
+    node = cluster.nodes.get(name)
+    interval = wilson(tally.failures, tally.attempts) if tally.attempts else None
+    evidence = tuple(sorted(dict.fromkeys(tally.evidence), key=lambda item: item.time or 0.0))[-8:]
+    pressure = tuple(sorted(dict.fromkeys(tally.pressure), key=lambda item: item.time or 0.0))[-4:]
+    share = f"{tally.failures} of {tally.attempts} attempts failed"
+    if evidence:
+        level = Level.BAD
+        reason = f"{evidence[-1].reason}: {evidence[-1].message}"
+    elif passed:
+        level = Level.BAD
+        reason = f"{share}; {100 * (rate or 0):.0f} % on the rest of its pool"
+    elif pressure or (interval and rate is not None and tally.failures >= LEAST_FAILURES and interval[0] > rate):
+        level = Level.SUSPECT
+        reason = f"{pressure[-1].reason}: {pressure[-1].message}" if pressure else f"{share}, more than elsewhere"
+    elif interval and interval[1] < OK_BELOW:
+        level, reason = Level.OK, share
+    else:
+        level, reason = (
+            Level.NOT_ENOUGH_DATA,
+            share if tally.attempts else "no attempt here says anything of the node",
+        )
+    if tally.dropped:
+        reason += f"; {tally.dropped} older not counted, the machine is another one since"
+    verdict = Verdict(
+        node=name,
+        level=level,
+        pool=tally.pool or (node.pool if node else None),
+        failures=tally.failures,
+        attempts=tally.attempts,
+        interval=interval,
+        pool_rate=rate,
+        p_value=p_value,
+        evidence=evidence or pressure,
+        since=cluster.cuts.get(name) if tally.dropped else None,
+        spot=node.spot if node else None,
+        vm_instance=node.vm_instance if node else None,
+        reason=reason,
+    )
+    return suggestions.add(verdict) if level is Level.BAD else verdict
