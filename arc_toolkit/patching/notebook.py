@@ -1,0 +1,338 @@
+"""Jupyter notebooks: the code cells as one Python module, changed inside of the JSON strings of their source lines.
+
+The JSON around the changed lines stays byte for byte, outputs included. Lines for IPython (`%magic`, `!shell`,
+`name?`) are masked for parsing and kept in the file; a cell that is no Python is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+from arc_toolkit.patching.model import Edit, FileResult, Finding, OverlapError, Settings, Skipped, apply_edits
+from arc_toolkit.patching.python.engine import Refused, is_candidate, rewrite
+from arc_toolkit.patching.python.source import Source, Unusable, parse
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+# One character of a JSON string as it is written: a surrogate pair, an escape, or itself.
+_WRITTEN = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]")
+
+# --- IPython -----------------------------------------------------------------------------------------------------
+
+# Cell magics whose body is Python of this notebook; any other body is something else.
+_PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "notify"})
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_IPYTHON_LINE = re.compile(r"^[ \t]*(?=[%!]|\?{1,2}[\w.%])|^[ \t]*(?=[\w.\[\]%*]+\?{1,2}[ \t]*(?:#.*)?$)")
+_IPYTHON_VALUE = re.compile(r"^[ \t]*[\w.,\[\] \t]+=[ \t]*(?=[%!])")
+
+
+def mask(text: str) -> str:
+    """The same text with IPython lines made harmless for Python, character for character.
+
+    `!pip install x` becomes `0#ip install x`: a statement, so that an indented block stays one.
+    """
+    magic = _CELL_MAGIC.match(text)
+    if magic and magic[1] not in _PYTHON_MAGICS:
+        return re.sub(r"[^\r\n]", "#", text)
+    masked = []
+    continued = False
+    for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text):
+        body = line.rstrip("\r\n")
+        if continued:
+            masked.append(re.sub(r"[^\r\n]", "#", line))
+            continued = body.endswith("\\")
+            continue
+        found = _IPYTHON_LINE.match(body) or _IPYTHON_VALUE.match(body)
+        if found:
+            at = found.end()
+            replaced = "0#"[: len(body) - at]
+            masked.append(line[:at] + replaced + line[at + len(replaced) :])
+            continued = body.endswith("\\")
+        else:
+            masked.append(line)
+    return "".join(masked)
+
+
+# --- cells and where their text is written -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Literal:
+    """One JSON string: where it is written (with its quotes), and what it says."""
+
+    start: int
+    end: int
+    value: str
+
+    def offsets(self, text: str) -> list[int]:
+        """Where each character of the value is written; the last entry is the closing quote."""
+        inner = text[self.start + 1 : self.end - 1]
+        if "\\" not in inner:
+            return list(range(self.start + 1, self.end))
+        return [self.start + 1 + match.start() for match in _WRITTEN.finditer(inner)] + [self.end - 1]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell: its number (from 1, all cells counted) and its source, a list of lines or one string."""
+
+    number: int
+    literals: tuple[Literal, ...]
+    is_list: bool
+    file_lines: tuple[int, ...] = field(default=(), compare=False)
+
+    @property
+    def text(self) -> str:
+        return "".join(literal.value for literal in self.literals)
+
+
+class NotANotebook(Exception):
+    """One sentence."""
+
+
+def read_cells(text: str) -> list[Cell]:
+    """The code cells of a notebook; `NotANotebook` says what is wrong."""
+    try:
+        return list(_cells(text))
+    except json.JSONDecodeError as error:
+        reason = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
+        raise NotANotebook(reason) from None
+    except RecursionError:
+        raise NotANotebook("not a notebook: nested too deeply") from None
+
+
+def _cells(text: str) -> Iterator[Cell]:
+    seen = False
+    position = _skip(text, 0)
+    if text[position : position + 1] != "{":
+        _DECODER.raw_decode(text, position)
+        raise NotANotebook("not a notebook: the JSON is no object")
+    for key, start, end in _members(text, position):
+        if key != "cells":
+            continue
+        seen = True
+        if text[start] != "[":
+            raise NotANotebook("not a notebook: `cells` is no list")
+        for number, (first, _) in enumerate(_items(text, start), start=1):
+            if text[first] != "{":
+                raise NotANotebook(f"not a notebook: cell {number} is no object")
+            yield from _cell(text, first, number)
+    if not seen:
+        raise NotANotebook("a notebook without cells")
+
+
+def _cell(text: str, position: int, number: int) -> Iterator[Cell]:
+    members = {key: (start, end) for key, start, end in _members(text, position)}
+    kind = members.get("cell_type")
+    if kind is None or text[kind[0] : kind[1]] != '"code"' or "source" not in members:
+        return
+    start, end = members["source"]
+    spans = list(_items(text, start)) if text[start] == "[" else [(start, end)]
+    literals = []
+    for first, last in spans:
+        if text[first] != '"':
+            raise NotANotebook(f"not a notebook: the source of cell {number} is no text")
+        literals.append(Literal(first, last, scanstring(text, first + 1)[0]))
+    yield Cell(number, tuple(literals), text[start] == "[")
+
+
+def _members(text: str, position: int) -> Iterator[tuple[str, int, int]]:
+    """Keys of an object, each with the span of its value."""
+    position = _skip(text, position + 1)
+    if text[position : position + 1] == "}":
+        return
+    while True:
+        if text[position : position + 1] != '"':
+            raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, position)
+        key, position = scanstring(text, position + 1)
+        position = _skip(text, position)
+        if text[position : position + 1] != ":":
+            raise json.JSONDecodeError("Expecting ':' delimiter", text, position)
+        start = _skip(text, position + 1)
+        end = _DECODER.raw_decode(text, start)[1]
+        yield key, start, end
+        position = _separator(text, end, "}")
+        if position < 0:
+            return
+
+
+def _items(text: str, position: int) -> Iterator[tuple[int, int]]:
+    """Spans of the items of a list."""
+    start = _skip(text, position + 1)
+    if text[start : start + 1] == "]":
+        return
+    while True:
+        end = _DECODER.raw_decode(text, start)[1]
+        yield start, end
+        start = _separator(text, end, "]")
+        if start < 0:
+            return
+
+
+def _separator(text: str, position: int, closing: str) -> int:
+    position = _skip(text, position)
+    if text[position : position + 1] == closing:
+        return -1
+    if text[position : position + 1] != ",":
+        raise json.JSONDecodeError("Expecting ',' delimiter", text, position)
+    return _skip(text, position + 1)
+
+
+def _skip(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def splice(text: str, cell: Cell, edits: Sequence[Edit]) -> list[Edit]:
+    """Edits of a cell's source as edits of the notebook's text; lines stay items of their own."""
+    result: list[Edit] = []
+    start = 0
+    pending = sorted(edits, key=lambda edit: (edit.start, edit.end))
+    literals = list(cell.literals)
+    for index, literal in enumerate(literals):
+        end = start + len(literal.value)
+        last = index == len(literals) - 1
+        mine = [edit for edit in pending if start <= edit.start and (edit.start < end or last)]
+        if any(edit.end > end for edit in mine):
+            raise OverlapError(f"a change in cell {cell.number} spans several source lines")
+        if mine:
+            local = [Edit(edit.start - start, edit.end - start, edit.text) for edit in mine]
+            result += _literal_edits(text, cell, literal, index, local)
+        start = end
+    return result
+
+
+def _literal_edits(text: str, cell: Cell, literal: Literal, index: int, edits: list[Edit]) -> list[Edit]:
+    offsets = literal.offsets(text)
+    new = apply_edits(literal.value, edits)
+    lines = re.split(r"(?<=\n)(?!\Z)", new)
+    if not cell.is_list or len(lines) == 1:
+        return [Edit(offsets[edit.start], offsets[edit.end], _escaped(edit.text)) for edit in edits]
+    # Several lines now: cut the written string at the line breaks of the new text.
+    written = _escaped_with_breaks(text, literal, offsets, edits)
+    between = _between(text, cell, index)
+    quote = '"' + between + '"'
+    return [Edit(literal.start + 1, literal.end - 1, written.replace(_CUT, quote))]
+
+
+# Marks a line break between two items while a string is put together; cannot stand in JSON text.
+_CUT = "\0"
+
+
+def _escaped_with_breaks(text: str, literal: Literal, offsets: list[int], edits: list[Edit]) -> str:
+    """The written form of the new value, with a mark after each line break but the last one."""
+    parts: list[str] = []
+    at = 0
+    for edit in [*edits, Edit(len(literal.value), len(literal.value), "")]:
+        parts.append(text[offsets[at] : offsets[edit.start]])
+        parts.append(_escaped(edit.text))
+        at = edit.end
+    written = "".join(parts)
+    marked = re.sub(r"(?<!\\)((?:\\\\)*\\n)", r"\1" + _CUT, written)
+    return marked.removesuffix(_CUT)
+
+
+def _between(text: str, cell: Cell, index: int) -> str:
+    """What stands between two items of this list: a comma, a line break and the indent."""
+    literals = cell.literals
+    if index + 1 < len(literals):
+        return text[literals[index].end : literals[index + 1].start]
+    if index:
+        return text[literals[index - 1].end : literals[index].start]
+    opening = text.rindex("[", 0, literals[index].start)
+    return "," + text[opening + 1 : literals[index].start]
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+# --- the whole ---------------------------------------------------------------------------------------------------
+
+
+def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
+    """What the settings and rules make of one notebook."""
+    bom = data.startswith(b"\xef\xbb\xbf")
+    try:
+        text = data.decode("utf-8-sig")
+        cells = read_cells(text)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return FileResult(path, data, refused=f"line {line}: not UTF-8 text; save it as UTF-8")
+    except NotANotebook as error:
+        return FileResult(path, data, refused=str(error))
+    if not is_candidate(data):
+        return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
+    sources: list[Source] = []
+    parsed: list[Cell] = []
+    findings: list[Finding] = []
+    for cell in cells:
+        try:
+            sources.append(_source(text, cell))
+            parsed.append(cell)
+        except Unusable as error:
+            message = f"cell {cell.number} line {error.line}: left as it is"
+            line = text.count("\n", 0, cell.literals[0].start) + 1
+            findings.append(Finding("notebook-cell", "note", message, path, line, reason=error.reason))
+    try:
+        result = rewrite(sources, settings, path)
+        edits = [
+            edit
+            for cell, found in zip(parsed, result.edits, strict=True)
+            if found
+            for edit in splice(text, cell, found)
+        ]
+        findings += result.findings
+        if not edits:
+            return FileResult(path, data, findings=tuple(findings), new_files=result.new_files)
+        after = apply_edits(text, edits)
+        _prove(text, after, parsed, result.edits)
+    except Refused as error:
+        return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
+    except OverlapError as error:
+        return FileResult(path, data, findings=tuple(findings), refused=str(error))
+    raw = (b"\xef\xbb\xbf" if bom else b"") + after.encode()
+    return FileResult(path, data, raw, tuple(findings), new_files=result.new_files)
+
+
+def _source(text: str, cell: Cell) -> Source:
+    """The parsed cell: as it is, or with its IPython lines masked."""
+    lines = _file_lines(text, cell)
+    label = f"cell {cell.number}"
+    try:
+        return Source(cell.text, parse(cell.text), label, lines)
+    except Unusable:
+        masked = mask(cell.text)
+        return Source(masked, parse(masked), label, lines)
+
+
+def _file_lines(text: str, cell: Cell) -> tuple[int, ...]:
+    """The line of the notebook file for each line of the cell."""
+    lines: list[int] = []
+    line = at = 0
+    for literal in cell.literals:
+        line += text.count("\n", at, literal.start)
+        at = literal.start
+        lines += [line + 1] * max(1, literal.value.count("\n"))
+    return tuple([*lines, line + 1])
+
+
+def _prove(before: str, after: str, cells: Sequence[Cell], edits: Sequence[Sequence[Edit]]) -> None:
+    """The new JSON is the old one but for the sources that were changed."""
+    old, new = json.loads(before), json.loads(after)
+    for cell, found in zip(cells, edits, strict=True):
+        if found:
+            item = old["cells"][cell.number - 1]
+            wanted = apply_edits(cell.text, found)
+            item["source"] = wanted
+            written = new["cells"][cell.number - 1]["source"]
+            new["cells"][cell.number - 1]["source"] = written if isinstance(written, str) else "".join(written)
+    if old != new:
+        raise OverlapError("the changed notebook could not be proven: it would say more than what was asked for")

@@ -1,0 +1,40 @@
+"""Python pipelines of the three AzureML SDKs: found with `ast`, changed by source span, proven before it counts.
+
+`patch_source` takes bytes and gives a `FileResult`; it reads the component files that the code names, and writes
+nothing. Files without the key words of the SDKs are not parsed.
+"""
+
+from __future__ import annotations
+
+from arc_toolkit.patching.model import FileResult, Settings, Skipped
+
+__all__ = ["patch_source"]
+
+
+def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
+    """What the settings and rules make of one Python file."""
+    from arc_toolkit.patching.model import apply_edits
+    from arc_toolkit.patching.python.engine import Refused, is_candidate, rewrite
+    from arc_toolkit.patching.python.source import Source, Unusable, decode, encode, parse
+
+    if not is_candidate(data):
+        return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
+    try:
+        text, encoding = decode(data)
+        source = Source(text, parse(text))
+    except Unusable as error:
+        return FileResult(path, data, refused=sentence(error.reason, error.line, error.column))
+    try:
+        result = rewrite([source], settings, path)
+    except Refused as error:
+        return FileResult(path, data, findings=error.findings, refused=error.reason)
+    if not result.edits[0]:
+        return FileResult(path, data, findings=result.findings, new_files=result.new_files)
+    after = encode(apply_edits(text, result.edits[0]), encoding, data)
+    return FileResult(path, data, after, result.findings, new_files=result.new_files)
+
+
+def sentence(reason: str, line: int, column: int) -> str:
+    """`line 3, column 7: not valid Python: ...`"""
+    where = f"line {line}" + (f", column {column}" if column else "") if line else ""
+    return f"{where}: {reason}" if where else reason

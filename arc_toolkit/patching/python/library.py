@@ -1,0 +1,97 @@
+"""What the three AzureML SDKs call things: import paths, spellings, and where settings live. Tables only.
+
+Sources: azure-ai-ml 1.35.2, azure-ml-component 0.9.18, azureml-pipeline-steps 1.62 and mldesigner (their public
+names), and the v1.5 to v2 map in the tests of azure-sdk-for-python (`tests/internal/_utils.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Generation = Literal["v1", "v1.5", "v2"]
+
+# A file without any of these is not parsed. `azure` is looked for first, since most Python has none of it.
+KEY_WORDS = (
+    b"azure.ai.ml",
+    b"azure.ai import",
+    b"azure.ml.component",
+    b"azure.ml import",
+    b"azureml.pipeline",
+    b"azureml.contrib.pipeline",
+    b"azureml.train.hyperdrive",
+    b"mldesigner",
+)
+MISSPELT = b"AMLARC_RESTEP"
+
+# Import path -> what it is here.
+ROLES: dict[str, str] = {
+    "azure.ai.ml.command": "command",
+    "azure.ai.ml.parallel.parallel_run_function": "parallel",
+    "azure.ai.ml.spark": "spark",
+    "azure.ai.ml.load_component": "load_component",
+    "azure.ai.ml.entities.load_component": "load_component",
+    "azure.ai.ml.entities.CommandComponent": "component:command",
+    "azure.ai.ml.entities.ParallelComponent": "component:parallel",
+    "azure.ai.ml.entities.SparkComponent": "component:spark",
+    "azure.ai.ml.dsl.pipeline": "pipeline:v2",
+    "azure.ai.ml.dsl._pipeline_decorator.pipeline": "pipeline:v2",
+    "mldesigner.dsl.pipeline": "pipeline:v2",
+    "mldesigner.command_component": "command_component:v2",
+    "azure.ai.ml.dsl.command_component": "command_component:v2",
+    "azure.ai.ml.entities.JobResourceConfiguration": "resources",
+    "azure.ai.ml.entities.ResourceConfiguration": "resources",
+    "azure.ml.component.dsl.pipeline": "pipeline:v1.5",
+    "azure.ml.component.pipeline.pipeline": "pipeline:v1.5",
+    "azure.ml.component.dsl.command_component": "command_component:v1.5",
+    "azure.ml.component.Component.from_yaml": "from_yaml",
+    "azure.ml.component.Component.from_func": "from_func",
+    "azure.ml.component.Component.from_notebook": "from_func",
+    "azure.ml.component.Component.load": "workspace",
+    "azure.ml.component.Component.batch_load": "workspace",
+    "azure.ml.component.component.Component.from_yaml": "from_yaml",
+    "azure.ml.component.component.Component.load": "workspace",
+    "azureml.pipeline.steps.ParallelRunConfig": "ParallelRunConfig",
+    "azureml.pipeline.steps.ParallelRunStep": "ParallelRunStep",
+    "azureml.pipeline.steps.parallel_run_config.ParallelRunConfig": "ParallelRunConfig",
+    "azureml.pipeline.steps.parallel_run_step.ParallelRunStep": "ParallelRunStep",
+    "azureml.contrib.pipeline.steps.ParallelRunConfig": "ParallelRunConfig",
+    "azureml.contrib.pipeline.steps.ParallelRunStep": "ParallelRunStep",
+}
+AUTOML = "azure.ai.ml.automl."
+
+RESOURCES_MODULE = "azure.ai.ml.entities"
+RESOURCES_CLASS = "JobResourceConfiguration"
+
+# `type:` of a component file -> kind.
+COMPONENT_KINDS = {
+    "command": "command",
+    "parallel": "parallel",
+    "pipeline": "pipeline",
+    "spark": "spark",
+    "automl": "automl",
+    "commandcomponent": "command",
+    "distributedcomponent": "command",
+    "parallelcomponent": "parallel",
+    "sweepcomponent": "sweep",
+    "pipelinecomponent": "pipeline",
+}
+
+# Kinds that take no instance type, and why.
+NO_RESOURCES = {
+    "pipeline": "it is a pipeline: its own steps take the settings",
+    "spark": "a Spark step takes VM sizes of a fixed list, not instance types",
+    "automl": "an AutoML step: set its resources by hand",
+}
+
+# Attributes that only a leaf step has: seeing one proves that a call of unknown origin made a step.
+LEAF_ATTRIBUTES = frozenset(
+    {"resources", "set_resources", "environment_variables", "distribution", "limits", "runsettings", "compute"}
+)
+STEP_ATTRIBUTES = LEAF_ATTRIBUTES | {"outputs", "sweep"}
+
+# Calls that may take a step without changing its settings.
+HARMLESS_CALLS = frozenset(
+    {"print", "display", "append", "extend", "add", "create_or_update", "submit", "validate", "len", "repr", "str"}
+    | {"type", "isinstance", "id", "vars", "dir", "pprint", "info", "debug", "Pipeline", "condition", "if_else"}
+    | {"do_while", "parallel_for", "stream", "begin_create_or_update", "archive"}
+)

@@ -1,0 +1,312 @@
+"""Which name means what, per scope: imports, assignments, functions, and the statements that set attributes.
+
+Statements are walked once, expressions only where they are the value of a statement, so that this costs a small
+part of parsing. What a name *means* for AzureML is decided in `meaning.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from arc_toolkit.patching.python.changes import Place
+from arc_toolkit.patching.python.source import Source
+
+# Words that a call worth looking at has, and the names that these were imported as.
+_WORDS = r"command|parallel_run_function|sweep|set_resources|ParallelRun\w+"
+_RENAMED = re.compile(r"\b(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
+
+BlockKind = Literal["scope", "if", "loop", "except", "plain"]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A list of statements: the body of a module, function, branch, loop or with."""
+
+    kind: BlockKind
+    parent: Block | None = None
+
+    def within(self, other: Block) -> bool:
+        """Whether this block is `other` or inside of it."""
+        block: Block | None = self
+        while block is not None:
+            if block is other:
+                return True
+            block = block.parent
+        return False
+
+    def has(self, kind: BlockKind, until: Block | None = None) -> bool:
+        """Whether this block is in one of that kind, below `until`."""
+        block: Block | None = self
+        while block is not None and block is not until:
+            if block.kind == kind:
+                return True
+            block = block.parent
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Spot(Place):
+    """A place, with its scope, its block and its order in the scope."""
+
+    scope: Scope
+    block: Block
+    order: int
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """One way a name gets its value. `value` is an expression, a function, an import path, or None: not known."""
+
+    name: str
+    spot: Spot
+    value: ast.expr | ast.FunctionDef | str | None
+    why: str = ""  # for None: `a parameter`, `a loop variable`
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A statement about a name: `name.a.b = value`, `name.a["k"] = value`, `name.a.b(...)`, or `call(name)`.
+
+    `path` is ("a", "b"), with ("a", "[k]") for a literal subscript; an argument has the callee's last word.
+    """
+
+    how: Literal["assign", "call", "argument"]
+    path: tuple[str, ...]
+    spot: Spot
+    value: ast.expr  # what is assigned, or the call
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, function, class body or lambda, with the names bound in it."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None
+    parent: Scope | None
+    spot: Spot | None = None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    uses: dict[str, list[Use]] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    # Every simple statement, and the functions of this scope.
+    spots: list[Spot] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Module:
+    """All scopes of one file or notebook."""
+
+    sources: Sequence[Source]
+    scopes: list[Scope] = field(default_factory=list)
+
+    @property
+    def top(self) -> Scope:
+        return self.scopes[0]
+
+    @cached_property
+    def _mentions(self) -> dict[int, list[int]]:
+        renamed = [name for source in self.sources for name in _RENAMED.findall(source.text)]
+        words = re.compile(r"\b(?:" + "|".join([_WORDS, *renamed]) + r")\b")
+        return {id(source): source.lines_with(words) for source in self.sources}
+
+    def mentions(self, spot: Spot) -> bool:
+        """Whether a word of interest stands in the lines of a statement: only then its expressions are walked."""
+        lines = self._mentions[id(spot.source)]
+        index = bisect_left(lines, spot.stmt.lineno)
+        return index < len(lines) and lines[index] <= (spot.stmt.end_lineno or spot.stmt.lineno)
+
+
+def read_module(sources: Sequence[Source]) -> Module:
+    """Walk all statements of the sources, as one module."""
+    module = Module(sources)
+    scope = Scope(None, None)
+    module.scopes.append(scope)
+    walker = _Walker(module)
+    block = Block("scope")
+    for source in sources:
+        for stmt in source.body:
+            walker.statement(stmt, source.body, scope, block, source, stmt)
+    # Functions come after the scope around them, since they see its last bindings.
+    while walker.later:
+        function, inner, source, top = walker.later.pop(0)
+        block = Block("scope")
+        for stmt in function.body:
+            walker.statement(stmt, function.body, inner, block, source, top)
+    return module
+
+
+class _Walker:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.order = 0
+        self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source, ast.stmt]] = []
+
+    def statement(
+        self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt
+    ) -> None:
+        self.order += 1
+        spot = Spot(source, top, body, stmt, scope, block, self.order)
+        match stmt:
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                scope.spots.append(spot)
+                self._assignment(stmt, scope, spot)
+            case ast.Expr():
+                scope.spots.append(spot)
+                if isinstance(stmt.value, ast.Call):
+                    self._call(stmt.value, scope, spot)
+            case ast.Import():
+                for alias in stmt.names:
+                    local = alias.asname or alias.name.partition(".")[0]
+                    path = alias.name if alias.asname else local
+                    _bind(scope, local, spot, path)
+            case ast.ImportFrom():
+                base = "." * stmt.level + (stmt.module or "")
+                scope.spots.append(spot)
+                for alias in stmt.names:
+                    if alias.name == "*":
+                        scope.stars.append(base)
+                    else:
+                        _bind(scope, alias.asname or alias.name, spot, f"{base}.{alias.name}")
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                scope.spots.append(spot)
+                value = stmt if isinstance(stmt, ast.FunctionDef) else None
+                _bind(scope, stmt.name, spot, value, "an async function")
+                # A class body is not seen from its methods.
+                parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
+                inner = Scope(stmt, parent, spot)
+                arguments = stmt.args
+                for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
+                    for argument in group:
+                        _bind(inner, argument.arg, spot, None, "a parameter")
+                for star in (arguments.vararg, arguments.kwarg):
+                    if star:
+                        _bind(inner, star.arg, spot, None, "a parameter")
+                self.module.scopes.append(inner)
+                self.later.append((stmt, inner, source, top))
+            case ast.ClassDef():
+                _bind(scope, stmt.name, spot, None, "a class")
+                inner = Scope(stmt, scope, spot)
+                self.module.scopes.append(inner)
+                self._body(stmt.body, inner, Block("scope"), source, top)
+            case ast.If():
+                scope.spots.append(spot)
+                self._body(stmt.body, scope, Block("if", block), source, top)
+                self._body(stmt.orelse, scope, Block("if", block), source, top)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                scope.spots.append(spot)
+                if not isinstance(stmt, ast.While):
+                    self._targets([stmt.target], scope, spot, "a loop variable")
+                self._body(stmt.body, scope, Block("loop", block), source, top)
+                self._body(stmt.orelse, scope, Block("plain", block), source, top)
+            case ast.With() | ast.AsyncWith():
+                scope.spots.append(spot)
+                for item in stmt.items:
+                    if item.optional_vars is not None:
+                        self._targets([item.optional_vars], scope, spot, "made by a with statement")
+                self._body(stmt.body, scope, Block("plain", block), source, top)
+            case ast.Try() | ast.TryStar():
+                self._body(stmt.body, scope, Block("plain", block), source, top)
+                for handler in stmt.handlers:
+                    self._body(handler.body, scope, Block("except", block), source, top)
+                self._body(stmt.orelse, scope, Block("plain", block), source, top)
+                self._body(stmt.finalbody, scope, Block("plain", block), source, top)
+            case ast.Match():
+                for case in stmt.cases:
+                    self._body(case.body, scope, Block("if", block), source, top)
+            case ast.Return():
+                scope.spots.append(spot)
+            case _:
+                pass
+
+    def _body(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt) -> None:
+        for stmt in body:
+            self.statement(stmt, body, scope, block, source, top)
+
+    def _assignment(self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, scope: Scope, spot: Spot) -> None:
+        value = stmt.value
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        if isinstance(value, ast.Call):
+            self._arguments(value, scope, spot)
+        for target in targets:
+            if isinstance(target, ast.Name):
+                if value is None:
+                    continue
+                if isinstance(stmt, ast.AugAssign):
+                    _bind(scope, target.id, spot, None, "changed in place")
+                else:
+                    _bind(scope, target.id, spot, value)
+            elif isinstance(target, ast.Attribute | ast.Subscript):
+                found = chain(target)
+                if found is not None and value is not None and found[1]:
+                    use = Use("assign", found[1], spot, value)
+                    scope.uses.setdefault(found[0], []).append(use)
+            else:
+                self._targets([target], scope, spot, "unpacked from several values")
+
+    def _targets(self, targets: Iterable[ast.expr], scope: Scope, spot: Spot, why: str) -> None:
+        for target in targets:
+            match target:
+                case ast.Name():
+                    _bind(scope, target.id, spot, None, why)
+                case ast.Tuple() | ast.List():
+                    self._targets(target.elts, scope, spot, why)
+                case ast.Starred():
+                    self._targets([target.value], scope, spot, why)
+
+    def _call(self, call: ast.Call, scope: Scope, spot: Spot) -> None:
+        found = chain(call.func)
+        if found is not None and found[1]:
+            scope.uses.setdefault(found[0], []).append(Use("call", found[1], spot, call))
+        self._arguments(call, scope, spot)
+
+    def _arguments(self, call: ast.Call, scope: Scope, spot: Spot) -> None:
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(argument, ast.Name):
+                last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                use = Use("argument", (last,), spot, call)
+                scope.uses.setdefault(argument.id, []).append(use)
+
+
+def _bind(
+    scope: Scope, name: str, spot: Spot, value: ast.expr | ast.FunctionDef | str | None, why: str = ""
+) -> None:
+    scope.bindings.setdefault(name, []).append(Binding(name, spot, value, why))
+
+
+def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
+    """`a.b["k"].c` as ("a", ("b", "[k]", "c")); None when it does not begin with a name."""
+    path: list[str] = []
+    while True:
+        match node:
+            case ast.Attribute():
+                path.append(node.attr)
+                node = node.value
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                path.append(f"[{key}]")
+                node = node.value
+            case ast.Name():
+                return node.id, tuple(reversed(path))
+            case _:
+                return None
+
+
+_BODIES = frozenset({"body", "orelse", "finalbody", "handlers", "decorator_list", "cases"})
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call below a statement, without the bodies of compound statements and of functions."""
+    stack: list[ast.AST] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ast.Call):
+            yield item
+        for name in item._fields:
+            child = getattr(item, name, None)
+            if isinstance(child, ast.AST):
+                stack.append(child)
+            elif isinstance(child, list) and name not in _BODIES:
+                stack.extend(part for part in child if isinstance(part, ast.AST))

@@ -1,0 +1,144 @@
+"""Python text and its offsets: bytes to text and back, and `ast` positions to character offsets.
+
+`ast` counts columns in UTF-8 bytes and breaks lines only at LF, CR and CRLF; `str.splitlines` would also break at
+form feeds and other characters, so lines are found here.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+
+# Errors of Python 3 that nearly always mean Python 2 (CPython, Grammar/python.gram and Parser/).
+_PYTHON_2 = re.compile(
+    r"Missing parentheses in call to '(?:print|exec)'|multiple exception types must be parenthesized"
+    r"|leading zeros in decimal integer literals|^(?:invalid syntax).*<>"
+)
+_PYTHON_2_LINE = re.compile(
+    r"^\s*(?:print\s+[\"'\w%]|print\s*>>|exec\s+[\"'\w]|raise\s+\w+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)"
+    r"|<>|\b0[0-7]+\b|\b\d+[lL]\b|\b[uU][rR][\"']|`"
+)
+
+
+class Unusable(Exception):
+    """Text that cannot be read or parsed: one sentence, and where."""
+
+    def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.line, self.column = reason, line, column
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """The text and its encoding, as Python itself decides it: BOM, coding cookie, UTF-8."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise Unusable(f"cannot tell its encoding: {error.msg}", 1) from None
+    if encoding == "utf-8-sig":
+        encoding, data = "utf-8", data[len(_BOM) :]
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Unusable(f"not {encoding} text: byte 0x{data[error.start]:02x} cannot be read", line) from None
+    if "\0" in text:
+        raise Unusable("holds null bytes: not Python source", text.count("\n", 0, text.index("\0")) + 1)
+    if text.encode(encoding) != data:
+        raise Unusable(f"its {encoding} text does not survive a round trip; save it as UTF-8")
+    return text, encoding
+
+
+def encode(text: str, encoding: str, before: bytes) -> bytes:
+    """The bytes of changed text, with the BOM that the file had."""
+    return (_BOM if before.startswith(_BOM) else b"") + text.encode(encoding)
+
+
+def parse(text: str) -> list[ast.stmt]:
+    """The statements of a module; `Unusable` says line and column."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            return ast.parse(text).body
+    except SyntaxError as error:
+        line, column = error.lineno or 0, error.offset or 0
+        shown = error.text or ""
+        if _PYTHON_2.search(error.msg) or (_PYTHON_2_LINE.search(shown) and "f-string" not in error.msg):
+            raise Unusable("Python 2 code: convert it to Python 3 first", line, column) from None
+        raise Unusable(f"not valid Python: {error.msg}", line, column) from None
+    except (RecursionError, MemoryError):
+        raise Unusable("nested too deeply to be parsed") from None
+    except ValueError as error:
+        raise Unusable(f"not valid Python: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One text (a file, a changed part of it, or a notebook cell) and its statements.
+
+    `label` and `file_lines` serve messages only: `cell 3`, and the line of the notebook file for each line here.
+    """
+
+    text: str
+    body: list[ast.stmt]
+    label: str = ""
+    file_lines: tuple[int, ...] = ()
+
+    def file_line(self, line: int) -> int:
+        return self.file_lines[line - 1] if 0 < line <= len(self.file_lines) else line
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Offset of each line's first character."""
+        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The line ending of this text: that of its first line."""
+        found = _LINE_END.search(self.text)
+        return found[0] if found else "\n"
+
+    def offset(self, line: int, column: int) -> int:
+        """Characters before an `ast` position (line from 1, column in UTF-8 bytes)."""
+        start = self.starts[line - 1]
+        head = self.text[start : start + column]
+        if head.isascii():
+            return start + column
+        return start + len(self.text[start : self.line_end(start)].encode()[:column].decode())
+
+    def start(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
+        return self.offset(node.lineno, node.col_offset)
+
+    def end(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.offset(node.end_lineno, node.end_col_offset)
+
+    def slice(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
+        return self.text[self.start(node) : self.end(node)]
+
+    def lines_with(self, pattern: re.Pattern[str]) -> list[int]:
+        """The lines (from 1) where a pattern begins to match, in order."""
+        return sorted({bisect_right(self.starts, match.start()) for match in pattern.finditer(self.text)})
+
+    def line_start(self, offset: int) -> int:
+        return self.starts[bisect_right(self.starts, offset) - 1]
+
+    def line_end(self, offset: int) -> int:
+        """Offset of the line break (or of the end) after `offset`."""
+        found = _LINE_END.search(self.text, offset)
+        return found.start() if found else len(self.text)
+
+    def indent(self, offset: int) -> str:
+        """The blanks at the beginning of the line, without form feeds."""
+        start = self.line_start(offset)
+        found = re.compile(r"\f*([ \t]*)").match(self.text, start)
+        return found[1] if found else ""

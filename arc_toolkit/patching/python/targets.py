@@ -1,0 +1,268 @@
+"""The targets of a file: steps, sweeps and command objects, each with what is said about it, or why it stays as it is.
+
+A target that may not be rewritten carries its `refusal`; nothing that looks like a step is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from arc_toolkit.patching.python import layout, library
+from arc_toolkit.patching.python.meaning import (
+    Builder,
+    Component,
+    Meanings,
+    PipelineFunction,
+    PipelineJob,
+    Step,
+    Sweep,
+    Unknown,
+)
+from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot, Use, calls_in
+
+_READS = re.compile(r"\b(\w+)\s*\.\s*outputs\b")
+_BUILTINS = frozenset(dir(builtins))
+
+
+@dataclass(eq=False)
+class Target:
+    """A step, sweep or command object that settings may go to."""
+
+    name: str
+    kind: str
+    generation: library.Generation
+    spot: Spot
+    call: ast.Call
+    meaning: Step | Builder | Sweep | Unknown
+    pipeline: PipelineFunction | None = None
+    uses: list[Use] = field(default_factory=list)
+    refusal: str = ""
+    # The sweep made of this step, if any: it takes the settings then.
+    swept: bool = False
+
+    @property
+    def builder(self) -> Builder | None:
+        """The command object whose settings this one has."""
+        if isinstance(self.meaning, Builder):
+            return self.meaning
+        return (
+            self.meaning.origin
+            if isinstance(self.meaning, Step) and isinstance(self.meaning.origin, Builder)
+            else None
+        )
+
+    @property
+    def component(self) -> Component | None:
+        meaning = self.meaning
+        if isinstance(meaning, Sweep) and isinstance(meaning.base, Step):
+            meaning = meaning.base
+        return meaning.origin if isinstance(meaning, Step) and isinstance(meaning.origin, Component) else None
+
+    def named(self, *paths: tuple[str, ...]) -> list[Use]:
+        """What is said about these attributes, in order."""
+        return [use for use in self.uses if use.how != "argument" and use.path in paths]
+
+
+def find_targets(module: Module, meanings: Meanings) -> list[Target]:
+    """All targets, in the order of the text."""
+    read = {name for source in module.sources for name in _READS.findall(source.text)}
+    found: list[Target] = []
+    for scope in module.scopes:
+        pipeline = _pipeline(scope, meanings)
+        named: set[int] = set()
+        for name, bindings in scope.bindings.items():
+            for index, binding in enumerate(bindings):
+                if not isinstance(binding.value, ast.expr):
+                    continue
+                following = bindings[index + 1] if index + 1 < len(bindings) else None
+                target = _target(scope, name, binding, following, pipeline, meanings, read)
+                if target is not None:
+                    named.add(id(target.call))
+                    found.append(target)
+        found += _nameless(scope, pipeline, meanings, named)
+    for target in found:
+        _refuse(target, found, meanings)
+    _mark_swept(found, meanings)
+    found.sort(key=lambda target: (module.sources.index(target.spot.source), target.call.lineno))
+    return found
+
+
+def _pipeline(scope: Scope, meanings: Meanings) -> PipelineFunction | None:
+    if isinstance(scope.node, ast.FunctionDef) and scope.spot is not None:
+        meaning = meanings.function(scope.node, scope.spot)
+        if isinstance(meaning, PipelineFunction):
+            return meaning
+    return None
+
+
+def _target(
+    scope: Scope,
+    name: str,
+    binding: Binding,
+    following: Binding | None,
+    pipeline: PipelineFunction | None,
+    meanings: Meanings,
+    read: set[str],
+) -> Target | None:
+    value, spot = binding.value, binding.spot
+    assert isinstance(value, ast.expr)
+    meaning = meanings.of(value, spot)
+    stop = following.spot.order if following is not None else 1 << 60
+    branch = following is not None and not following.spot.block.within(spot.block)
+    uses = [
+        use
+        for use in scope.uses.get(name, ())
+        # In another branch of an `if` the later binding does not end this one's life.
+        if spot.order < use.spot.order and (use.spot.order <= stop or branch)
+    ]
+    call = value if isinstance(value, ast.Call) else None
+    match meaning:
+        case Step() if call is not None and value is call:
+            return Target(name, meaning.kind, meaning.generation, spot, call, meaning, pipeline, uses)
+        case Builder() if meaning.call is value:
+            return Target(name, meaning.kind, "v2", spot, meaning.call, meaning, pipeline, uses)
+        case Sweep() if meaning.call is value:
+            if not _is_sweep(meaning):
+                return None
+            return Target(name, "sweep", "v2", spot, meaning.call, meaning, pipeline, uses)
+        case Unknown():
+            return _candidate(name, value, spot, meaning, pipeline, uses, read)
+    return None
+
+
+def _is_sweep(meaning: Sweep) -> bool:
+    """Whether it is the SDK's `sweep`: its base is known, or its arguments are of no other function."""
+    if not isinstance(meaning.base, Unknown):
+        return True
+    return bool({keyword.arg for keyword in meaning.call.keywords} & {"primary_metric", "sampling_algorithm"})
+
+
+def _candidate(
+    name: str,
+    value: ast.expr,
+    spot: Spot,
+    meaning: Unknown,
+    pipeline: PipelineFunction | None,
+    uses: list[Use],
+    read: set[str],
+) -> Target | None:
+    """A step of unknown origin: a target when its settings prove that it is one, else reported."""
+    attributes = {use.path[0] for use in uses if use.how != "argument"}
+    calls = list(calls_in(value))
+    if not calls:
+        return None
+    call = value if isinstance(value, ast.Call) else calls[0]
+    generation: library.Generation = "v1.5" if "runsettings" in attributes else "v2"
+    if pipeline is not None:
+        generation = pipeline.generation
+    proven = {"resources", "set_resources"} & attributes or any(
+        use.path[:2] == ("runsettings", "resource_layout") for use in uses
+    )
+    if proven and not meaning.chosen and call is value:
+        step = Step(generation, "", Component(generation, ""), call)
+        return Target(name, "", generation, spot, call, step, pipeline, uses)
+    looks_like_one = bool({"runsettings", "set_resources"} & attributes)
+    if pipeline is not None:
+        looks_like_one = looks_like_one or name in read or bool(attributes & library.STEP_ATTRIBUTES)
+        looks_like_one = looks_like_one or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
+    if not looks_like_one:
+        return None
+    why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
+    return Target(name, "", generation, spot, call, meaning, pipeline, uses, refusal=why)
+
+
+def _may_be_component(function: ast.expr) -> bool:
+    last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "x")
+    return last not in _BUILTINS and not last[:1].isupper()
+
+
+def _nameless(
+    scope: Scope, pipeline: PipelineFunction | None, meanings: Meanings, named: set[int]
+) -> Iterator[Target]:
+    """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
+    for spot in scope.spots:
+        if pipeline is None and not meanings.module.mentions(spot):
+            continue
+        for call in calls_in(spot.stmt):
+            if id(call) in named:
+                continue
+            meaning = meanings.of(call, spot)
+            if isinstance(meaning, Builder) and meaning.call is call:
+                yield Target("", meaning.kind, "v2", spot, call, meaning, pipeline)
+            elif isinstance(meaning, Step | Sweep) and meaning.call is call:
+                kind = meaning.kind if isinstance(meaning, Step) else "sweep"
+                if isinstance(meaning, Sweep) and not _is_sweep(meaning):
+                    continue
+                generation = meaning.generation if isinstance(meaning, Step) else "v2"
+                yield Target(
+                    "",
+                    kind,
+                    generation,
+                    spot,
+                    call,
+                    meaning,
+                    pipeline,
+                    refusal="no name of its own holds it: assign it to a variable",
+                )
+
+
+def _refuse(target: Target, others: list[Target], meanings: Meanings) -> None:
+    """Find the reason, if any, why this target must stay as it is."""
+    if target.refusal:
+        return
+    target.refusal = library.NO_RESOURCES.get(target.kind, "") or _why_not(target, others, meanings)
+
+
+def _why_not(target: Target, others: list[Target], meanings: Meanings) -> str:
+    call, spot = target.call, target.spot
+    if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+        return "its arguments come from **" + next(
+            (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
+        )
+    if target.name and spot.block.has("loop"):
+        return "it is made in a loop, so one name stands for several steps"
+    for other in others:
+        if other is target or other.name != target.name or other.spot.scope is not spot.scope or not target.name:
+            continue
+        mine, theirs = spot.block, other.spot.block
+        if not (mine.within(theirs) or theirs.within(mine)) and mine.has("if") and theirs.has("if"):
+            return "it is chosen at run time: several branches make it"
+    for use in target.uses:
+        if use.how == "argument":
+            if target.pipeline is not None and isinstance(use.spot.stmt, ast.Expr) and _is_helper(use, meanings):
+                assert isinstance(use.value, ast.Call)
+                return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
+        elif use.path[0] in library.LEAF_ATTRIBUTES and not spot.block.within(use.spot.block):
+            kinds = ("if", "loop", "except")
+            if any(use.spot.block.has(kind, spot.block) for kind in kinds):  # type: ignore[arg-type]
+                return f"its {use.path[0]} are set under a condition (line {use.spot.stmt.lineno})"
+    if isinstance(target.meaning, Builder):
+        return ""
+    try:
+        layout.after_statement(spot.source, spot.stmt, [])
+    except layout.Impossible as error:
+        return str(error)
+    return ""
+
+
+def _is_helper(use: Use, meanings: Meanings) -> bool:
+    assert isinstance(use.value, ast.Call)
+    if use.path[-1] in library.HARMLESS_CALLS:
+        return False
+    meaning = meanings.of(use.value, use.spot)
+    return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)
+
+
+def _mark_swept(found: list[Target], meanings: Meanings) -> None:
+    by_spot = {id(target.spot): target for target in found}
+    for target in found:
+        if isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute):
+            base = target.call.func.value
+            if isinstance(base, ast.Name):
+                binding = meanings.binding(base.id, target.spot)
+                if isinstance(binding, Binding) and id(binding.spot) in by_spot:
+                    by_spot[id(binding.spot)].swept = True

@@ -1,0 +1,131 @@
+"""SDK v1: ParallelRunStep, which cannot name an instance type, and its fields for a v2 `parallel` step."""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import re
+from collections.abc import Iterator
+
+from arc_toolkit.patching.python.names import Binding, Spot, calls_in
+from arc_toolkit.patching.python.plan import Planner
+
+PRS = "prs-v1"
+
+# v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
+# Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of azure-ai-ml 1.35.2.
+EQUIVALENTS = {
+    "environment": "task.environment",
+    "source_directory": "task.code",
+    "entry_script": "task.entry_script",
+    "arguments": "task.program_arguments",
+    "inputs": "input_data and inputs",
+    "side_inputs": "inputs",
+    "output": "outputs",
+    "output_action": "task.append_row_to",
+    "append_row_file_name": "the path of task.append_row_to",
+    "compute_target": "compute",
+    "node_count": "resources.instance_count",
+    "process_count_per_node": "max_concurrency_per_instance",
+    "mini_batch_size": "mini_batch_size",
+    "error_threshold": "error_threshold",
+    "allowed_failed_count": "mini_batch_error_threshold",
+    "allowed_failed_percent": "task.program_arguments --allowed_failed_percent",
+    "run_invocation_timeout": "retry_settings.timeout",
+    "run_max_try": "retry_settings.max_retries, minus one",
+    "logging_level": "logging_level",
+    "partition_keys": "partition_keys",
+    "environment_variables": "environment_variables",
+    "allow_reuse": "is_deterministic",
+}
+
+
+def look(planner: Planner) -> None:
+    """A finding for each ParallelRunConfig; with `--prs-to-v2` a YAML file for each."""
+    calls = list(_calls(planner))
+    configs = {id(call): (spot, call) for role, spot, call in calls if role == "ParallelRunConfig"}
+    used: set[int] = set()
+    for role, spot, call in calls:
+        if role == "ParallelRunStep":
+            config = _config(planner, spot, call)
+            if config is not None:
+                used.add(id(config[1]))
+            _report(planner, spot, call, config)
+    for identity, (spot, call) in configs.items():
+        if identity not in used:
+            _report(planner, spot, call, None)
+
+
+def _calls(planner: Planner) -> Iterator[tuple[str, Spot, ast.Call]]:
+    for scope in planner.module.scopes:
+        for spot in scope.spots:
+            if planner.module.mentions(spot):
+                for call in calls_in(spot.stmt):
+                    role = planner.meanings.role(call.func, spot)
+                    if role in ("ParallelRunConfig", "ParallelRunStep"):
+                        yield role, spot, call
+
+
+def _config(planner: Planner, spot: Spot, call: ast.Call) -> tuple[Spot, ast.Call] | None:
+    """The ParallelRunConfig(...) that a step is given."""
+    for keyword in call.keywords:
+        if keyword.arg == "parallel_run_config":
+            value = keyword.value
+            if isinstance(value, ast.Name):
+                found = planner.meanings.binding(value.id, spot)
+                if isinstance(found, Binding) and isinstance(found.value, ast.Call):
+                    return found.spot, found.value
+            if isinstance(value, ast.Call):
+                return spot, value
+    return None
+
+
+def _report(planner: Planner, spot: Spot, call: ast.Call, config: tuple[Spot, ast.Call] | None) -> None:
+    fields: dict[str, object] = {}
+    unknown: dict[str, str] = {}
+    for item in (config[1] if config else None, call):
+        for keyword in item.keywords if item is not None else ():
+            name = keyword.arg
+            if name is None:
+                unknown["**"] = ast.unparse(keyword.value)
+            elif name != "parallel_run_config":
+                try:
+                    fields[name] = ast.literal_eval(keyword.value)
+                except (ValueError, TypeError):
+                    unknown[name] = ast.unparse(keyword.value)
+    there = [name for name in (*fields, *unknown) if name in EQUIVALENTS]
+    mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(there))
+    convert = planner.settings.prs_to_v2 and planner.allows("prs-to-v2", spot.source, call.lineno)
+    planner.finding(
+        PRS,
+        "warning",
+        "ParallelRunStep of SDK v1 cannot name an instance type, so on Kubernetes it always gets the default one:"
+        " a v2 parallel step can",
+        spot.source,
+        call,
+        reason=(f"v2: {mapped}" if mapped else "") + ("" if convert else "; --prs-to-v2 writes it as YAML"),
+    )
+    if convert:
+        _convert(planner, spot, call, fields, unknown)
+
+
+def _convert(
+    planner: Planner, spot: Spot, call: ast.Call, fields: dict[str, object], unknown: dict[str, str]
+) -> None:
+    try:
+        from arc_toolkit.patching.convert import prs
+    except ImportError:
+        return
+    settings = planner.settings
+    if settings.instance_type is not None:
+        fields["instance_type"] = settings.instance_type
+    text, notes = prs.to_yaml(fields)
+    name = fields.get("name")
+    stem = re.sub(r"[^a-z0-9]+", "_", str(name).lower()).strip("_") if name else "parallel"
+    folder, file = os.path.split(planner.path)
+    target = os.path.join(folder, f"{os.path.splitext(file)[0]}.{stem}.parallel.yml")
+    planner.new_files.append((target, text.encode()))
+    for field, written in unknown.items():
+        notes.append(f"{field} is {written}, which is not a literal: write it in by hand")
+    for note in notes:
+        planner.finding("prs-to-v2", "note", note, spot.source, call)

@@ -1,0 +1,75 @@
+"""SDK v1.5: `step.runsettings.resource_layout.configure(...)`, merged into what the pipeline already says."""
+
+from __future__ import annotations
+
+import ast
+
+from arc_toolkit.patching.python import compute, environment
+from arc_toolkit.patching.python.expose import Exposure
+from arc_toolkit.patching.python.names import Use
+from arc_toolkit.patching.python.plan import Planner, Wanted, given
+from arc_toolkit.patching.python.targets import Target
+
+_LAYOUT = ("runsettings", "resource_layout")
+# Older spellings of the count, still in use (azure-sdk-for-python, tests/internal/_utils.py).
+_OLD_COUNTS = (
+    ("runsettings", "configure"),
+    ("runsettings", "parallel", "configure"),
+)
+_COUNT_NAMES = ("instance_count", "node_count")
+
+
+def place(planner: Planner, target: Target, exposure: Exposure) -> None:
+    """Give a step what was asked for."""
+    if target.kind == "sweep":
+        reason = "a SweepComponent takes no instance type: convert it with --sweep-to-v2"
+        for item in exposure.wanted(target):
+            planner.left(target, item, reason)
+        return
+    for item in _resources(planner, target, exposure.wanted(target)):
+        exposure.use(target, item)
+    environment.place_v15(planner, target)
+    compute.place_v15(planner, target)
+
+
+def _resources(planner: Planner, target: Target, wanted: list[Wanted]) -> list[Wanted]:
+    written: list[Wanted] = []
+    rest: list[Wanted] = []
+    for item in wanted:
+        use = _assigned(target, item)
+        if use is None:
+            rest.append(item)
+        elif planner.decide(target, use.value, item):
+            planner.changes.replace(use.spot, use.value, item.text)
+            written.append(item)
+    configured = [use for use in target.named((*_LAYOUT, "configure")) if isinstance(use.value, ast.Call)]
+    elsewhere = _count_elsewhere(target) if not configured else None
+    if elsewhere is not None and isinstance(elsewhere.value, ast.Call):
+        counts = [item for item in rest if item.name == "instance_count"]
+        written += planner.fill(target, elsewhere.spot, elsewhere.value, counts, alias="node_count")
+        rest = [item for item in rest if item not in counts]
+    if not rest:
+        return written
+    if configured and isinstance(configured[-1].value, ast.Call):
+        return written + planner.fill(target, configured[-1].spot, configured[-1].value, rest, alias="node_count")
+    arguments = ", ".join(f"{item.name}={item.text}" for item in rest)
+    planner.changes.insert_after(target.spot, f"{target.name}.{'.'.join(_LAYOUT)}.configure({arguments})")
+    return written + rest
+
+
+def _assigned(target: Target, item: Wanted) -> Use | None:
+    """`step.runsettings.resource_layout.instance_type = ...` and the older spellings of the count."""
+    names = _COUNT_NAMES if item.name == "instance_count" else (item.name,)
+    paths: list[tuple[str, ...]] = [(*_LAYOUT, name) for name in names]
+    if item.name == "instance_count":
+        paths += [("runsettings", "node_count"), ("runsettings", "parallel", "node_count")]
+    found = [use for use in target.named(*paths) if use.how == "assign"]
+    return found[-1] if found else None
+
+
+def _count_elsewhere(target: Target) -> Use | None:
+    """A `configure` call of the older kind that says the count."""
+    for use in target.named(*_OLD_COUNTS):
+        if isinstance(use.value, ast.Call) and set(given(use.value) or ()) & set(_COUNT_NAMES):
+            return use
+    return None
