@@ -66,11 +66,9 @@ class Library:
         if b".yml" not in data and b".yaml" not in data:
             return
         text = data.decode("utf-8", errors="replace")
-        if python:
-            found = [("python", name) for name in _PYTHON_USE.findall(text)]
-        else:
-            found = _YAML_USE.findall(text)
-        for how, written in found:
+        pattern = _PYTHON_USE if python else _YAML_USE
+        for match in pattern.finditer(text):
+            how, written = ("python", match[1]) if python else (match[1], match[2])
             if reference := local_reference(written.replace("\\", "/"), path):
                 self._uses.setdefault(reference, set()).add(how)
 

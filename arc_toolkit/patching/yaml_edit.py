@@ -127,13 +127,17 @@ class Editor:
         self._removed[id(key)] = Edit(start, len(self._text) if line_end < 0 else line_end + 1, "")
         _plant(self._changes, path, Drop())
 
-    def rename(self, path: Path, name: str) -> None:
-        """Give a key another name; its quotes stay."""
-        mapping, key, _ = self._pair(path)
+    def rename(self, path: Path, name: str, value: str | None = None) -> None:
+        """Give a key another name, and its value another text where asked; quotes stay."""
+        mapping, key, child = self._pair(path)
         if name in pairs(mapping):
             raise Refused(f"`{name}` is there already")
         self._replace_inside(key, str(path[-1]), name)
-        _plant(self._changes, path, Named(name))
+        if value is not None:
+            if not isinstance(child, yaml.ScalarNode):
+                raise Refused(f"`{_shown(path)}` is not a single value")
+            self._replace_scalar(child, value)
+        _plant(self._changes, path, Named(name, value))
 
     def replace(self, path: Path, old: str, new: str) -> None:
         """Change every `old` inside a scalar to `new`; both are plain words, so that no quoting is needed."""

@@ -254,9 +254,10 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The key at this place has a new name, and the same value."""
+    """The key at this place has a new name, and the same value unless another is given."""
 
     name: str
+    value: str | None = None
 
 
 Change = dict[Any, Any]  # of Change, Put, Drop or Named; mypy has no recursive type for this
@@ -304,7 +305,8 @@ def _same_mapping(old: Node, new: Node, change: Change, memo: set[tuple[int, int
             return False
         leaf = change.get(_hashable(before[0].value))
         if isinstance(leaf, Named):
-            if name != leaf.name or not same(before[1], value, None, memo):
+            kept = leaf.value is None and same(before[1], value, None, memo)
+            if name != leaf.name or not (kept or (leaf.value is not None and holds(value, leaf.value))):
                 return False
         elif not same(before[0], key, None, memo):
             return False

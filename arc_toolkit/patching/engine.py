@@ -1,0 +1,76 @@
+"""One YAML file through settings, rules, edits and proof. Pure, but for what `Library` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from arc_toolkit.patching.documents import SourceFile, of_nodes
+from arc_toolkit.patching.expose import expose
+from arc_toolkit.patching.library import Library
+from arc_toolkit.patching.model import FileResult, Settings, Skipped
+from arc_toolkit.patching.place import place_compute, place_resources
+from arc_toolkit.patching.place_threads import place_threads
+from arc_toolkit.patching.rules import Rule, all_rules
+from arc_toolkit.patching.work import Work, not_fixed
+from arc_toolkit.patching.yaml_edit import Refused
+from arc_toolkit.patching.yaml_nodes import Unusable, YamlText
+
+Read = Callable[[str], bytes]
+
+
+def patch_yaml(
+    path: str, data: bytes, settings: Settings, library: Library, read: Read, *, in_folder: bool = True
+) -> FileResult:
+    """What the settings and rules make of one file. Nothing is written."""
+    try:
+        file = library.parse(path, data)
+    except Unusable as unusable:
+        skipped = Skipped(path, unusable.reason, unusable.line, unusable.column)
+        return FileResult(path, data, skipped=skipped)
+    kinds = {document.root.kind.name for document in file.documents}
+    if kinds == {"instance type"}:
+        return FileResult(path, data, skipped=Skipped(path, "an InstanceType: see `arc-toolkit validate`"))
+    if settings.sweep_to_v2 and "sweep spec" in kinds and settings.wants("sweep-to-v2"):
+        converted: FileResult = import_module("arc_toolkit.patching.convert.sweep").convert(
+            path, data, settings, read
+        )
+        return converted
+    work = plan(file, library, settings, in_folder)
+    findings = tuple(work.findings)
+    refused = work.refusals[0] if work.refusals else None
+    if work.editor.empty:
+        return FileResult(path, data, None, findings, refused, new_files=tuple(work.new_files))
+    try:
+        text, nodes = work.editor.finish()
+        after = file.yaml.encode(text)
+        again = of_nodes(path, after, YamlText(text, file.yaml.bom, nodes), library.kind_of)
+        if not plan(again, library, settings, in_folder).editor.empty:
+            raise Refused("a second run would change it again")
+    except Refused as refusal:
+        return FileResult(path, data, None, tuple(map(not_fixed, findings)), str(refusal))
+    return FileResult(path, data, after, findings, new_files=tuple(work.new_files))
+
+
+def plan(file: SourceFile, library: Library, settings: Settings, in_folder: bool) -> Work:
+    """All edits and findings for a file."""
+    work = Work(file, library, settings, in_folder=in_folder)
+    text = file.yaml.text
+    rules = [rule for rule in all_rules().values() if _runs(rule, settings, text)]
+    for document in file.documents:
+        if settings.places_anything:
+            place_resources(work, document)
+            place_compute(work, document)
+            if settings.expose_parameters:
+                expose(work, document)
+            place_threads(work, document)
+        for rule in rules:
+            assert rule.check is not None
+            rule.check(work, document)
+    return work
+
+
+def _runs(rule: Rule, settings: Settings, text: str) -> bool:
+    if rule.check is None or not settings.wants(rule.id):
+        return False
+    return not rule.needs or any(word in text for word in rule.needs)

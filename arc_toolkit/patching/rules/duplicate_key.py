@@ -1,0 +1,44 @@
+"""A key that stands twice in a target's mapping."""
+
+from __future__ import annotations
+
+import yaml
+
+from arc_toolkit.patching.documents import Document
+from arc_toolkit.patching.rules import Rule
+from arc_toolkit.patching.work import Work
+
+
+def _check(work: Work, document: Document) -> None:
+    for target in document.targets:
+        for node in (target.node, target.get("resources"), target.get("environment_variables")):
+            if not isinstance(node, yaml.MappingNode) or len({key.value for key, _ in node.value}) == len(
+                node.value
+            ):
+                continue
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen and key.value != "<<":
+                    work.found(RULE.id, RULE.severity, f"`{key.value}` stands twice: only the last counts", key)
+                seen.add(key.value)
+
+
+RULE = Rule(
+    id="duplicate-key",
+    severity="error",
+    fix="none",
+    summary="a key that stands twice",
+    why="""\
+YAML readers take the last of two equal keys and say nothing. Whoever edits the first one wonders why nothing happens.
+`patch` refuses to edit such a key.""",
+    before="""\
+compute: azureml:aks
+command: python train.py
+compute: azureml:aks-gpu
+""",
+    after="""\
+compute: azureml:aks-gpu
+command: python train.py
+""",
+    check=_check,
+)

@@ -1,0 +1,43 @@
+"""An instance type that the cluster's manifests do not have."""
+
+from __future__ import annotations
+
+import difflib
+
+from arc_toolkit.patching.documents import Document
+from arc_toolkit.patching.rules import Rule
+from arc_toolkit.patching.work import Work
+from arc_toolkit.patching.yaml_nodes import is_bound
+
+
+def _check(work: Work, document: Document) -> None:
+    known = work.settings.instance_types
+    if not known:
+        return
+    for target in document.targets:
+        name = work.planned(target, "resources", "instance_type") if target.kind.resources else None
+        if name and not is_bound(name) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:5])}"
+            node = target.get("resources", "instance_type") or target.at
+            work.found(RULE.id, RULE.severity, f"no instance type {name} in --instance-types", node, reason=hint)
+
+
+RULE = Rule(
+    id="unknown-instance-type",
+    severity="error",
+    fix="none",
+    summary="an instance type that does not exist",
+    why="""\
+A job with an instance type that the cluster does not know fails after it was submitted. With `--instance-types DIR`
+(the folder that `gen-instance-types -o` writes) every name is checked beforehand.""",
+    before="""\
+resources:
+  instance_type: 32cpu-128g
+""",
+    after="""\
+resources:
+  instance_type: 32cpu128g
+""",
+    check=_check,
+)

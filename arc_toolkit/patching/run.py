@@ -1,0 +1,160 @@
+"""A run over paths: discover, read, dispatch by kind of file, write. The edge between the editors and the world.
+
+Results come one by one, so that memory stays flat; nothing here prints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.files import read_bytes, reason, write_atomic
+from arc_toolkit.patching.discover import Found, Problem, discover
+from arc_toolkit.patching.engine import patch_yaml
+from arc_toolkit.patching.ignores import find_ignores
+from arc_toolkit.patching.library import Library
+from arc_toolkit.patching.model import FileResult, Finding, Settings, Skipped
+from arc_toolkit.patching.yaml_nodes import MAX_BYTES
+
+Patch = Callable[[str, bytes, Settings], FileResult]
+
+# Reasons that only say "none of ours"; every other reason for skipping a named file is an error.
+_HARMLESS = ("not AzureML", "an AzureML document", "an InstanceType", "not one of", "ignored by", "no AzureML")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one path: a result, something skipped, or a problem."""
+
+    result: FileResult | None = None
+    skipped: Skipped | None = None
+    problem: Problem | None = None
+
+
+def run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None]) -> Iterator[Outcome]:
+    """Every file of the given paths, patched in memory."""
+    items = list(discover(paths))
+    library = Library(_read)
+    found = [item for item in items if isinstance(item, Found)]
+    stdin = read_bytes("-") if any(item.path == "-" for item in found) else b""
+    for file in found:
+        progress(f"looking for references: {file.path}")
+        if file.path != "-" and (data := _quiet_read(file.path)) is not None:
+            library.note_uses(file.path, data)
+    in_folder = any(item.folder is not None for item in found)
+    useful: dict[str, bool] = {item.folder: False for item in found if item.folder is not None}
+    useful |= {path: False for path in paths if os.path.isdir(path)}
+    for item in items:
+        if isinstance(item, Problem):
+            yield Outcome(problem=item)
+            continue
+        if isinstance(item, Skipped):
+            yield Outcome(skipped=item)
+            continue
+        progress(item.path)
+        outcome = _one(item, settings, library, stdin, in_folder)
+        if outcome.result is not None and item.folder is not None:
+            useful[item.folder] = True
+        yield outcome
+    for folder, any_result in useful.items():
+        if not any_result:
+            yield Outcome(problem=Problem(folder, f"no AzureML jobs, components or pipelines in {folder}"))
+
+
+def _one(item: Found, settings: Settings, library: Library, stdin: bytes, in_folder: bool) -> Outcome:
+    path, named = item.path, item.folder is None
+    try:
+        if path == "-":
+            data = stdin
+        elif os.path.getsize(path) > MAX_BYTES:
+            return _left_out(Skipped(path, f"larger than {MAX_BYTES // 1024 // 1024} MiB"), named)
+        else:
+            data = _read(path)
+    except OSError as error:
+        problem = Problem(path, f"cannot read {path}: {reason(error)}")
+        return (
+            Outcome(problem=problem)
+            if named
+            else Outcome(skipped=Skipped(path, f"cannot be read: {reason(error)}"))
+        )
+    result = _dispatch(path, data, settings, library, in_folder)
+    if result.skipped is not None:
+        return _left_out(result.skipped, named)
+    return Outcome(result=result)
+
+
+def _left_out(skipped: Skipped, named: bool) -> Outcome:
+    if named and not skipped.reason.startswith(_HARMLESS):
+        place = f":{skipped.line}:{skipped.column}" if skipped.line else ""
+        return Outcome(problem=Problem(skipped.path, f"cannot use {skipped.path}{place}: {skipped.reason}"))
+    return Outcome(skipped=skipped)
+
+
+def _dispatch(path: str, data: bytes, settings: Settings, library: Library, in_folder: bool) -> FileResult:
+    ending = path.rpartition(".")[2].lower()
+    if ending == "py":
+        patch: Patch = import_module("arc_toolkit.patching.python").patch_source
+        return _ignored(patch(path, data, settings))
+    if ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):
+        patch = import_module("arc_toolkit.patching.notebook").patch_notebook
+        return patch(path, data, settings)
+    return patch_yaml(path, data, settings, library, _read, in_folder=in_folder)
+
+
+def _ignored(result: FileResult) -> FileResult:
+    """Inline ignores for findings of other editors, where nothing was changed for them."""
+    if b"arc-toolkit:" not in result.before:
+        return result
+    ignores = find_ignores(result.before.decode("utf-8", errors="replace"))
+
+    def stays(finding: Finding) -> bool:
+        return finding.fixed or not ignores.covers(finding.rule, finding.line)
+
+    return replace(result, findings=tuple(filter(stays, result.findings)))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def _quiet_read(path: str) -> bytes | None:
+    try:
+        return _read(path) if os.path.getsize(path) <= MAX_BYTES else None
+    except OSError:
+        return None
+
+
+# --- writing ---------------------------------------------------------------------------------------------------
+
+
+def write(result: FileResult) -> list[Problem]:
+    """Write a changed file and its new files; what could not be written comes back as problems."""
+    problems = []
+    try:
+        for path, content in result.new_files:
+            _write_new(path, content)
+        if result.changed and result.after is not None:
+            if read_bytes(result.path) != result.before:
+                raise ArcError(f"{result.path} changed while it was worked on; it is left alone: run again")
+            write_atomic(Path(result.path), result.after)
+    except ArcError as error:
+        problems.append(Problem(result.path, str(error)))
+    return problems
+
+
+def _write_new(path: str, content: bytes) -> None:
+    if os.path.lexists(path):
+        if read_bytes(path) != content:
+            raise ArcError(f"cannot write {path}: it exists and differs; move it away and run again")
+        return
+    write_atomic(Path(path), content)
+
+
+def pending(result: FileResult) -> list[tuple[str, bytes]]:
+    """The new files of a result that do not stand there yet."""
+    return [(path, content) for path, content in result.new_files if _quiet_read(path) != content]

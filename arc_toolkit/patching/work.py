@@ -1,0 +1,145 @@
+"""One file under work: what is known about it, the edits that are wanted, and the findings so far.
+
+Settings and rules both speak to a `Work`; neither sees the file system, and neither prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from arc_toolkit.patching.documents import SourceFile, Target
+from arc_toolkit.patching.ignores import Ignores, find_ignores
+from arc_toolkit.patching.library import Library
+from arc_toolkit.patching.model import Finding, Settings, Severity
+from arc_toolkit.patching.threads import Evidence
+from arc_toolkit.patching.yaml_edit import Editor, Path, Refused
+from arc_toolkit.patching.yaml_nodes import Node, Value, get, pairs, place, text_of
+
+
+class Work:
+    """The state of one file while its settings are placed and its rules run."""
+
+    def __init__(self, file: SourceFile, library: Library, settings: Settings, *, in_folder: bool = True) -> None:
+        self.file = file
+        self.library = library
+        self.settings = settings
+        # Whether a folder was given, so that "nothing uses it" means something.
+        self.in_folder = in_folder
+        self.editor = Editor(file.yaml)
+        self.ignores: Ignores = find_ignores(file.yaml.text)
+        self.findings: list[Finding] = []
+        self.refusals: list[str] = []
+        self.new_files: list[tuple[str, bytes]] = []
+        self._planned: dict[Path, Value] = {}
+        self._evidence: dict[int, tuple[Evidence, ...]] = {}
+
+    # --- findings ------------------------------------------------------------------------------------------
+
+    def found(
+        self,
+        rule: str,
+        severity: Severity,
+        message: str,
+        at: Node,
+        *,
+        reason: str = "",
+        fix: Callable[[Editor], None] | None = None,
+        unsafe: bool = False,
+        fixed: bool = False,
+    ) -> None:
+        """Report, and mend where `fix` is given and may be used; an ignored finding is neither."""
+        line, column = place(at)
+        if not self.settings.wants(rule) or self.ignores.covers(rule, line):
+            return
+        if fix is not None and (self.settings.unsafe_fixes or not unsafe):
+            try:
+                self.attempt(fix)
+                fixed = True
+            except Refused as refusal:
+                reason = f"{reason}; {refusal}" if reason else str(refusal)
+        waiting = fix is not None and unsafe and not fixed
+        self.findings.append(
+            Finding(rule, severity, message, self.file.path, line, column, fixed, reason, waiting)
+        )
+
+    def wants(self, rule: str, target: Target) -> bool:
+        """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`, ignores."""
+        settings = self.settings
+        if not settings.wants(rule) or self.ignores.covers(rule, place(target.at)[0]):
+            return False
+        if settings.kinds and target.kind.family not in settings.kinds:
+            return False
+        if settings.steps:
+            step = target if target.kind.role == "step" else target.parent
+            return step is not None and step.kind.role == "step" and step.name in settings.steps
+        return True
+
+    # --- edits ---------------------------------------------------------------------------------------------
+
+    def set(self, rule: str, target: Target, path: Path, value: Value) -> bool:
+        """Put a value below a target; a refusal becomes a finding. Whether it will stand there."""
+        try:
+            self.editor.set((*target.path, *path), value)
+        except Refused as refusal:
+            self.refuse(rule, target, str(refusal))
+            return False
+        self._planned[(*target.path, *path)] = value
+        return True
+
+    def attempt(self, operations: Callable[[Editor], None]) -> None:
+        """Several operations, all or none: they are tried on an editor of their own first."""
+        operations(Editor(self.file.yaml))
+        operations(self.editor)
+
+    def refuse(self, rule: str, target: Target, reason: str) -> None:
+        self.refusals.append(reason)
+        self.found(rule, "warning", f"not set on {target.shown}", target.at, reason=reason)
+
+    def planned(self, target: Target, *path: str | int) -> str | None:
+        """The text at a path as it will be: what is planned, else what is there."""
+        value = self._planned.get((*target.path, *path))
+        if value is not None:
+            return str(value)
+        return target.text(*path)
+
+    def is_planned(self, path: Path) -> bool:
+        return path in self._planned
+
+    def plan(self, path: Path, value: Value) -> None:
+        self._planned[path] = value
+
+    # --- what a target is like -----------------------------------------------------------------------------
+
+    def effective(self, target: Target, *path: str) -> str | None:
+        """A value of a target, or of the sweep around it, or of the component that it names."""
+        if (own := self.planned(target, *path)) is not None:
+            return own
+        if target.kind.role == "trial" and target.parent is not None:
+            return self.effective(target.parent, *path)
+        inline = text_of(get(target.node, "component", *path)) or text_of(get(target.node, "trial", *path))
+        if inline is not None:
+            return inline
+        document = self.library.referenced(target)
+        return document.root.text(*path) if document else None
+
+    def instance_type(self, target: Target) -> str | None:
+        """The instance type that a target will run on; None where none is set or it is bound."""
+        found = self.effective(target, "resources", "instance_type")
+        return None if found is not None and "${{" in found else found
+
+    def variables(self, target: Target) -> dict[str, str]:
+        """The environment variables of a target as they are written now."""
+        own = pairs(target.get("environment_variables"))
+        return {name: text_of(value) or "" for name, (_, value) in own.items()}
+
+    def evidence(self, target: Target) -> tuple[Evidence, ...]:
+        found = self._evidence.get(id(target))
+        if found is None:
+            found = self._evidence[id(target)] = self.library.evidence(target, self.file.path)
+        return found
+
+
+def not_fixed(finding: Finding) -> Finding:
+    """The same finding for a file whose edits could not be made."""
+    return replace(finding, fixed=False)
