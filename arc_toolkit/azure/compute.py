@@ -98,11 +98,12 @@ def attach(
             **session.client_options(read_only=dry_run),
         )
         found = wait(client.compute.begin_create_or_update(compute), doing, progress)
+        state = found.provisioning_state
         return {
             "name": found.name,
             "namespace": found.namespace,
             "resourceId": found.resource_id,
-            "provisioningState": found.provisioning_state,
+            "provisioningState": getattr(state, "value", state),  # an enum in newer versions
         }
 
 

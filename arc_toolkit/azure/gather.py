@@ -10,6 +10,7 @@ from arc_toolkit.azure.compute import list_computes
 from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Side, Unknown
 from arc_toolkit.azure.scope import Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
+from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
 
 # API groups whose kinds preflight looks for; read by discovery, which every signed-in user may.
@@ -89,8 +90,6 @@ def facts(azure: Mapping[str, Any], cluster: Mapping[str, Any]) -> Facts:
 
 def _kinds(client: Kubernetes, group: str) -> list[str]:
     """`plural.group` of what the API server serves of a group; nothing where it does not know the group."""
-    from arc_toolkit.cluster.failures import NotFound
-
     try:
         versions = client.get(f"/apis/{group}").get("versions") or ()
     except NotFound:
@@ -105,7 +104,7 @@ def _kinds(client: Kubernetes, group: str) -> list[str]:
 def _fact(read: Callable[[], _T]) -> _T | Unknown:
     try:
         return read()
-    except AzureUnavailable:
+    except (AzureUnavailable, Unreachable):  # the next read would only wait as long again
         raise
     except ArcError as error:
         return Unknown(str(error))

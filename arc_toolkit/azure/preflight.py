@@ -27,6 +27,9 @@ INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
 
+# The rule of `validate` that a type breaks whose labels no node has.
+SELECTOR_RULE = "instance-type/selector"
+
 REGISTER = "az provider register --namespace Microsoft.KubernetesConfiguration"
 INSTALL = "arc-toolkit cluster extension install"
 UPDATE = "arc-toolkit cluster extension update"
@@ -240,10 +243,9 @@ def _types_fit(facts: Facts) -> _Verdict:
         text = json.dumps({"apiVersion": "amlarc.azureml.com/v1alpha1", "kind": "InstanceType", **item})
         findings, _ = validate([(_name(item), text)], candidates)
         errors = [row for row in findings if row.severity == "error"]
-        if not candidates or any(row.rule == "selector" for row in errors):
+        if not candidates or any(row.rule == SELECTOR_RULE for row in errors):
             away.append(_name(item))
-        if wrong := [row.message for row in errors if row.rule != "selector"]:
-            bad.append(f"{_name(item)}: {wrong[0]}")
+        bad += [row.message for row in errors if row.rule != SELECTOR_RULE][:1]
     if bad:
         return "not ok", "; ".join(bad[:3]), "arc-toolkit gen-instance-types --from-cluster --check"
     if away:

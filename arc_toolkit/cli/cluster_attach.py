@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cluster_azure.add_options(parser, workspace=True)
     cluster_azure.add_change_options(parser)
     parser.epilog = (
-        f"{cluster_azure.WHERE}\n\n"
+        f"{cluster_azure.where_text(workspace=True)}\n\n"
         "example:\n"
         "  arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws \\\n"
         "    --namespace team-a --identity system --dry-run"

@@ -11,15 +11,6 @@ from arc_toolkit.azure.session import Session, WouldSend
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
 
-WHERE = """\
-Where an option is not given, its environment variable is taken, and else what `az` has as its default:
-  --subscription              AZURE_SUBSCRIPTION_ID, `az account set`
-  --resource-group            AZURE_RESOURCE_GROUP, AZURE_DEFAULTS_GROUP, `az configure --defaults group=...`
-  --cluster                   AZURE_CLUSTER_NAME
-  --workspace                 AZURE_ML_WORKSPACE, AZURE_DEFAULTS_WORKSPACE, `az configure --defaults workspace=...`
-  --workspace-resource-group  AZURE_ML_RESOURCE_GROUP, else the cluster's resource group
-Sign-in is that of DefaultAzureCredential: `az login`, environment variables, managed identity and others."""
-
 _HELP = {
     "subscription": ("ID", "subscription id, or a name that `az account list` knows"),
     "resource group": ("NAME", "resource group of the cluster"),
@@ -27,6 +18,28 @@ _HELP = {
     "workspace": ("NAME", "AzureML workspace"),
     "workspace's resource group": ("NAME", "resource group of the workspace, if another than the cluster's"),
 }
+
+
+# Option -> where it is looked for when it is not given.
+_ELSEWHERE = {
+    "--subscription": "AZURE_SUBSCRIPTION_ID, `az account set`",
+    "--resource-group": "AZURE_RESOURCE_GROUP, AZURE_DEFAULTS_GROUP, `az configure --defaults group=...`",
+    "--cluster": "AZURE_CLUSTER_NAME",
+    "--workspace": "AZURE_ML_WORKSPACE, AZURE_DEFAULTS_WORKSPACE, `az configure --defaults workspace=...`",
+    "--workspace-resource-group": "AZURE_ML_RESOURCE_GROUP, else the cluster's resource group",
+}
+
+
+def where_text(*, workspace: bool) -> str:
+    """For the end of --help: what stands in for an option."""
+    rows = [f"  {key:<27} {text}" for key, text in _ELSEWHERE.items() if workspace or "workspace" not in key]
+    return "\n".join(
+        [
+            "Where an option is not given, its environment variable is taken, and else the default of `az`:",
+            *rows,
+            "Sign-in is by DefaultAzureCredential: `az login`, environment variables, managed identity and others.",
+        ]
+    )
 
 
 def add_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:

@@ -22,9 +22,9 @@ DEFAULT_NAME = "azureml"
 DEFAULT_TRAIN = "stable"
 
 ACTIONS = {
-    "show": "show its version, health and settings",
-    "install": "install it for training",
-    "update": "change its settings or version",
+    "show": "show version, health and settings of the AzureML extension",
+    "install": "install the AzureML extension on an AKS cluster, for training",
+    "update": "change settings or version of the AzureML extension",
 }
 
 # Settings whose change touches jobs that run now; `az k8s-extension update` asks about the same ones.
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             action
         ]
         sub.epilog = (
-            f"{cluster_azure.WHERE}\n\n"
+            f"{cluster_azure.where_text(workspace=False)}\n\n"
             f"example:\n  arc-toolkit cluster extension {action} --cluster my-aks --resource-group my-rg{extra}"
         )
 

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.epilog = (
-        f"{cluster_azure.WHERE}\n\nReads only. Exit code 0 if every check is ok, else 1.\n\n"
+        f"{cluster_azure.where_text(workspace=True)}\n\nReads only. Exit code 0 if every check is ok, else 1.\n\n"
         "examples:\n"
         "  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg --workspace my-ws\n"
         "  arc-toolkit cluster preflight --only cluster"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +13,7 @@ import pytest
 
 from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.compute import Attachment, attach, attached, list_computes
-from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend
+from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, open_session
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
@@ -104,6 +107,22 @@ def test_no_sign_in_is_one_sentence(session: Session) -> None:
         with pytest.raises(ArcError) as error:
             call()
         assert str(error.value) == NOT_SIGNED_IN
+
+
+def test_the_real_default_credential_without_any_sign_in_is_one_sentence_and_logs_nothing(
+    session: Session,
+) -> None:
+    words = ["cluster", "extension", "show", "--subscription", CLUSTER.subscription, "--resource-group", "g"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
+    environment |= {"AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"}  # the others would look at this machine
+    command = [sys.executable, "-m", "arc_toolkit", *words, "--cluster", "c"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (2, "", f"arc-toolkit: {NOT_SIGNED_IN}\n")
+
+
+def test_an_unknown_cloud_is_refused() -> None:
+    with pytest.raises(ArcError, match="unknown Azure cloud 'Mars'"):
+        open_session("Mars")
 
 
 def test_a_token_that_azure_refuses_is_one_sentence(session: Session) -> None:

@@ -1,0 +1,243 @@
+"""Each check of preflight: ok, not ok with what mends it, and cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from arc_toolkit.azure import gather
+from arc_toolkit.azure.preflight import Check, Facts, Unknown, checks, different_cluster
+from tests.azure.conftest import CLUSTER
+from tests.azure.objects import FakeCluster, compute, installed, instance_type, node, pod
+
+WHOLE = instance_type("whole", "15500m", "58Gi", agentpool="cpu")
+SPOT = ("kubernetes.azure.com/scalesetpriority", "spot")
+
+
+def facts(**changed: Any) -> Facts:
+    """A cluster where all is well; what a test changes is said as the objects of Kubernetes or Azure."""
+    nodes = changed.pop(
+        "nodes", [node("system-0", cpu=4, gib=16, labels={"kubernetes.azure.com/mode": "system"}), node("cpu-0")]
+    )
+    pods = changed.pop("pods", [])
+    types = changed.pop("types", [WHOLE])
+    groups = changed.pop("groups", None)
+    live = gather.cluster_side(FakeCluster(nodes, pods, types, groups), lambda _: None)
+    azure: dict[str, Any] = {
+        "provider": "Registered",
+        "resource": {"properties": {"agentPoolProfiles": []}},
+        "extension": installed(),
+        "computes": [compute()],
+        "cluster": CLUSTER,
+        "workspace": "ml-ws",
+    }
+    return replace(gather.facts(azure, live), **changed)
+
+
+def check(name: str, found: Facts) -> Check:
+    return next(row for row in checks(found) if row.name == name)
+
+
+def test_all_is_well() -> None:
+    rows = checks(facts())
+    assert [(row.name, row.reason) for row in rows if row.state != "ok"] == []
+    assert len(rows) == 10
+
+
+def test_no_side_reachable_means_cannot_tell_everywhere_and_no_crash() -> None:
+    nothing = gather.facts(gather.unknown("azure", "no az"), gather.unknown("cluster", "no kubeconfig"))
+    assert {row.state for row in checks(nothing)} == {"cannot tell"}
+    assert {row.reason for row in checks(nothing, "cluster")} == {"no kubeconfig"}
+    assert {row.reason for row in checks(nothing, "azure")} == {"no az"}
+
+
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(Facts) if field.name not in ("cluster", "workspace")]
+)
+def test_one_unknown_fact_never_breaks_the_other_checks(name: str) -> None:
+    hidden: dict[str, Any] = {name: Unknown("hidden")}
+    rows = checks(replace(facts(), **hidden))
+    assert "not ok" not in {row.state for row in rows}
+    assert all(row.reason == "hidden" for row in rows if row.state == "cannot tell")
+
+
+def test_an_unregistered_provider() -> None:
+    row = check("provider registered", facts(provider="NotRegistered"))
+    assert (row.state, row.mend) == (
+        "not ok",
+        "az provider register --namespace Microsoft.KubernetesConfiguration",
+    )
+
+
+def test_a_missing_extension_and_one_that_failed() -> None:
+    row = check("extension installed", facts(extension=None))
+    assert (row.state, row.mend) == ("not ok", "arc-toolkit cluster extension install")
+    assert check("extension settings", facts(extension=None)).state == "cannot tell"
+    failed = installed("Failed")
+    failed["properties"]["statuses"] = [
+        {"code": "InstallationFailed", "level": "Error", "message": "timed out waiting"}
+    ]
+    row = check("extension installed", facts(extension=failed))
+    assert (row.state, row.mend) == ("not ok", "arc-toolkit cluster extension show")
+    assert "InstallationFailed: timed out waiting" in row.reason
+    assert "kubectl get pods,events" in row.reason
+
+
+ZERO = {"name": "gpu", "enableAutoScaling": True, "minCount": 0, "count": 0, "osType": "Linux"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said", "option"),
+    [
+        ({"extension": installed(enableTraining="False")}, "no job can run", "--training"),
+        (
+            {
+                "extension": installed(installVolcano="False"),
+                "groups": {"amlarc.azureml.com/v1alpha1": "instancetypes"},
+            },
+            "no Volcano",
+            "--volcano",
+        ),
+        (
+            {"extension": installed(**{"nodeSelector.agentpool": "gone"})},
+            "agentpool=gone",
+            "--node-selector KEY=VALUE",
+        ),
+        ({"nodes": [node("cpu-0"), node("spot-0", taints=[SPOT])]}, "spot pool", "--spot"),
+        (
+            {"resource": {"properties": {"agentPoolProfiles": [{"name": "s", "scaleSetPriority": "Spot"}]}}},
+            "spot",
+            "--spot",
+        ),
+        (
+            {"resource": {"properties": {"agentPoolProfiles": [ZERO]}}},
+            "scales from zero",
+            "--skip-resource-validation",
+        ),
+    ],
+)
+def test_settings_that_stop_jobs(changed: dict[str, Any], said: str, option: str) -> None:
+    row = check("extension settings", facts(**changed))
+    assert row.state == "not ok"
+    assert said in row.reason
+    assert row.mend == f"arc-toolkit cluster extension update {option}"
+
+
+def test_two_problems_of_the_settings_are_mended_by_one_command() -> None:
+    row = check(
+        "extension settings",
+        facts(nodes=[node("spot-0", taints=[SPOT])], resource={"properties": {"agentPoolProfiles": [ZERO]}}),
+    )
+    assert row.mend == "arc-toolkit cluster extension update --spot --skip-resource-validation"
+
+
+def test_a_volcano_that_is_there_already_need_not_come_with_the_extension() -> None:
+    assert check("extension settings", facts(extension=installed(installVolcano="False"))).state == "ok"
+
+
+def test_a_spot_pool_is_well_once_its_taint_is_tolerated() -> None:
+    tolerating = installed(
+        **{
+            "workLoadToleration[0].key": SPOT[0],
+            "workLoadToleration[0].operator": "Equal",
+            "workLoadToleration[0].value": "spot",
+        }
+    )
+    found = facts(nodes=[node("cpu-0", taints=[SPOT])], extension=tolerating)
+    assert check("extension settings", found).state == "ok"
+    assert check("Ready nodes", found).reason == "1 of 1 nodes can take jobs"
+    assert check("instance types fit", found).state == "ok"
+
+
+def test_missing_crds_are_named() -> None:
+    row = check("CRDs", facts(groups={}))
+    assert row.state == "not ok"
+    assert "instancetypes.amlarc.azureml.com and podgroups.scheduling.volcano.sh missing" in row.reason
+    assert check("instance types", facts(groups={})).reason == "the CRD of instance types is missing"
+
+
+def test_a_compute_is_recognised_by_its_resource_id_without_regard_to_case() -> None:
+    assert check("compute attached", facts()).reason == "attached as gpu-pool (namespace team-a)"
+    row = check("compute attached", facts(computes=[]))
+    assert (row.state, row.mend) == ("not ok", "arc-toolkit cluster attach NAME --workspace ml-ws")
+    failed = compute(state="Failed")
+    failed["properties"]["provisioningErrors"] = [{"error": {"message": "namespace not found"}}]
+    row = check("compute attached", facts(computes=[failed]))
+    assert row.reason == "compute gpu-pool is Failed; namespace not found"
+    assert row.mend == "arc-toolkit cluster attach gpu-pool --workspace ml-ws"
+
+
+def test_nodes_that_cannot_take_jobs_are_named_with_the_reason() -> None:
+    row = check("Ready nodes", facts(nodes=[node("cpu-0", ready=False)]))
+    assert row.state == "not ok"
+    assert "cpu-0: NotReady" in row.reason
+    assert row.mend == "az aks nodepool add --cluster-name gpu-aks --resource-group ml-rg --name POOL"
+    assert check("Ready nodes", facts(nodes=[])).reason == "the cluster has no nodes"
+    zero = facts(nodes=[], resource={"properties": {"agentPoolProfiles": [ZERO]}})
+    assert check("Ready nodes", zero).state == "ok"
+
+
+def test_gpu_nodes_that_show_no_gpu_lack_a_device_plugin() -> None:
+    label = {"node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4"}
+    blind = check(
+        "GPU device plugin", facts(nodes=[node("gpu-0", gpus=1, labels=label), node("gpu-1", labels=label)])
+    )
+    assert blind.state == "not ok"
+    assert "1 of 2 GPU nodes show no GPU to Kubernetes (gpu-1)" in blind.reason
+    assert blind.mend == "arc-toolkit cluster extension update --set installNvidiaDevicePlugin=True"
+    assert check("GPU device plugin", facts(nodes=[node("gpu-0", gpus=4)])).reason == "1 GPU nodes show 4 GPUs"
+    assert check("GPU device plugin", facts()).reason == "no node has a GPU"
+
+
+def test_no_instance_types() -> None:
+    row = check("instance types", facts(types=[]))
+    assert row.state == "not ok"
+    assert row.mend == "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
+    assert check("instance types fit", facts(types=[])).state == "cannot tell"
+
+
+def test_a_type_that_does_not_fit_is_named_with_what_is_too_much() -> None:
+    row = check("instance types fit", facts(types=[WHOLE, instance_type("too-big", "16", "60Gi")]))
+    assert row.state == "not ok"
+    assert row.reason.startswith("too-big: ")
+    assert row.mend == "arc-toolkit gen-instance-types --from-cluster --check"
+
+
+def test_a_type_whose_pool_has_no_node_now_is_not_ok_unless_jobs_may_wait_for_one() -> None:
+    away = [instance_type("gpu", "1", "1Gi", agentpool="gpu")]
+    assert check("instance types fit", facts(types=away)).state == "not ok"
+    waiting = facts(types=away, extension=installed(**{"amloperator.skipResourceValidation": "true"}))
+    assert check("instance types fit", waiting).state == "cannot tell"
+
+
+def test_a_malformed_type_is_told_by_the_rules_of_validate() -> None:
+    broken = {"metadata": {"name": "broken"}, "spec": {"resources": {}, "requests": {"cpu": "1"}}}
+    row = check("instance types fit", facts(types=[broken]))
+    assert (row.state, row.reason.split(":")[0]) == ("not ok", "broken")
+
+
+def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
+    row = check("extension placement", facts(pods=[pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]))
+    assert row.state == "not ok"
+    assert row.reason == "whole does not fit on cpu-0 beside gateway-1"
+    assert row.mend == "arc-toolkit cluster extension update --node-selector agentpool=system"
+
+
+def test_daemonsets_system_pools_and_small_deployments_are_no_problem() -> None:
+    pods = [
+        pod("fluent-bit", "cpu-0", "DaemonSet", cpu="10m", memory="100Mi"),
+        pod("gateway-1", "system-0", "ReplicaSet", cpu="900m"),
+        pod("small", "cpu-0", "ReplicaSet", cpu="10m", memory="10Mi"),
+    ]
+    assert check("extension placement", facts(pods=pods)).state == "ok"
+
+
+def test_two_different_clusters_are_noticed_where_that_is_certain() -> None:
+    resource = {"name": "gpu-aks", "properties": {"fqdn": "gpu-aks-1.hcp.westeurope.azmk8s.io"}}
+    assert different_cluster("https://gpu-aks-1.hcp.westeurope.azmk8s.io:443", resource) is None
+    said = different_cluster("https://other-2.hcp.westeurope.azmk8s.io:443", resource)
+    assert said is not None
+    assert said.startswith("the kubeconfig points to other-2")
+    assert different_cluster("https://127.0.0.1:6443", resource) is None, "a tunnel may lead anywhere"
