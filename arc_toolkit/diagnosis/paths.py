@@ -82,5 +82,5 @@ def _is_log_folder(parts: list[str], index: int) -> bool:
 
 
 def job_name(folder: str) -> str:
-    """The run's name: without the blob store's `dcid.`, without `.zip`."""
-    return folder.removeprefix("dcid.").removesuffix(".zip")
+    """The run's name: without the blob store's `dcid.`, the scheme `azureml:` and `.zip`."""
+    return folder.removeprefix("dcid.").removeprefix("azureml:").removesuffix(".zip")

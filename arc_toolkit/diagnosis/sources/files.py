@@ -43,7 +43,6 @@ class Inventory:
     skipped: list[Skipped] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     seen: int = 0
-    prs_wanted: Callable[[str], bool] = field(default=lambda path: False)
 
     def skip(self, path: str, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
@@ -54,17 +53,31 @@ class Inventory:
         for item in skipped:
             self.skip(item.path, item.reason)
 
-    def offer(self, name: str, log: LogFile) -> bool:
+    def offer(self, name: str, log: LogFile, remote: bool = False) -> bool:
         """Take a file if its name says what it is; False if nothing here reads it."""
         if name.startswith(LOG_NAME):
-            self.logs.append(log)
+            (self.streams if remote else self.logs).append(log)
         elif name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name):
             self.kubernetes.append(log)
-        elif self.prs_wanted(log.path):
+        elif name.endswith(".csv") and _is_prs(log.path):
             self.prs.append(log)
         else:
             return False
         return True
+
+
+def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
+    """What a blob container or a workspace lists."""
+    for log in logs:
+        inventory.seen += 1
+        if not inventory.offer(log.path.rsplit("/", 1)[-1], log, remote=True):
+            inventory.skip(log.path, UNRELATED)
+
+
+def _is_prs(path: str) -> bool:
+    from arc_toolkit.diagnosis import prs
+
+    return prs.wanted(path)
 
 
 def clean(path: str) -> str:
@@ -143,7 +156,7 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
     """`real` is the folder's true path; below it nothing is a link, so true paths need no system call."""
     root = root.rstrip("/") or "/"
     stack = [(root, real)]
-    offer, skip = inventory.offer, inventory.skip
+    skip = inventory.skip
     while stack:
         folder, true = stack.pop()
         if true in walked:
@@ -172,12 +185,12 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
                 except OSError as error:  # a link that leads to itself
                     skip(entry.path, why(error))
                     continue
-                _add_found_file(entry.path, name, offer, inventory)
+                _add_found_file(entry.path, name, inventory)
 
 
-def _add_found_file(path: str, name: str, offer: Callable[[str, LogFile], bool], inventory: Inventory) -> None:
+def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
     opener = open_gzip if name.endswith(".gz") else io.FileIO
-    if offer(name, LogFile(clean(path), None, partial(opener, path))):
+    if inventory.offer(name, LogFile(clean(path), None, partial(opener, path))):
         return
     if name.lower().endswith(".zip"):
         _add_zip(path, inventory)

@@ -1,0 +1,239 @@
+"""`arc-toolkit diagnose`: options and wiring; the work is in arc_toolkit/diagnosis."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from arc_toolkit.console import Console
+from arc_toolkit.errors import FOUND, OK, ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.diagnosis.model import ClusterFacts, Report, Restart
+    from arc_toolkit.diagnosis.sources.files import Inventory
+
+FORMATS = ("table", "json", "csv", "markdown", "html")
+FAIL_ON = ("failed", "retried", "bad-node", "suspect-node")
+
+EXAMPLE = """\
+examples:
+  az ml job download --name brave_cat --all --download-path logs/brave_cat
+  arc-toolkit diagnose logs/
+  arc-toolkit diagnose logs/ --pods pods.json --nodes nodes.json --events events.json --job brave_cat
+  printf "++ echo 'Run on node: aks-gpu-12345678-vmss000046'\\n" | arc-toolkit diagnose -
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLE
+    parser.add_argument(
+        "sources",
+        nargs="*",
+        metavar="SOURCE",
+        help="folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX, azureml:JOB, or saved kubectl JSON",
+    )
+    saved = parser.add_argument_group("what the cluster said (saved with `kubectl get ... -A -o json`)")
+    for what in ("pods", "nodes", "events"):
+        saved.add_argument(
+            f"--{what}", metavar="FILE", action="append", default=[], help=f"saved {what}; - reads stdin"
+        )
+    live = parser.add_argument_group("a live cluster")
+    live.add_argument("--cluster", action="store_true", help="read pods, nodes and events from the cluster")
+    live.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+    live.add_argument(
+        "--kubeconfig", metavar="FILE", help="kubeconfig to use (default: $KUBECONFIG or ~/.kube/config)"
+    )
+    live.add_argument("--as", dest="as_user", metavar="USER", help="impersonate this user")
+    live.add_argument(
+        "--watch", action="store_true", help="with --cluster and --history: record until interrupted"
+    )
+    live.add_argument(
+        "--history", metavar="FILE", help="SQLite file of recorded evidence; events vanish after an hour"
+    )
+    live.add_argument(
+        "--retention", metavar="DAYS", type=_days, default=30.0, help="with --watch: keep so long (default: 30)"
+    )
+    more = parser.add_argument_group("other sources")
+    more.add_argument(
+        "--metrics",
+        metavar="SOURCE",
+        action="append",
+        default=[],
+        help="CSV or JSON of metrics, or mlflow:URI: find restarts",
+    )
+    more.add_argument("--workspace", metavar="NAME", help="AzureML workspace, for azureml:JOB")
+    more.add_argument("--resource-group", metavar="NAME", help="its resource group")
+    more.add_argument("--subscription", metavar="ID", help="its subscription")
+    out = parser.add_argument_group("output")
+    out.add_argument("--job", metavar="NAME", help="one job in detail, by name or run id")
+    out.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    out.add_argument("-o", "--output", metavar="FILE", default="-", help="write there instead of standard output")
+    out.add_argument(
+        "--fail-on",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        choices=FAIL_ON,
+        help=f"exit 1 if there is any: {', '.join(FAIL_ON)}; may be given more than once",
+    )
+    out.add_argument(
+        "--jobs", metavar="N", type=_count, default=0, help="processes that read (default: as many as help)"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    begin = time.perf_counter()
+    _check(args)
+    if args.watch:
+        from arc_toolkit.diagnosis import live
+
+        return live.watch(args, console)
+    from arc_toolkit.diagnosis import report as reports
+
+    inventory = _inventory(args, console)
+    report = _report(args, console, inventory)
+    report.stats.seconds = time.perf_counter() - begin
+    if args.job:
+        report = reports.only_job(report, args.job)
+    _emit(_render(report, args, console), args, console)
+    if args.format == "table":
+        from arc_toolkit.diagnosis.text import summary
+
+        console.note(summary(report))
+    found = any(reports.CONDITIONS[name](report) for name in args.fail_on)
+    return FOUND if found else OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.watch and not (args.cluster and args.history):
+        raise ArcError("--watch records what happens in a cluster: it needs --cluster and --history FILE")
+    if not args.cluster and (args.context or args.kubeconfig or args.as_user):
+        raise ArcError("--context, --kubeconfig and --as choose a cluster: they need --cluster")
+    given = (args.sources, args.cluster, args.pods, args.nodes, args.events, args.history, args.metrics)
+    if not any(given):
+        raise ArcError("nothing to diagnose: give a folder of logs, --cluster, --history or saved kubectl JSON")
+    named = [*args.sources, *args.pods, *args.nodes, *args.events]
+    if named.count("-") > 1:
+        raise ArcError("standard input can be read only once, but - is given more than once")
+
+
+def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
+    from arc_toolkit.diagnosis.sources import files
+
+    inventory = files.Inventory(keep_unrelated=args.format == "json")
+    for source in args.sources:
+        console.progress(f"looking through {source}")
+        if source.startswith(("az://", "abfs://", "abfss://")):
+            from arc_toolkit.diagnosis.sources import blob
+
+            files.add_remote(blob.list_logs(source, args.jobs), inventory)
+        elif source.startswith("azureml:"):
+            from arc_toolkit.diagnosis.sources import azureml
+
+            files.add_remote(
+                azureml.list_logs(source, args.workspace, args.resource_group, args.subscription), inventory
+            )
+        else:
+            files.add(source, inventory)
+    return inventory
+
+
+def _report(args: argparse.Namespace, console: Console, inventory: Inventory) -> Report:
+    from arc_toolkit.diagnosis import collect, report
+    from arc_toolkit.diagnosis.model import Stats
+
+    scans = collect.read_logs(inventory, args.jobs, console.progress)
+    findings = collect.read_prs(inventory)
+    facts = _facts(args, inventory)
+    restarts = _restarts(args)
+    if not (scans or findings or restarts or any(part.pods or part.nodes or part.events for part in facts)):
+        raise ArcError(_nothing(inventory))
+    stats = Stats(files_seen=inventory.seen, skipped=inventory.counts)
+    return report.build(scans, facts, findings, restarts, inventory.skipped, stats)
+
+
+def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]:
+    from arc_toolkit.diagnosis import collect
+
+    facts = collect.read_kubernetes(inventory)
+    facts += [
+        collect.read_named(path, what) for what in ("pods", "nodes", "events") for path in getattr(args, what)
+    ]
+    if args.history:
+        from arc_toolkit.diagnosis import history
+
+        facts.append(history.read(args.history))
+    if args.cluster:
+        from arc_toolkit.diagnosis import live
+
+        facts.append(live.read_cluster(args))
+    return facts
+
+
+def _restarts(args: argparse.Namespace) -> list[Restart]:
+    if not args.metrics:
+        return []
+    from arc_toolkit.diagnosis import metrics
+
+    return [restart for source in args.metrics for restart in metrics.find_restarts(source)]
+
+
+def _nothing(inventory: Inventory) -> str:
+    looked = f"{inventory.seen} files looked at" if inventory.seen != 1 else "1 file looked at"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(inventory.counts.items()))
+    return (
+        f"no amlarc_cr_bootstrap.log and no saved kubectl JSON here ({looked}{': ' + reasons if reasons else ''}): "
+        "download the logs with `az ml job download --all`"
+    )
+
+
+def _render(report: Report, args: argparse.Namespace, console: Console) -> str:
+    if args.format == "html":
+        from arc_toolkit.diagnosis import html
+
+        return html.render(report)
+    if args.format == "table":
+        from arc_toolkit.diagnosis import text
+
+        style = console.style if args.output == "-" else text.plain
+        return text.detail(report, style) if args.job else text.overview(report, style)
+    from arc_toolkit.diagnosis import formats
+
+    writers = {"json": formats.to_json, "csv": formats.to_csv, "markdown": formats.to_markdown}
+    return writers[args.format](report)
+
+
+def _emit(text: str, args: argparse.Namespace, console: Console) -> None:
+    # A name from JSON may hold a lone surrogate, which no stream takes.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    console.clear_progress()
+    if args.output == "-":
+        console.out(text)
+        return
+    from pathlib import Path
+
+    from arc_toolkit.files import write_atomic
+
+    write_atomic(Path(args.output), text + "\n")
+    console.note(f"wrote {args.output}")
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count of processes (1 or more)")
+    return value
+
+
+def _days(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 36500:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
+    return value

@@ -1,0 +1,152 @@
+"""Reads what the inventory holds: logs in parallel, saved Kubernetes JSON, and the other sources when asked for.
+
+This is the edge of the package: everything below it in the import order is pure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from arc_toolkit.diagnosis import scan
+from arc_toolkit.diagnosis.model import ClusterFacts, Finding, LogFile, Skipped
+from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.sources.files import Inventory
+from arc_toolkit.errors import ArcError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+BATCH = 100
+PARALLEL_FROM = 2000  # files; below that starting processes costs more than it gives
+MAX_JSON_BYTES = 1 << 30
+
+Progress = Callable[[str], None]
+
+
+def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[Scanned]:
+    """Every log once, in the order of their paths. What could not be read goes to the inventory's skipped."""
+    logs = sorted(inventory.logs, key=lambda log: log.path)
+    scans: list[Scanned] = []
+    done = 0
+    for batch in (*_local(logs, jobs), *_streams(inventory.streams, jobs)):
+        for result in batch:
+            if isinstance(result, Skipped):
+                inventory.skip(result.path, result.reason)
+            else:
+                scans.append(result)
+        done += len(batch)
+        progress(f"read {done} of {len(logs) + len(inventory.streams)} logs")
+    for result in scans:
+        if not result.nodes or result.note:
+            inventory.counts[result.note] = inventory.counts.get(result.note, 0) + 1
+            inventory.skipped.append(Skipped(result.path, result.note))
+    return scans
+
+
+def workers(jobs: int, files: int) -> int:
+    """How many processes; 0 means as many as help."""
+    if jobs:
+        return min(jobs, max(files, 1))
+    return min(os.cpu_count() or 1, 8) if files >= PARALLEL_FROM else 1
+
+
+def _local(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]]:
+    batches = [logs[at : at + BATCH] for at in range(0, len(logs), BATCH)]
+    count = workers(jobs, len(logs))
+    if count < 2:
+        yield from map(scan.scan_all, batches)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        with ProcessPoolExecutor(count, initializer=_quiet_interrupt) as pool:
+            yield from _ordered(pool, batches)
+    except BrokenProcessPool:
+        raise ArcError("a reading process was ended from outside; try again with `--jobs 1`") from None
+
+
+def _streams(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]]:
+    """Blobs and standard input: waiting, not computing, so threads."""
+    if not logs:
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(jobs or min(16, len(logs))) as pool:
+        yield from _ordered(pool, [[log] for log in logs])
+
+
+def _ordered(pool: Executor, batches: list[list[LogFile]]) -> Iterator[list[Scanned | Skipped]]:
+    try:
+        yield from pool.map(scan.scan_all, batches)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+def _quiet_interrupt() -> None:
+    """Ctrl-C is for the parent, which ends its children."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
+    """Saved `kubectl get ... -o json` that lay among the sources."""
+    found = []
+    for log in inventory.kubernetes:
+        try:
+            found.append(parse_facts(log))
+        except (OSError, EOFError, RuntimeError) as error:
+            inventory.skip(log.path, scan.why(error))
+        except ValueError as error:
+            inventory.skip(log.path, f"no Kubernetes list: {error}")
+    return found
+
+
+def read_named(path: str, wanted: str) -> ClusterFacts:
+    """A file that --pods, --nodes or --events names must hold that."""
+    from arc_toolkit.diagnosis.kube import parse_list
+    from arc_toolkit.files import read_bytes
+
+    data = read_bytes(path)
+    if data.startswith(b"\x1f\x8b"):
+        import gzip
+        import zlib
+
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            raise ArcError(f"{path}: truncated or damaged compressed data; save it again") from None
+    try:
+        facts = parse_list(data, path)
+    except ValueError as error:
+        raise ArcError(f"{path}: {error}; save it with `kubectl get {wanted} -A -o json`") from None
+    if (facts.pods or facts.nodes or facts.events) and not getattr(facts, wanted):
+        raise ArcError(f"{path}: holds no {wanted}; save them with `kubectl get {wanted} -A -o json`")
+    return facts
+
+
+def parse_facts(log: LogFile) -> ClusterFacts:
+    from arc_toolkit.diagnosis.kube import parse_list
+
+    with log.open() as stream:
+        parts, size = [], 0
+        while piece := stream.read(1 << 20):
+            parts.append(piece)
+            size += len(piece)
+            if size > MAX_JSON_BYTES:
+                raise ValueError("larger than 1 GiB")
+    return parse_list(b"".join(parts), log.path)
+
+
+def read_prs(inventory: Inventory) -> list[Finding]:
+    if not inventory.prs:
+        return []
+    from arc_toolkit.diagnosis import prs
+
+    findings, skipped = prs.read(inventory.prs)
+    inventory.skip_all(skipped)
+    return findings

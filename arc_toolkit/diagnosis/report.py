@@ -1,0 +1,109 @@
+"""Puts the parts together: scans, cluster facts, findings and restarts in, the whole Report out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from arc_toolkit.diagnosis import attempts, kube, verdicts
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    ClusterFacts,
+    Finding,
+    Job,
+    Level,
+    Outcome,
+    Report,
+    Restart,
+    Skipped,
+    Stats,
+)
+from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.errors import ArcError
+
+
+def build(
+    scans: Sequence[Scanned],
+    facts: Sequence[ClusterFacts] = (),
+    findings: Sequence[Finding] = (),
+    restarts: Sequence[Restart] = (),
+    skipped: Sequence[Skipped] = (),
+    stats: Stats | None = None,
+) -> Report:
+    """The report. Nothing here depends on the order of the input."""
+    cluster = kube.read(facts)
+    made, groups = attempts.build(scans, cluster, findings)
+    nodes, everywhere = verdicts.judge(made, cluster)
+    stats = stats or Stats()
+    stats.files_read += len(scans)
+    stats.bytes_read += sum(scan.size for scan in scans)
+    stats.pods, stats.nodes = len(cluster.pods), len(cluster.nodes)
+    stats.events = sum(map(len, cluster.node_events.values())) + sum(map(len, cluster.pod_events.values()))
+    notes = []
+    if cluster.other_pods:
+        notes.append(f"{cluster.other_pods} pods belong to no AzureML job (no label ml.azure.com/run-id)")
+    return Report(
+        attempts=tuple(made),
+        jobs=tuple(attempts.jobs(made, groups, everywhere)),
+        verdicts=tuple(nodes),
+        skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
+        restarts=tuple(restarts),
+        findings=tuple(findings),
+        stats=stats,
+        notes=tuple(notes),
+    )
+
+
+def only_job(report: Report, wanted: str) -> Report:
+    """The part of the report that concerns one job, by its name or run id."""
+    jobs = [job for job in report.jobs if wanted in (job.name, job.run_id)]
+    if not jobs:
+        jobs = [job for job in report.jobs if job.name.startswith(f"{wanted} (")]
+    if not jobs:
+        import difflib
+
+        near = difflib.get_close_matches(wanted, [job.name for job in report.jobs], n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {len(report.jobs)} jobs"
+        raise ArcError(f"no job `{wanted}` in these sources: {hint}")
+    names = {job.name for job in jobs}
+    runs = {job.run_id for job in jobs} | names
+    nodes = {node for job in jobs for node in job.nodes}
+    return replace(
+        report,
+        jobs=tuple(jobs),
+        attempts=tuple(attempt for attempt in report.attempts if attempt.job in names),
+        verdicts=tuple(verdict for verdict in report.verdicts if verdict.node in nodes),
+        restarts=tuple(restart for restart in report.restarts if restart.run in runs),
+        findings=tuple(
+            item for item in report.findings if any(name in item.path.split("/") for name in runs if name)
+        ),
+    )
+
+
+def attempts_by_job(report: Report) -> dict[str, list[Attempt]]:
+    found: dict[str, list[Attempt]] = {}
+    for attempt in report.attempts:
+        found.setdefault(attempt.job, []).append(attempt)
+    return found
+
+
+def levels(report: Report) -> dict[Level, int]:
+    """How many nodes have which verdict; every level is named."""
+    count = dict.fromkeys(Level, 0)
+    for verdict in report.verdicts:
+        count[verdict.level] += 1
+    return count
+
+
+def troubled(job: Job) -> bool:
+    """Worth a line before others."""
+    return job.retried or job.outcome is Outcome.FAILED or bool(job.causes)
+
+
+# --fail-on: name -> whether the report has it
+CONDITIONS = {
+    "failed": lambda report: any(job.outcome is Outcome.FAILED for job in report.jobs),
+    "retried": lambda report: any(job.retried for job in report.jobs),
+    "bad-node": lambda report: any(verdict.level is Level.BAD for verdict in report.verdicts),
+    "suspect-node": lambda report: any(verdict.level in (Level.BAD, Level.SUSPECT) for verdict in report.verdicts),
+}
