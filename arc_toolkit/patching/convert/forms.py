@@ -140,7 +140,7 @@ def python(plan: Plan) -> str:
     defaults = [(one.name, literal(one.spec["default"])) for one in plan.fixed if one.has_default]
     defaults += [(kind, literal(plan.instance_type)), (count, literal(plan.instance_count))]
     used: set[str] = set()
-    swept = [(name, _expression(drawn, used)) for name, drawn in plan.swept.items()]
+    swept = [(name, expression(drawn, used)) for name, drawn in plan.swept.items()]
     policy = plan.body.get("early_termination")
     settings = {
         "primary_metric": literal(plan.body["objective"]["primary_metric"]),
@@ -242,7 +242,8 @@ def _job_command(plan: Plan) -> str:
     return placeholders.render(plan.trial.parts, place, group)
 
 
-def _expression(drawn: dict[str, Any], used: set[str]) -> str:
+def expression(drawn: dict[str, Any], used: set[str]) -> str:
+    """`Uniform(min_value=0, max_value=1)`; the classes that it needs are added to `used`."""
     known = DISTRIBUTIONS[drawn["type"]]
     used.add(known.v2_class)
     parts = []
@@ -259,7 +260,7 @@ def _element(item: Any, used: set[str]) -> str:
     if not isinstance(item, dict):
         return literal(item)
     inner = (
-        f"{literal(key)}: {_expression(value, used) if isinstance(value, dict) else literal(value)}"
+        f"{literal(key)}: {expression(value, used) if isinstance(value, dict) else literal(value)}"
         for key, value in item.items()
     )
     return f"{{{', '.join(inner)}}}"

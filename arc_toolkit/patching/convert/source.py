@@ -19,7 +19,17 @@ Path = tuple[Hashable, ...]
 
 
 class Refused(Exception):
-    """Why a file cannot be converted: one sentence that says what, where and what to do."""
+    """Why a file cannot be converted: what and what to do in `what`; where in `path` and `line` (0: the file)."""
+
+    def __init__(self, what: str, path: str = "", line: int = 0) -> None:
+        super().__init__(what)
+        self.what, self.path, self.line = what, path, line
+
+    def sentence(self, path: str) -> str:
+        """One sentence for the result of the file `path`, whose name the reader sees anyway."""
+        if self.path in ("", path):
+            return f"line {self.line}: {self.what}" if self.line else self.what
+        return f"{self.path}:{self.line}: {self.what}" if self.line else f"{self.path}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,7 @@ class Source:
         return self.lines.get(path, 0)
 
     def refuse(self, what: str, *keys: Hashable) -> Refused:
-        line = self.line(*keys)
-        return Refused(f"{self.path}:{line}: {what}" if line else f"{self.path}: {what}")
+        return Refused(what, self.path, self.line(*keys))
 
     def inside(self, *keys: Hashable) -> Source:
         """The mapping under these keys as a document of its own, in the same file."""
@@ -68,23 +77,23 @@ def parse(path: str, data: bytes) -> Source:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Refused(f"{path}:{line}: not UTF-8 text: save it as UTF-8") from None
+        raise Refused("not UTF-8 text: save it as UTF-8", path, line) from None
     loader = loader_1_2()(text)
     try:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
-            raise Refused(f"{path}: not a mapping: an AzureML spec is a list of `key: value` lines")
+            raise Refused("not a mapping: an AzureML spec is a list of `key: value` lines", path)
         lines: dict[Path, int] = {}
         _mark(node, (), lines, [])
         values = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{path}:{mark.line + 1}" if mark else path
-        raise Refused(f"{where}: not valid YAML ({error.problem or error.context}): mend it first") from None
+        problem = f"not valid YAML ({error.problem or error.context}): mend it first"
+        raise Refused(problem, path, mark.line + 1 if mark else 0) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise Refused(f"{path}: not valid YAML ({' '.join(str(error).split())}): mend it first") from None
+        raise Refused(f"not valid YAML ({' '.join(str(error).split())}): mend it first", path) from None
     except RecursionError:
-        raise Refused(f"{path}: the YAML is nested too deeply: make it flatter") from None
+        raise Refused("the YAML is nested too deeply: make it flatter", path) from None
     finally:
         loader.dispose()
     return Source(path, values, lines)

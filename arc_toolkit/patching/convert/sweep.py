@@ -48,7 +48,7 @@ def convert(path: str, data: bytes, settings: Settings, read: Read) -> FileResul
             if old is not None and MARK.encode() not in old:
                 raise Refused(f"{name} is there already and was not written by this command: move it away")
     except Refused as refused:
-        return FileResult(path, data, refused=str(refused))
+        return FileResult(path, data, refused=refused.sentence(path))
     names = ", ".join(posixpath.relpath(name, posixpath.dirname(path) or ".") for name in new_files)
     done = Finding(RULE, "note", f"the v1.5 sweep is written as v2: {names}", path, fixed=True)
     return FileResult(

@@ -352,7 +352,7 @@ def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
     ("changes", "trial", "sentence"),
     [
         ({"trial": None}, TRIAL, "the sweep has no trial"),
-        ({"trial": "file:./gone.yaml"}, TRIAL, "sweep.yaml:5: the trial ./gone.yaml cannot be read"),
+        ({"trial": "file:./gone.yaml"}, TRIAL, "line 5: the trial ./gone.yaml cannot be read"),
         ({"trial": "file:./sweep.yaml"}, TRIAL, "trial refers to the sweep itself"),
         ({"trial": "azureml:x:1"}, TRIAL, "is no file"),
         ({}, spec(SWEEP, trial="file:./sweep.yaml"), "the trial is itself a sweep"),
@@ -400,11 +400,11 @@ def test_bad_input_is_one_sentence_and_no_file(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("type: SweepComponent\n  trial: x\n", "sweep.yaml:2: not valid YAML"),
-        ("type: SweepComponent\ntype: SweepComponent\n", "sweep.yaml:2: not valid YAML (type stands twice)"),
+        ("type: SweepComponent\n  trial: x\n", "line 2: not valid YAML"),
+        ("type: SweepComponent\ntype: SweepComponent\n", "line 2: not valid YAML (type stands twice)"),
         ("type: SweepComponent\ntrial: &a {b: *a}\n", "an alias refers to itself"),
         ("type: SweepComponent\n---\ntype: SweepComponent\n", "not valid YAML"),
-        ("type: SweepComponent\ntrial: " + "[" * 3000, "sweep.yaml"),
+        ("type: SweepComponent\ntrial: " + "[" * 3000, "nested too deeply"),
         ("", "not a mapping"),
     ],
 )
@@ -414,7 +414,7 @@ def test_broken_yaml_is_refused_with_its_place(tmp_path: Path, text: str, senten
 
 def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
     result = sweep.convert("s.yaml", b"type: SweepComponent\nname: \xff\n", Settings(), read)
-    assert result.refused == "s.yaml:2: not UTF-8 text: save it as UTF-8"
+    assert result.refused == "line 2: not UTF-8 text: save it as UTF-8"
 
 
 def test_a_file_that_is_no_legacy_sweep_is_left_alone(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.patching.convert import sweep as converter
-from arc_toolkit.patching.model import Settings
+from arc_toolkit.patching.model import Settings, SweepForm
 from tests.patching.convert.support import SWEEP, TRIAL, azure, convert, loaded, messages, read, spec
 from tests.support import CORPUS, needs_corpus
 
@@ -364,8 +364,8 @@ def test_the_real_lightgbm_sweep_with_its_mpi_trial_converts_and_validates(tmp_p
     result = converter.convert(
         str(path),
         path.read_bytes(),
-        Settings(instance_type="32cpu128g", instance_count=2, sweep_as=form),
-        read,  # type: ignore[arg-type]
+        Settings(instance_type="32cpu128g", instance_count=2, sweep_as=cast(SweepForm, form)),
+        read,
     )
     rest, component = loaded(result, **arguments(form, ("train", "test")))
     seen = sent(form, rest)
