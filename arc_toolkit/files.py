@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,21 +47,27 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     A symbolic link is followed, so that the link stays and its target changes.
     """
     raw = data.encode() if isinstance(data, str) else data
-    target = Path(os.path.realpath(path))
-    temporary: str | None = None
+    target = os.fspath(path)
+    temporary = None
     try:
         try:
-            mode = stat.S_IMODE(target.stat().st_mode)
+            if os.path.islink(target):
+                target = os.path.realpath(target)
+            mode = stat.S_IMODE(os.stat(target).st_mode)
             if not os.access(target, os.W_OK):
                 raise ArcError(f"cannot write {path}: the file is read-only")
         except FileNotFoundError:
-            mode = 0o666 & ~_umask()
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+            mode = None
+        folder, name = os.path.split(target)
+        wanted = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+        handle = os.open(wanted, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        temporary = wanted
         with os.fdopen(handle, "wb") as stream:
             stream.write(raw)
             stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
+            if mode is not None:
+                os.fchmod(handle, mode)
+            os.fsync(handle)
         os.replace(temporary, target)
         temporary = None
     except OSError as error:
@@ -78,9 +84,3 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArcError(f"cannot make the folder {path}: {reason(error)}") from None
-
-
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value

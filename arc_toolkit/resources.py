@@ -30,6 +30,8 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _template(name: str) -> jinja2.Template:
+    import json
+
     import jinja2
 
     environment = jinja2.Environment(
@@ -40,4 +42,5 @@ def _template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["quoted"] = json.dumps  # a string for YAML; `tojson` would escape for HTML too
     return environment.get_template(name)

@@ -9,15 +9,15 @@ A command is a module with two functions:
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import FAULT, INTERRUPTED, OK, USAGE, ArcError
 
+TYPE_CHECKING = False  # `typing` alone would take as long to import as all the rest
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from types import ModuleType
 
 # name -> (module below arc_toolkit.cli, what it does)
 COMMANDS = {
@@ -56,6 +56,13 @@ def overview() -> str:
     return f"{OVERVIEW}\n{rows}\n"
 
 
+def command_module(name: str) -> ModuleType:
+    """The module of a command, imported now."""
+    import importlib
+
+    return importlib.import_module(f"arc_toolkit.cli.{COMMANDS[name][0]}")
+
+
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command, with the options that every command has."""
     import argparse
@@ -65,14 +72,14 @@ def command_parser(name: str) -> argparse.ArgumentParser:
             # One sentence instead of a usage block; a caller that wants the block asks with --help.
             raise ArcError(f"{message} (see `{self.prog} --help`)")
 
-    module, summary = COMMANDS[name]
+    summary = COMMANDS[name][1]
     parser = Parser(
         prog=f"arc-toolkit {name}",
         description=summary[0].upper() + summary[1:] + ".",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    import_module(f"arc_toolkit.cli.{module}").configure(parser)
+    command_module(name).configure(parser)
     add_common_options(parser)
     return parser
 
@@ -154,7 +161,7 @@ def _dispatch(words: list[str]) -> int:
         color=getattr(args, "color", "auto"),
     )
     try:
-        code: int = import_module(f"arc_toolkit.cli.{COMMANDS[name][0]}").run(args, console)
+        code: int = command_module(name).run(args, console)
         return code
     finally:
         console.clear_progress()
