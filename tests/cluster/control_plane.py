@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -176,18 +177,15 @@ class ControlPlane:
         queue |= {"metadata": {"name": "default"}, "spec": {"weight": 1, "reclaimable": True}}
         self.wait("the queue", lambda: self._accepted(queue))
         conf = self._write("volcano.yaml", _VOLCANO_CONF.encode())
-        ports = free_ports(4)
-        for name, listen, health in (
-            ("vc-controller-manager", ports[0], ports[1]),
-            ("vc-scheduler", ports[2], ports[3]),
-        ):
+        listen, *health = free_ports(3)
+        for name, port in zip(("vc-controller-manager", "vc-scheduler"), health, strict=True):
             options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
-            options += [f"--healthz-address=127.0.0.1:{health}"]
+            options += ["--enable-healthz", f"--healthz-address=127.0.0.1:{port}"]
             if name == "vc-scheduler":
                 options += [f"--listen-address=127.0.0.1:{listen}", f"--scheduler-conf={conf}"]
                 options += ["--schedule-period=500ms"]
-            server = self._run(name, *options)
-            server.wait_until(lambda port=health: self._answers(f"http://127.0.0.1:{port}/healthz"))  # type: ignore[misc]
+            url = f"http://127.0.0.1:{port}/healthz"
+            self._run(name, *options).wait_until(partial(self._answers, url))
 
     # --- objects ----------------------------------------------------------------------------------------------
 
@@ -269,13 +267,13 @@ class ControlPlane:
                 self.request("DELETE", path_of(kind, version, space), grace)
         self.wait("an empty cluster", lambda: not self.list("Pod", limit=1) and not self.list("Node", limit=1))
 
-    def wait(self, what: str, ready: Callable[[], bool], seconds: float = 60) -> None:
+    def wait(self, what: str, ready: Callable[[], bool], seconds: float = 60, every: float = 0.1) -> None:
         """Poll until ready; a RuntimeError says what did not come."""
         end = time.monotonic() + seconds
         while not ready():
             if time.monotonic() > end:
                 raise RuntimeError(f"waited {seconds} s for {what}")
-            time.sleep(0.1)
+            time.sleep(every)
 
     def write_kubeconfig(self, user: str, pair: Pair | None = None, *, server: str = "") -> Path:
         """A kubeconfig with the context `arc-tests`: by certificate, or by the token of a user."""
