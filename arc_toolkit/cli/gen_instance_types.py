@@ -167,8 +167,9 @@ def write(types: list[InstanceType], args: argparse.Namespace, console: Console)
             f"--format {args.format} makes one file: give -o a file name such as types.{_suffix(args.format)}"
         )
     make_folder(target)
-    for name, text in manifests.files(types).items():
+    for count, (name, text) in enumerate(manifests.files(types).items(), 1):
         write_atomic(target / name, text)
+        console.progress(f"wrote {count} of {len(types)} files")
     console.note(f"wrote {len(types)} file{'s' if len(types) > 1 else ''} to {target}")
 
 

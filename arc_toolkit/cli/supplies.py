@@ -152,8 +152,16 @@ def from_objects(
     """Groups from raw Node and Pod objects, saved or live."""
     nodes = parse_nodes(node_items, where)
     usable, refused = [], []
+    most_gpus: dict[str, int] = {}
+    for node in nodes:
+        most_gpus[node.size] = max(most_gpus.get(node.size, 0), node.gpus)
     for node in nodes:
         reason = left_out(node, args.tolerate, args.architecture)
+        if reason is None and node.size and node.gpus < most_gpus[node.size]:
+            others = most_gpus[node.size]
+            reason = (
+                f"shows {node.gpus} of the {others} GPUs that others of its size show: is the device plugin well?"
+            )
         if reason is None:
             usable.append(node)
         else:
@@ -171,6 +179,7 @@ def from_objects(
     if pod_items is None:
         selection.notes.append(f"assumed: DaemonSets {' + '.join(names)}; --pods FILE counts the real ones")
     selection.notes += _left_out_notes(refused)
+    selection.notes += [note for group in groups for note in _doubts(group)]
     selection.notes += [note for group in groups if (note := defeated(group))]
     return selection
 
@@ -183,6 +192,17 @@ def _left_out_notes(refused: list[tuple[Node, str]]) -> list[str]:
         f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({_some(names)}): {reason}"
         for reason, names in by_reason.items()
     ]
+
+
+def _doubts(group: Group) -> list[str]:
+    """What may be wrong with a group as a whole."""
+    found = []
+    if not group.selector:
+        found.append(f"{group.title}: their types have no nodeSelector and may land on any node")
+    size = vm_sizes.find(group.size) if group.size else None
+    if size and size.gpu_resource and not group.gpus:
+        found.append(f"{group.title}: the size has GPUs and no node shows any: is the device plugin installed?")
+    return found
 
 
 def defeated(group: Group) -> str | None:

@@ -127,6 +127,29 @@ def test_grouping_by_pool_selects_the_pool(arc: Arc, tmp_path: Path) -> None:
     assert all(len(entry["spec"]["nodeSelector"]) == 2 for entry in types(result))  # type: ignore[index]
 
 
+def test_a_node_whose_gpus_are_missing_does_not_take_them_from_the_others(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    size = "Standard_NC24ads_A100_v4"
+    shape = {"size": size, "cpu": "24", "memory": "226783616Ki", "allocatable_memory": "220Gi", "pool": "gpu"}
+    file.write_text(json.dumps(as_list([node("a", gpus=1, **shape), node("b", gpus=0, **shape)])))
+    result = arc("gen-instance-types", "--nodes", file)
+    (entry,) = types(result)
+    assert entry["spec"]["resources"]["limits"]["nvidia.com/gpu"] == 1  # type: ignore[index]
+    assert "left out 1 node (b): shows 0 of the 1 GPUs" in result.err
+    file.write_text(json.dumps(as_list([node("b", gpus=0, **shape)])))
+    assert "is the device plugin installed?" in arc("gen-instance-types", "--nodes", file).err
+
+
+def test_nodes_without_a_size_label_get_a_type_without_selector_and_a_note(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps(as_list([node(size="")])))
+    result = arc("gen-instance-types", "--nodes", file)
+    (entry,) = types(result)
+    assert entry["metadata"]["name"] == "64cpu256g"  # type: ignore[index]
+    assert "nodeSelector" not in entry["spec"]  # type: ignore[operator]
+    assert "may land on any node" in result.err
+
+
 def test_whole_cores_round_down_to_a_core(arc: Arc) -> None:
     (entry,) = types(gen(arc, "--sku", "D64s_v5", "--share", "half", "--whole-cores"))
     assert entry["spec"]["resources"]["limits"]["cpu"] == "31"  # type: ignore[index]
