@@ -12,6 +12,8 @@ from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Finding, Job, 
 from arc_toolkit.diagnosis.scan import Scanned
 from arc_toolkit.diagnosis.signals import KINDS
 
+_WORST_FIRST = (Outcome.FAILED, Outcome.RUNNING, Outcome.UNKNOWN, Outcome.SUCCEEDED)
+
 
 def build(
     scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()
@@ -34,10 +36,6 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
     for name, own in by_job.items():
         last = own[-1].number
         final = {attempt.outcome for attempt in own if attempt.number == last}
-        order = (Outcome.FAILED, Outcome.RUNNING, Outcome.UNKNOWN, Outcome.SUCCEEDED)
-        kinds = Counter(attempt.cause.kind for attempt in own if attempt.cause)
-        if len(kinds) > 1:
-            kinds.pop(Kind.GANG, None)
         moments = [moment for attempt in own if (moment := attempt.start or attempt.end)]
         about = groups[name]
         result.append(
@@ -45,15 +43,26 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
                 name=name,
                 run_id=about.run_id,
                 attempts=len({attempt.number for attempt in own}),
-                outcome=next(outcome for outcome in order if outcome in final),
-                nodes=tuple(dict.fromkeys(attempt.node for attempt in own if attempt.node)),
-                causes=tuple(kind for kind, _ in kinds.most_common()),
+                outcome=next(outcome for outcome in _WORST_FIRST if outcome in final),
+                nodes=tuple(dict.fromkeys([attempt.node for attempt in own if attempt.node])),
+                causes=_kinds(own),
                 since=min(moments) if moments else None,
                 fails_everywhere=name in everywhere,
                 notes=tuple(about.notes),
             )
         )
     return result
+
+
+def _kinds(attempts: list[Attempt]) -> tuple[Kind, ...]:
+    """Most frequent first; collateral is worth a word only where nothing else is known."""
+    kinds = [attempt.cause.kind for attempt in attempts if attempt.cause]
+    if len(kinds) < 2:
+        return tuple(kinds)
+    count = Counter(kinds)
+    if len(count) > 1:
+        count.pop(Kind.GANG, None)
+    return tuple(kind for kind, _ in count.most_common())
 
 
 class _Places:

@@ -11,7 +11,27 @@ from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
 from arc_toolkit.output import jsonout
 from arc_toolkit.output.safe import printable
 
-COLUMNS = ["job", "run_id", "attempt", "rank", "node", "node_truncated", "pool", "spot", "vm_instance", "start", "end", "pod", "pod_uid", "outcome", "cause", "confidence", "evidence", "sources", "notes"]
+COLUMNS = [
+    "job",
+    "run_id",
+    "attempt",
+    "rank",
+    "node",
+    "node_truncated",
+    "pool",
+    "spot",
+    "vm_instance",
+    "start",
+    "end",
+    "pod",
+    "pod_uid",
+    "outcome",
+    "cause",
+    "confidence",
+    "evidence",
+    "sources",
+    "notes",
+]
 
 
 def to_json(report: Report) -> str:

@@ -190,12 +190,12 @@ def _read_head(data: bytearray, end: int, result: Scanned) -> None:
 def _read_tail(data: bytearray, end: int, result: Scanned) -> None:
     """AzureML's own word on the failure."""
     begin = max(end - OVERLAP, 0)
-    if data.find(b"job failed. ", begin, end) >= 0:
-        match = JOB_FAILED.search(data, begin, end)
-        if match:
-            result.failure = (match[1].decode("ascii", "replace"), match[2].decode("utf-8", "replace"))
+    if data.find(b"job failed. ", begin, end) < 0:
+        return
     if data.find(PREEMPTED, begin, end) >= 0:
         result.failure = ("PreemptionError", "")
+    elif match := JOB_FAILED.search(data, begin, end):
+        result.failure = (match[1].decode("ascii", "replace"), match[2].decode("utf-8", "replace"))
 
 
 def _hostname(data: bytearray, end: int) -> str | None:

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 def add(verdict: Verdict) -> Verdict:
     """The verdict with suggestions."""
-    look = next((LOOK[item.reason] for item in reversed(verdict.evidence) if item.reason in LOOK), LOOK_AT_ALL)
+    look = LOOK.get(verdict.reason.partition(":")[0], LOOK_AT_ALL)
     if not _NAME.fullmatch(verdict.node):  # nothing goes into a command that is not a node name
         return replace(verdict, suggestions=(f"look at {look}",))
     node = verdict.node
@@ -33,7 +33,7 @@ def add(verdict: Verdict) -> Verdict:
         f"kubectl describe node {node}",
         f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}",
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}",
-        f"kubectl cordon {node}   # to keep new pods away; undo with kubectl uncordon {node}",
+        f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` undoes it",
     ]
     if verdict.vm_instance is not None:
         lines.append(

@@ -196,6 +196,12 @@ def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, 
     return names, p_values, rates
 
 
+def _significance(evidence: Evidence) -> int:
+    """What explains the rest comes first: a SystemOOM before the NotReady that follows it."""
+    signal = signals.table().get((evidence.source, evidence.reason))
+    return signal.priority if signal else 9
+
+
 def _verdict(
     name: str, tally: Tally, cluster: Cluster, passed: bool, p_value: float | None, rate: float | None
 ) -> Verdict:
@@ -206,7 +212,8 @@ def _verdict(
     share = f"{tally.failures} of {tally.attempts} attempts failed"
     if evidence:
         level = Level.BAD
-        reason = f"{evidence[-1].reason}: {evidence[-1].message}"
+        lead = min(reversed(evidence), key=_significance)
+        reason = f"{lead.reason}: {lead.message}"
     elif passed:
         level = Level.BAD
         reason = f"{share}; {100 * (rate or 0):.0f} % on the rest of its pool"
@@ -218,7 +225,7 @@ def _verdict(
     else:
         level, reason = (
             Level.NOT_ENOUGH_DATA,
-            share if tally.attempts else "no attempt here says anything of the node",
+            share if tally.attempts else "no attempt says anything of it",
         )
     if tally.dropped:
         reason += f"; {tally.dropped} older not counted, the machine is another one since"
