@@ -32,6 +32,7 @@ SELECTOR_RULE = "instance-type/selector"
 
 REGISTER = "az provider register --namespace Microsoft.KubernetesConfiguration"
 INSTALL = "arc-toolkit cluster extension install"
+SHOW = "arc-toolkit cluster extension show"
 UPDATE = "arc-toolkit cluster extension update"
 
 
@@ -114,7 +115,7 @@ def _extension(facts: Facts) -> _Verdict:
     health = extension.health(item)
     if health.ok:
         return "ok", f"{health.reason} is installed and healthy", None
-    return "not ok", f"{health.reason}; {extension.advice(health.reason)}", "arc-toolkit cluster extension show"
+    return "not ok", f"{health.reason}; {extension.advice(health.reason)}", SHOW
 
 
 def _settings(facts: Facts) -> _Verdict:
@@ -166,9 +167,16 @@ def _settings(facts: Facts) -> _Verdict:
 def _crds(facts: Facts) -> _Verdict:
     present = _known(facts.crds)
     missing = [name for name in (INSTANCE_TYPES_CRD, VOLCANO_CRD) if name not in present]
-    if missing:
-        return "not ok", f"{' and '.join(missing)} missing: is the extension installed here?", INSTALL
-    return "ok", f"{INSTANCE_TYPES_CRD} and Volcano's are there", None
+    if not missing:
+        return "ok", f"{INSTANCE_TYPES_CRD} and Volcano's are there", None
+    text = f"{' and '.join(missing)} missing"
+    if isinstance(facts.extension, Unknown) or facts.extension is None:
+        return "not ok", f"{text}: is the extension installed here?", INSTALL
+    if missing == [VOLCANO_CRD] and not extension.is_on(
+        extension.settings_of(facts.extension), extension.VOLCANO, True
+    ):
+        return "not ok", f"{text}, and the extension was told not to install Volcano", f"{UPDATE} --volcano"
+    return "not ok", f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
 
 
 def _compute(facts: Facts) -> _Verdict:
@@ -213,14 +221,17 @@ def _nodes(facts: Facts) -> _Verdict:
 
 def _gpu(facts: Facts) -> _Verdict:
     ready = [node for node in _known(facts.nodes) if node.ready is not False and node.os == "linux"]
-    expected = [node for node in ready if _has_card(node)]
-    blind = [node.name for node in expected if node.gpus == 0]
-    if not expected:
+    cards = [(node, card) for node in ready if (card := _card(node))]
+    blind = [(node.name, card) for node, card in cards if node.gpus == 0]
+    if not cards:
         return "ok", "no node has a GPU", None
-    if blind:
-        text = f"{len(blind)} of {len(expected)} GPU nodes show no GPU to Kubernetes ({_some(blind)}): no device plugin"
-        return "not ok", text, f"{UPDATE} --set installNvidiaDevicePlugin=True"
-    return "ok", f"{len(expected)} GPU nodes show {sum(node.gpus for node in expected)} GPUs", None
+    if not blind:
+        return "ok", f"{len(cards)} GPU nodes show {sum(node.gpus for node, _ in cards)} GPUs", None
+    names = _some([name for name, _ in blind])
+    text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): no device plugin"
+    # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
+    nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
+    return "not ok", text, f"{UPDATE} --set installNvidiaDevicePlugin=True" if nvidia else None
 
 
 def _instance_types(facts: Facts) -> _Verdict:
@@ -349,9 +360,11 @@ def _pools_from_zero(resource: Mapping[str, Any] | Unknown) -> list[str]:
     ]
 
 
-def _has_card(node: Node) -> bool:
+def _card(node: Node) -> str | None:
+    """The resource under which the node should show its GPUs; None where it has none."""
     size = vm_sizes.find(node.size) if node.size else None
-    return bool(node.gpus or node.labels.get(ACCELERATOR_LABEL) or (size is not None and size.gpu_resource))
+    by_label = "nvidia.com/gpu" if node.labels.get(ACCELERATOR_LABEL) == "nvidia" else None
+    return node.gpu_resource or (size.gpu_resource if size else None) or by_label
 
 
 def _asked(item: Mapping[str, Any]) -> tuple[int, int, int] | None:

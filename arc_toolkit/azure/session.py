@@ -127,7 +127,9 @@ def open_session(cloud_name: str | None = None) -> Session:
     except ImportError:
         raise missing_extra("azure", "talking to Azure") from None
     quiet_logs()
-    return Session(DefaultAzureCredential(authority=cloud.authority), cloud, {"retry_total": 3})
+    return Session(
+        DefaultAzureCredential(authority=cloud.authority), cloud, {"retry_total": 3, "polling_interval": 10}
+    )
 
 
 def quiet_logs() -> None:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from arc_toolkit.cli.main import add_common_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK, ArcError
+from arc_toolkit.output.safe import printable, redact
 
 # name -> (module below arc_toolkit.cli, what it does, an example)
 SUBCOMMANDS = {
@@ -99,5 +100,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.out(overview())
         return OK
     module, _, _ = SUBCOMMANDS[args.subcommand]
-    code: int = import_module(f"arc_toolkit.cli.{module}").run(args, console)
+    try:
+        code: int = import_module(f"arc_toolkit.cli.{module}").run(args, console)
+    except ArcError as error:
+        if error.__cause__ is not None:  # what an SDK said before it was made one sentence
+            console.detail(redact(printable(str(error.__cause__))))
+        raise
     return code

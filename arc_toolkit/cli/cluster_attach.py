@@ -68,6 +68,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if not args.dry_run and not cluster_azure.ask("send it?", args, console):
         console.note("nothing was changed")
         return OK
+    if not args.dry_run:
+        console.note("waiting for Azure, which takes some minutes")
     try:
         done = attach(session, workspace, attachment, console.progress, dry_run=args.dry_run)
     except WouldSend as request:

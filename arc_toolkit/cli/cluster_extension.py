@@ -247,6 +247,8 @@ def _send(
     if not args.dry_run and not cluster_azure.ask("send it?", args, console):
         console.note("nothing was changed")
         return OK
+    if not args.dry_run:
+        console.note("waiting for Azure, which takes some minutes")
     try:
         done = call(session, cluster, name, body, console.progress, dry_run=args.dry_run)
     except WouldSend as request:

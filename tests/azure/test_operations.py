@@ -18,6 +18,8 @@ from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
 
+pytestmark = pytest.mark.real
+
 BODY = extension.install_body({"enableTraining": "True"}, "stable", None)
 EXTENSION_PATH = f"{CLUSTER.resource_id}/providers/Microsoft.KubernetesConfiguration/extensions/azureml"
 
@@ -120,6 +122,16 @@ def test_the_real_default_credential_without_any_sign_in_is_one_sentence_and_log
     assert (found.returncode, found.stdout, found.stderr) == (2, "", f"arc-toolkit: {NOT_SIGNED_IN}\n")
 
 
+def test_without_the_azure_extra_the_command_to_install_it_is_named(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    monkeypatch.setitem(sys.modules, "azure.mgmt.kubernetesconfiguration", None)
+    for call in (open_session, lambda: operations.find(session, CLUSTER)):
+        with pytest.raises(ArcError, match=r"pip install 'arc-toolkit\[azure\]'"):
+            call()
+
+
 def test_an_unknown_cloud_is_refused() -> None:
     with pytest.raises(ArcError, match="unknown Azure cloud 'Mars'"):
         open_session("Mars")
@@ -136,7 +148,6 @@ def test_no_network_is_one_sentence(session: Session) -> None:
         operations.provider_state(gone, "s")
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("given", "identity"),
     [
@@ -171,7 +182,6 @@ def test_attach_sends_what_its_dry_run_shows(
     assert [row["name"] for row in attached(list_computes(session, WORKSPACE), CLUSTER)] == ["gpu-pool"]
 
 
-@pytest.mark.real
 def test_a_failed_attach_is_one_sentence(session: Session, arm: Arm) -> None:
     arm.fail_with = {"code": "BadRequest", "message": "The AzureML extension is not installed on the cluster."}
     with pytest.raises(ArcError, match="BadRequest: The AzureML extension is not installed on the cluster"):

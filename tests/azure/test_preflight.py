@@ -158,6 +158,14 @@ def test_missing_crds_are_named() -> None:
     assert check("instance types", facts(groups={})).reason == "the CRD of instance types is missing"
 
 
+def test_crds_are_mended_by_what_is_really_wrong() -> None:
+    no_volcano = {"amlarc.azureml.com/v1alpha1": "instancetypes"}
+    row = check("CRDs", facts(groups=no_volcano, extension=installed(installVolcano="False")))
+    assert row.mend == "arc-toolkit cluster extension update --volcano"
+    assert check("CRDs", facts(groups={})).mend == "arc-toolkit cluster extension show"
+    assert check("CRDs", facts(groups={}, extension=None)).mend == "arc-toolkit cluster extension install"
+
+
 def test_a_compute_is_recognised_by_its_resource_id_without_regard_to_case() -> None:
     assert check("compute attached", facts()).reason == "attached as gpu-pool (namespace team-a)"
     row = check("compute attached", facts(computes=[]))
@@ -189,6 +197,10 @@ def test_gpu_nodes_that_show_no_gpu_lack_a_device_plugin() -> None:
     assert blind.mend == "arc-toolkit cluster extension update --set installNvidiaDevicePlugin=True"
     assert check("GPU device plugin", facts(nodes=[node("gpu-0", gpus=4)])).reason == "1 GPU nodes show 4 GPUs"
     assert check("GPU device plugin", facts()).reason == "no node has a GPU"
+    amd = {"node.kubernetes.io/instance-type": "Standard_ND96isr_MI300X_v5"}
+    assert check("GPU device plugin", facts(nodes=[node("amd-0", labels=amd)])).mend is None
+    by_label = {"kubernetes.azure.com/accelerator": "nvidia"}
+    assert check("GPU device plugin", facts(nodes=[node("gpu-0", labels=by_label)])).state == "not ok"
 
 
 def test_no_instance_types() -> None:

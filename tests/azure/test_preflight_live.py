@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,10 +11,12 @@ from arc_toolkit.azure import session as azure_session
 from arc_toolkit.azure.session import Session
 from tests.azure.arm_server import SUBSCRIPTION, Arm
 from tests.azure.objects import compute, installed, instance_type
-from tests.cluster.control_plane import ControlPlane
 from tests.support import Result
 
-pytestmark = pytest.mark.cluster
+if TYPE_CHECKING:
+    from tests.cluster.control_plane import ControlPlane
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real]
 
 Arc = Callable[..., Result]
 GPU_SIZE = "Standard_NC24ads_A100_v4"
