@@ -55,9 +55,10 @@ def discover(paths: Iterable[str]) -> Iterator[Found | Skipped | Problem]:
 
 
 def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
-    stack = [(top, Gitignore.around(top).within(top))]
+    # Each folder with its real name: below a real folder only a link has another one.
+    stack = [(top, os.path.realpath(top), Gitignore.around(top).within(top))]
     while stack:
-        folder, rules = stack.pop()
+        folder, real_folder, rules = stack.pop()
         try:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
@@ -73,21 +74,21 @@ def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
                 if rules.ignores(path, True):
                     yield Skipped(path, "ignored by .gitignore")
                 else:
-                    folders.append((path, rules.within(path)))
+                    folders.append((path, os.path.join(real_folder, entry.name), rules.within(path)))
             elif entry.is_symlink() and os.path.isdir(path):
                 yield Skipped(path, "a symbolic link to a folder")
             elif entry.name.lower().endswith(ENDINGS):
-                yield from _file(path, top, rules, seen)
+                if rules.ignores(path, False):
+                    yield Skipped(path, "ignored by .gitignore")
+                    continue
+                if entry.is_symlink() and not os.path.exists(path):
+                    yield Skipped(path, "a symbolic link that leads nowhere, or in a circle")
+                    continue
+                if not entry.is_file():
+                    yield Skipped(path, "not a file")
+                    continue
+                real = os.path.realpath(path) if entry.is_symlink() else os.path.join(real_folder, entry.name)
+                if real not in seen:
+                    seen.add(real)
+                    yield Found(path, top)
         stack.extend(reversed(folders))
-
-
-def _file(path: str, top: str, rules: Gitignore, seen: set[str]) -> Iterator[Found | Skipped]:
-    if rules.ignores(path, False):
-        yield Skipped(path, "ignored by .gitignore")
-    elif not os.path.exists(path):
-        yield Skipped(path, "a symbolic link that leads nowhere, or in a circle")
-    elif not os.path.isfile(path):
-        yield Skipped(path, "not a file")
-    elif (real := os.path.realpath(path)) not in seen:
-        seen.add(real)
-        yield Found(path, top)

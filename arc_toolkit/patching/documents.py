@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import yaml
 
@@ -36,12 +36,21 @@ class Target:
     parent: Target | None = None
     # The component or trial file that it names, as a path; None for an inline or a registered one.
     reference: str | None = None
+    # The keys of `node`: asked for often, so made once.
+    own: dict[str, tuple[Node, Node]] = field(init=False)
 
-    def get(self, *path: str | int) -> Node | None:
-        return get(self.node, *path)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "own", pairs(self.node))
 
-    def text(self, *path: str | int) -> str | None:
-        return text_of(get(self.node, *path))
+    def get(self, name: str, *path: str | int) -> Node | None:
+        pair = self.own.get(name)
+        if pair is None:
+            return get(self.node, name, *path) if "<<" in self.own else None
+        return get(pair[1], *path) if path else pair[1]
+
+    def text(self, name: str, *path: str | int) -> str | None:
+        node = self.get(name, *path)
+        return None if node is None else text_of(node)
 
     @property
     def shown(self) -> str:
@@ -140,7 +149,7 @@ def _steps(pipeline: Target, path: str, kind_of: KindOf) -> Iterator[Target]:
 def _trial(sweep: Target, kind: str) -> Iterator[Target]:
     trial = sweep.get("trial")
     if isinstance(trial, yaml.MappingNode):
-        key = pairs(sweep.node)["trial"][0] if "trial" in pairs(sweep.node) else sweep.at
+        key = sweep.own["trial"][0] if "trial" in sweep.own else sweep.at
         yield Target(KINDS[kind], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 
 from arc_toolkit.patching.documents import SourceFile, of_nodes
@@ -45,18 +46,24 @@ def patch_yaml(
         text, nodes = work.editor.finish()
         after = file.yaml.encode(text)
         again = of_nodes(path, after, YamlText(text, file.yaml.bom, nodes), library.kind_of)
-        if not plan(again, library, settings, in_folder).editor.empty:
+        if not plan(again, library, settings, in_folder, before=work).editor.empty:
             raise Refused("a second run would change it again")
     except Refused as refusal:
         return FileResult(path, data, None, tuple(map(not_fixed, findings)), str(refusal))
     return FileResult(path, data, after, findings, new_files=tuple(work.new_files))
 
 
-def plan(file: SourceFile, library: Library, settings: Settings, in_folder: bool) -> Work:
-    """All edits and findings for a file."""
-    work = Work(file, library, settings, in_folder=in_folder)
+def plan(
+    file: SourceFile, library: Library, settings: Settings, in_folder: bool, before: Work | None = None
+) -> Work:
+    """All edits and findings for a file; with `before`, its second run, only the edits."""
+    work = Work(file, library, settings, in_folder=in_folder, before=before)
     text = file.yaml.text
-    rules = [rule for rule in all_rules().values() if _runs(rule, settings, text)]
+    checks = [
+        rule.check
+        for rule in _chosen(settings.only, settings.skip, before is not None)
+        if rule.check and (not rule.needs or any(word in text for word in rule.needs))
+    ]
     for document in file.documents:
         if settings.places_anything:
             place_resources(work, document)
@@ -64,13 +71,16 @@ def plan(file: SourceFile, library: Library, settings: Settings, in_folder: bool
             if settings.expose_parameters:
                 expose(work, document)
             place_threads(work, document)
-        for rule in rules:
-            assert rule.check is not None
-            rule.check(work, document)
+        for check in checks:
+            check(work, document)
     return work
 
 
-def _runs(rule: Rule, settings: Settings, text: str) -> bool:
-    if rule.check is None or not settings.wants(rule.id):
-        return False
-    return not rule.needs or any(word in text for word in rule.needs)
+@cache
+def _chosen(only: frozenset[str], skip: frozenset[str], fixes_only: bool) -> tuple[Rule, ...]:
+    settings = Settings(only=only, skip=skip)
+    return tuple(
+        rule
+        for rule in all_rules().values()
+        if rule.check is not None and settings.wants(rule.id) and (rule.fix != "none" or not fixes_only)
+    )

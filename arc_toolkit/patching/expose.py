@@ -147,10 +147,10 @@ def _move_to_component(work: Work, step: Target) -> bool:
 
     def move(editor: Editor) -> None:
         for key in _COMPONENT_KEYS:
-            if key in pairs(step.node):
+            if key in step.own:
                 editor.remove((*step.path, key))
         editor.set((*step.path, "component"), f"./{file}")
-        if "type" not in pairs(step.node):
+        if "type" not in step.own:
             editor.set((*step.path, "type"), "command")
 
     try:
@@ -194,7 +194,7 @@ def _component_of(work: Work, step: Target, name: str) -> dict[str, Any] | None:
     if outputs:
         body["outputs"] = outputs
     for key in _COMPONENT_KEYS:
-        if key in pairs(step.node):
+        if key in step.own:
             body[key] = construct(step.get(key))
     return body if isinstance(body.get("command"), str) else None
 

@@ -100,6 +100,8 @@ class Gitignore:
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether git ignores this path; the last pattern that matches decides."""
+        if not self._levels:
+            return False
         full = os.path.abspath(path)
         for folder, patterns in reversed(self._levels):
             relative = full.removeprefix(folder).replace(os.sep, "/")

@@ -24,7 +24,7 @@ from arc_toolkit.patching.yaml_nodes import MAX_BYTES, Node, Unusable, get, pair
 
 Read = Callable[[str], bytes]
 
-_KEPT_FILES = 64
+_KEPT_FILES = 16
 _KEPT_EVIDENCE = 512
 # A code folder is looked through as far as that; what matters stands near the top.
 _CODE_FILES = 200
@@ -35,14 +35,14 @@ _YAML_USE = re.compile(
 )
 _PYTHON_USE = re.compile(r"""["']([^"'\n]+\.ya?ml)["']""")
 # Where a command, or what stands for one, is in each kind.
-_COMMANDS = (
+_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("command",),
     ("task", "program_arguments"),
     ("launcher", "additional_arguments"),
     ("parallel", "args"),
 )
-_ENVIRONMENTS = (("environment",), ("task", "environment"))
-_CODES = (("code",), ("task", "code"))
+_ENVIRONMENTS: tuple[tuple[str, ...], ...] = (("environment",), ("task", "environment"))
+_CODES: tuple[tuple[str, ...], ...] = (("code",), ("task", "code"))
 
 
 class Library:
@@ -93,8 +93,8 @@ class Library:
         return parsed
 
     def load(self, path: str) -> Document | None:
-        """The document of a component file; None where there is none that can be used."""
-        name = os.path.abspath(path)
+        """The document of a component file, by its full path; None where there is none that can be used."""
+        name = path
         if name in self._loading:  # two files that refer to each other
             return None
         if name not in self._files:
@@ -129,26 +129,34 @@ class Library:
     def evidence(self, target: Target, path: str) -> tuple[Evidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
         found = list(self._of_node(target.node, path, code_default=target.kind.role == "spec"))
-        if trial := target.get("trial"):
-            found += self._of_node(trial, path)
-        if inline := target.get("component"):
-            found += self._of_node(inline, path)
-        if target.reference and (document := self.load(target.reference)):
-            default = document.root.kind.role == "spec"
-            found += self._of_node(document.root.node, target.reference, code_default=default)
-        return tuple(dict.fromkeys(found))
+        for inline in ("trial", "component"):
+            if inline in target.own:
+                found += self._of_node(target.own[inline][1], path)
+        if target.reference:
+            found += self._remember("component", target.reference, self._of_reference)
+        return tuple(dict.fromkeys(found)) if found else ()
+
+    def _of_reference(self, path: str) -> Iterator[Evidence]:
+        if document := self.load(path):
+            root = document.root
+            yield from self._of_node(root.node, path, code_default=root.kind.role == "spec")
 
     def _of_node(self, node: Node, path: str, code_default: bool = False) -> Iterator[Evidence]:
         if not isinstance(node, yaml.MappingNode):
             return
         folder = os.path.dirname(os.path.abspath(path))
+        own = pairs(node)
+
+        def at(first: str, *rest: str) -> Node | None:
+            return get(own[first][1], *rest) if first in own else None
+
         for place in _COMMANDS:
-            if command := text_of(get(node, *place)):
+            if command := text_of(at(*place)):
                 yield from evidence_in_command(command)
         for place in _ENVIRONMENTS:
-            if environment := get(node, *place):
+            if environment := at(*place):
                 yield from self._of_environment(environment, folder)
-        codes = [text_of(get(node, *place)) for place in _CODES]
+        codes = [text_of(at(*place)) for place in _CODES]
         code = next((text for text in codes if text), "." if code_default else None)
         if code is not None and ":" not in code.removeprefix("file:"):
             yield from self._of_code(os.path.normpath(os.path.join(folder, code.removeprefix("file:"))))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+import yaml
+
 from arc_toolkit.patching.documents import Document, Target
 from arc_toolkit.patching.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.patching.work import Work
@@ -39,10 +41,12 @@ def place_threads(work: Work, document: Document) -> None:
 def decide_for(work: Work, target: Target, literal_only: bool = False) -> Decision:
     """The decision for one target, with all that is known about it."""
     parallel = target.kind.family == "parallel"
-    processes = work.effective(target, "max_concurrency_per_instance")
+    processes = work.effective(target, "max_concurrency_per_instance") if parallel else None
+    # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
+    evidence = () if work.settings.threads == "lightgbm" else work.evidence(target)
     return decide(
         work.settings,
-        work.evidence(target),
+        evidence,
         instance_type=work.instance_type(target) or work.settings.instance_type,
         parallel=parallel,
         processes=int(processes) if processes is not None and processes.isdigit() else None,
@@ -53,11 +57,18 @@ def decide_for(work: Work, target: Target, literal_only: bool = False) -> Decisi
 
 def is_windows(work: Work, target: Target) -> bool:
     """Whether the environment says Windows: `os: Windows`, `os_type`, or an image for it."""
-    for place in (("environment", "os"), ("environment", "os_type"), ("environment", "docker", "platform", "os")):
-        if (work.effective(target, *place) or "").lower() == "windows":
-            return True
-    image = work.effective(target, "environment", "image") or ""
-    return any(word in image.lower() for word in ("windows", "nanoserver"))
+    holders = [target.get("environment"), target.get("task", "environment")]
+    if target.reference and (document := work.library.load(target.reference)):
+        holders.append(document.root.get("environment"))
+    for environment in holders:
+        if isinstance(environment, yaml.MappingNode):
+            for place in (("os",), ("os_type",), ("docker", "platform", "os")):
+                if (text_of(get(environment, *place)) or "").lower() == "windows":
+                    return True
+            image = (text_of(get(environment, "image")) or "").lower()
+            if "windows" in image or "nanoserver" in image:
+                return True
+    return False
 
 
 def _on_variables(work: Work, target: Target) -> None:

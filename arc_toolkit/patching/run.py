@@ -22,6 +22,8 @@ from arc_toolkit.patching.yaml_nodes import MAX_BYTES
 
 Patch = Callable[[str, bytes, Settings], FileResult]
 
+_HELD_BYTES = 8 * 1024 * 1024
+
 # Reasons that only say "none of ours"; every other reason for skipping a named file is an error.
 _HARMLESS = ("not AzureML", "an AzureML document", "an InstanceType", "not one of", "ignored by", "no AzureML")
 
@@ -41,10 +43,16 @@ def run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None
     library = Library(_read)
     found = [item for item in items if isinstance(item, Found)]
     stdin = read_bytes("-") if any(item.path == "-" for item in found) else b""
+    # What is read for its references is kept for its own turn, up to a bound.
+    held: dict[str, bytes] = {"-": stdin}
+    room = _HELD_BYTES
     for file in found:
         progress(f"looking for references: {file.path}")
         if file.path != "-" and (data := _quiet_read(file.path)) is not None:
             library.note_uses(file.path, data)
+            room -= len(data)
+            if room > 0:
+                held[file.path] = data
     in_folder = any(item.folder is not None for item in found)
     useful: dict[str, bool] = {item.folder: False for item in found if item.folder is not None}
     useful |= {path: False for path in paths if os.path.isdir(path)}
@@ -56,7 +64,7 @@ def run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None
             yield Outcome(skipped=item)
             continue
         progress(item.path)
-        outcome = _one(item, settings, library, stdin, in_folder)
+        outcome = _one(item, settings, library, held.pop(item.path, None), in_folder)
         if outcome.result is not None and item.folder is not None:
             useful[item.folder] = True
         yield outcome
@@ -65,11 +73,11 @@ def run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None
             yield Outcome(problem=Problem(folder, f"no AzureML jobs, components or pipelines in {folder}"))
 
 
-def _one(item: Found, settings: Settings, library: Library, stdin: bytes, in_folder: bool) -> Outcome:
+def _one(item: Found, settings: Settings, library: Library, data: bytes | None, in_folder: bool) -> Outcome:
     path, named = item.path, item.folder is None
     try:
-        if path == "-":
-            data = stdin
+        if data is not None:
+            pass
         elif os.path.getsize(path) > MAX_BYTES:
             return _left_out(Skipped(path, f"larger than {MAX_BYTES // 1024 // 1024} MiB"), named)
         else:

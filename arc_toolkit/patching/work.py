@@ -14,13 +14,21 @@ from arc_toolkit.patching.library import Library
 from arc_toolkit.patching.model import Finding, Settings, Severity
 from arc_toolkit.patching.threads import Evidence
 from arc_toolkit.patching.yaml_edit import Editor, Path, Refused
-from arc_toolkit.patching.yaml_nodes import Node, Value, get, pairs, place, text_of
+from arc_toolkit.patching.yaml_nodes import Node, Value, pairs, place, text_of
 
 
 class Work:
     """The state of one file while its settings are placed and its rules run."""
 
-    def __init__(self, file: SourceFile, library: Library, settings: Settings, *, in_folder: bool = True) -> None:
+    def __init__(
+        self,
+        file: SourceFile,
+        library: Library,
+        settings: Settings,
+        *,
+        in_folder: bool = True,
+        before: Work | None = None,
+    ) -> None:
         self.file = file
         self.library = library
         self.settings = settings
@@ -32,7 +40,8 @@ class Work:
         self.refusals: list[str] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Value] = {}
-        self._evidence: dict[int, tuple[Evidence, ...]] = {}
+        # By path, so that the second run of the same file (`before`) need not look again.
+        self._evidence: dict[Path, tuple[Evidence, ...]] = before._evidence if before else {}
 
     # --- findings ------------------------------------------------------------------------------------------
 
@@ -96,12 +105,13 @@ class Work:
         self.refusals.append(reason)
         self.found(rule, "warning", f"not set on {target.shown}", target.at, reason=reason)
 
-    def planned(self, target: Target, *path: str | int) -> str | None:
+    def planned(self, target: Target, name: str, *path: str | int) -> str | None:
         """The text at a path as it will be: what is planned, else what is there."""
-        value = self._planned.get((*target.path, *path))
-        if value is not None:
-            return str(value)
-        return target.text(*path)
+        if self._planned:
+            value = self._planned.get((*target.path, name, *path))
+            if value is not None:
+                return str(value)
+        return target.text(name, *path)
 
     def is_planned(self, path: Path) -> bool:
         return path in self._planned
@@ -111,17 +121,17 @@ class Work:
 
     # --- what a target is like -----------------------------------------------------------------------------
 
-    def effective(self, target: Target, *path: str) -> str | None:
+    def effective(self, target: Target, name: str, *path: str) -> str | None:
         """A value of a target, or of the sweep around it, or of the component that it names."""
-        if (own := self.planned(target, *path)) is not None:
+        if (own := self.planned(target, name, *path)) is not None:
             return own
         if target.kind.role == "trial" and target.parent is not None:
-            return self.effective(target.parent, *path)
-        inline = text_of(get(target.node, "component", *path)) or text_of(get(target.node, "trial", *path))
-        if inline is not None:
-            return inline
+            return self.effective(target.parent, name, *path)
+        for inline in ("component", "trial"):
+            if inline in target.own and (value := target.text(inline, name, *path)) is not None:
+                return value
         document = self.library.referenced(target)
-        return document.root.text(*path) if document else None
+        return document.root.text(name, *path) if document else None
 
     def instance_type(self, target: Target) -> str | None:
         """The instance type that a target will run on; None where none is set or it is bound."""
@@ -134,9 +144,9 @@ class Work:
         return {name: text_of(value) or "" for name, (_, value) in own.items()}
 
     def evidence(self, target: Target) -> tuple[Evidence, ...]:
-        found = self._evidence.get(id(target))
+        found = self._evidence.get(target.path)
         if found is None:
-            found = self._evidence[id(target)] = self.library.evidence(target, self.file.path)
+            found = self._evidence[target.path] = self.library.evidence(target, self.file.path)
         return found
 
 

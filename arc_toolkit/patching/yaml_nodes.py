@@ -9,19 +9,50 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
 
 Node = yaml.Node
-# libyaml is ten times faster; wheels for some platforms come without it.
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 1000
 MAX_EXPANDED = 1_000_000
 
-STR, INT, NULL, MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "null", "merge"))
+STR, INT, NULL, MERGE, MAP, SEQ = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "null", "merge", "map", "seq")
+)
+
+
+@lru_cache(maxsize=8192)
+def _plain_tag(value: str) -> str:
+    """What a plain scalar is; the same words come again and again, in one file and in all."""
+    resolvers: Any = yaml.SafeLoader.yaml_implicit_resolvers
+    for tag, pattern in resolvers.get(value[:1], ()):
+        if pattern.match(value):
+            return str(tag)
+    return STR
+
+
+# libyaml is ten times faster; wheels for some platforms come without it.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(_Base):  # type: ignore[misc]
+    """The safe loader, with the part of `compose()` that is Python cut down to what SafeLoader's rules need."""
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        pass  # only for path resolvers, of which there are none
+
+    def ascend_resolver(self) -> None:
+        pass
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+        if kind is yaml.ScalarNode:
+            return _plain_tag(value) if implicit[0] else STR
+        return MAP if kind is yaml.MappingNode else SEQ
+
 
 # `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
 _COMPACT_NESTING = re.compile(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}")
@@ -70,12 +101,12 @@ def compose(text: str) -> tuple[Node | None, ...]:
     """The root node of each document."""
     _guard_depth(text)
     try:
-        documents = tuple(yaml.compose_all(text, Loader=LOADER))
+        documents = tuple(yaml.compose_all(text, Loader=Loader))
     except yaml.YAMLError as error:
         raise _unusable(text, error) from None
     except RecursionError:
         raise Unusable(f"nested deeper than {MAX_DEPTH} levels") from None
-    if _DOUBLE_BRACE.search(text):
+    if "{{" in text and _DOUBLE_BRACE.search(text):
         _refuse_templates(documents)
     if "*" in text and "&" in text:
         _guard_expansion(documents)
@@ -90,7 +121,7 @@ def _guard_depth(text: str) -> None:
             if depth > MAX_DEPTH:
                 line = text.count("\n", 0, match.start()) + 1
                 raise Unusable(f"nested deeper than {MAX_DEPTH} levels", line)
-    if len(text) > 2 * MAX_DEPTH and _COMPACT_NESTING.search(text):
+    if text.count("-") + text.count("?") > MAX_DEPTH and _COMPACT_NESTING.search(text):
         raise Unusable(f"nested deeper than {MAX_DEPTH} levels")
 
 
@@ -267,30 +298,40 @@ def same(old: Node | None, new: Node | None, change: Change | None, memo: set[tu
     """Whether `new` means what `old` means, with exactly the asked change made."""
     if old is None or new is None:
         return old is new
-    if change is None:
-        if (id(old), id(new)) in memo:
-            return True
-        memo.add((id(old), id(new)))
-    elif is_null(old):
-        return holds(new, {key: leaf.value for key, leaf in change.items() if isinstance(leaf, Put)})
+    if change and is_null(old):
+        return holds(new, {key: _values(leaf) for key, leaf in change.items()})
     if old.tag != new.tag:
         return False
     if isinstance(old, yaml.ScalarNode):
         return bool(old.value == new.value) and not change
+    if not change:
+        if (id(old), id(new)) in memo:
+            return True
+        memo.add((id(old), id(new)))
+        return _unchanged(old, new, memo)
     if isinstance(old, yaml.SequenceNode):
         return len(old.value) == len(new.value) and all(
-            same(one, other, change.get(index) if change else None, memo)
+            same(one, other, change.get(index), memo)
             for index, (one, other) in enumerate(zip(old.value, new.value, strict=True))
         )
-    return _same_mapping(old, new, change or {}, memo)
+    return _same_mapping(old, new, change, memo)
+
+
+def _unchanged(old: Node, new: Node, memo: set[tuple[int, int]]) -> bool:
+    if len(old.value) != len(new.value):
+        return False
+    if isinstance(old, yaml.SequenceNode):
+        return all(same(one, other, None, memo) for one, other in zip(old.value, new.value, strict=True))
+    for (key, value), (new_key, new_value) in zip(old.value, new.value, strict=True):
+        # Keys are nearly always scalars; same() for the rest.
+        if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
+            return False
+        if not same(value, new_value, None, memo):
+            return False
+    return True
 
 
 def _same_mapping(old: Node, new: Node, change: Change, memo: set[tuple[int, int]]) -> bool:
-    if not change:
-        return len(old.value) == len(new.value) and all(
-            same(key, other_key, None, memo) and same(value, other_value, None, memo)
-            for (key, value), (other_key, other_value) in zip(old.value, new.value, strict=True)
-        )
     own = {key.value for key, _ in old.value if isinstance(key, yaml.ScalarNode)}
     added = {key: leaf for key, leaf in change.items() if key not in own}
     waiting = iter([pair for pair in old.value if not isinstance(change.get(_hashable(pair[0].value)), Drop)])

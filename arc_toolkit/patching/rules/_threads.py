@@ -19,13 +19,13 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
     """Report targets with evidence of a framework whose OMP_NUM_THREADS is missing or wrong."""
     if work.settings.threads == "off":
         return
-    auto = replace(work.settings, threads="auto", exports=(), manual=False)
     for target in document.targets:
         if not target.kind.variables or target.kind.role not in _LEAVES or target.kind.name == "parallel spec":
             continue
         evidence = work.evidence(target)
-        if framework not in {item.what for item in evidence} or is_windows(work, target):
+        if not any(item.what == framework for item in evidence) or is_windows(work, target):
             continue
+        auto = replace(work.settings, threads="auto", exports=(), manual=False)
         processes = work.effective(target, "max_concurrency_per_instance")
         right = decide(
             auto,

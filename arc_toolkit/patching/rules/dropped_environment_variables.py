@@ -13,7 +13,7 @@ _LOSERS = ("command component", "parallel component", "sweep step", "sweep step 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
         if target.kind.name in _LOSERS:
-            own = pairs(target.node).get("environment_variables")
+            own = target.own.get("environment_variables")
             names = ", ".join(pairs(own[1])) if own else ""
             if own and names:
                 message = f"{names} never reaches the job: {target.kind.why}"

@@ -16,7 +16,7 @@ _BELOW_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args"
 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
-        own = pairs(target.node)
+        own = target.own
         if target.kind.resources:
             for name in _BELOW_RESOURCES:
                 if name in own:
@@ -50,7 +50,7 @@ def _to_resources(work: Work, target: Target, name: str, pair: tuple[Node, Node]
 def _from_task(work: Work, target: Target, pair: tuple[Node, Node]) -> None:
     message = "a parallel `task` has no `environment_variables`: they belong to the step"
     own = pairs(pair[1])
-    movable = target.kind.role == "step" and "environment_variables" not in pairs(target.node)
+    movable = target.kind.role == "step" and "environment_variables" not in target.own
 
     def fix(editor: Editor) -> None:
         editor.remove((*target.path, "task", "environment_variables"))

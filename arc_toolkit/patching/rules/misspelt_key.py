@@ -9,7 +9,7 @@ from arc_toolkit.patching.documents import Document, Target
 from arc_toolkit.patching.rules import Rule
 from arc_toolkit.patching.work import Work
 from arc_toolkit.patching.yaml_edit import Editor, Path
-from arc_toolkit.patching.yaml_nodes import pairs
+from arc_toolkit.patching.yaml_nodes import Node, pairs
 
 # Every key that a job, step, trial or component may have (azure-ai-ml 1.35 and the v1.5 specification).
 _KEYS = frozenset(
@@ -57,13 +57,20 @@ _IMPORTANT_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_a
 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
-        _look(work, target, (), _KEYS, _IMPORTANT)
-        if target.kind.family != "spark":
-            _look(work, target, ("resources",), _RESOURCE_KEYS, _IMPORTANT_RESOURCES)
+        _look(work, target, target.own, (), _KEYS, _IMPORTANT)
+        if target.kind.family != "spark" and "resources" in target.own:
+            own = pairs(target.own["resources"][1])
+            _look(work, target, own, ("resources",), _RESOURCE_KEYS, _IMPORTANT_RESOURCES)
 
 
-def _look(work: Work, target: Target, below: Path, known: frozenset[str], important: tuple[str, ...]) -> None:
-    own = pairs(target.get(*below) if below else target.node)
+def _look(
+    work: Work,
+    target: Target,
+    own: dict[str, tuple[Node, Node]],
+    below: Path,
+    known: frozenset[str],
+    important: tuple[str, ...],
+) -> None:
     for name in own.keys() - known:
         near = difflib.get_close_matches(name.lower(), important, n=1, cutoff=0.8)
         if not near or near[0] in own:
