@@ -57,6 +57,9 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
     """The v2 text, and notes about all that is not one to one."""
     notes: list[str] = []
     given = {key: value for key, value in fields.items() if value is not None}
+    for key, kind in (("run_max_try", int), ("environment_variables", dict)):
+        if not isinstance(given.get(key, kind()), kind):
+            notes.append(f"{key} is {given.pop(key)!r}, no {kind.__name__}: it is not written")
     for key in given:
         if key not in _KNOWN:
             notes.append(f"{key} has no equivalent in a v2 parallel step and is not written")
@@ -130,8 +133,8 @@ def _step(given: dict[str, Any], inputs: list[str], side: list[str], output: str
             value = given[old]
             step[new] = list(value) if isinstance(value, tuple | list) else value
     retry = {}
-    if "run_max_try" in given:
-        retry["max_retries"] = max(0, int(given["run_max_try"]) - 1)
+    if isinstance(given.get("run_max_try"), int):
+        retry["max_retries"] = max(0, given["run_max_try"] - 1)
         notes.append(
             f"run_max_try {given['run_max_try']} counts tries and max_retries {retry['max_retries']} counts retries: "
             "one less (Microsoft's own table maps them 1:1)"
@@ -142,7 +145,7 @@ def _step(given: dict[str, Any], inputs: list[str], side: list[str], output: str
         step["retry_settings"] = retry
     if variables := given.get("environment_variables"):
         # On the step: neither a parallel component nor its task keeps them.
-        step["environment_variables"] = {str(key): str(value) for key, value in dict(variables).items()}
+        step["environment_variables"] = {str(key): str(value) for key, value in variables.items()}
     step["task"] = _task(given, output, notes)
     return step
 

@@ -113,6 +113,16 @@ def test_what_is_not_known_is_said() -> None:
         assert words in said
 
 
+def test_values_of_the_wrong_kind_are_said_and_left_out() -> None:
+    text, notes = prs.to_yaml({"run_max_try": "many", "environment_variables": ["A"]})
+    assert "retry_settings" not in text
+    assert "environment_variables" not in text
+    assert notes[:2] == [
+        "run_max_try is 'many', no int: it is not written",
+        "environment_variables is ['A'], no dict: it is not written",
+    ]
+
+
 def test_partition_keys_take_the_place_of_a_mini_batch_size() -> None:
     step = step_of({"partition_keys": ("a", "b")})
     assert step["partition_keys"] == ["a", "b"]
