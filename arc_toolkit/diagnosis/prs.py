@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.model import Evidence, Finding, Kind, LogFile, Skipped
 
 BATCHES = re.compile(r"(?:^|/)processed_mini[-_]batches\.csv$")
@@ -24,7 +24,6 @@ USAGE = re.compile(r"(?:^|/)node_resource_usage\.csv$")
 # AzureML's extension keeps 5 % of a node's memory back; above the rest the node is about to run out.
 FULL_PERCENT = 95.0
 
-WEIGHT = 8  # text in logs, in the order of evidence
 LONGEST_LINE = 1 << 16
 
 # Units a column may name, in bytes.
@@ -74,7 +73,7 @@ def _read_batches(path: str, stream: BinaryIO) -> list[Finding]:
     if not again:
         return []
     message = f"{again} of {total} mini-batches were picked more than once, up to {most} times"
-    return [Finding(path, Evidence("prs", "Picked Count", message, weight=WEIGHT))]
+    return [Finding(path, Evidence(signals.PRS, "Picked Count", message, weight=signals.ORDER[signals.PRS]))]
 
 
 def _read_usage(path: str, stream: BinaryIO) -> list[Finding]:
@@ -94,7 +93,14 @@ def _read_usage(path: str, stream: BinaryIO) -> list[Finding]:
         return []
     node = path.split("/")[-2] if "/" in path else None
     message = f"memory of the node was {peak:.0f} % full"
-    return [Finding(path, Evidence("prs", "node memory", message, when, WEIGHT), node, Kind.NODE_MEMORY)]
+    return [
+        Finding(
+            path,
+            Evidence(signals.PRS, "node memory", message, when, signals.ORDER[signals.PRS]),
+            node,
+            Kind.NODE_MEMORY,
+        )
+    ]
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------

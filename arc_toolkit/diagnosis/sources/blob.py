@@ -32,7 +32,10 @@ def is_blob_url(source: str) -> bool:
 
 
 def list_logs(url: str, jobs: int) -> Iterator[LogFile]:
-    """Every blob below a prefix, in no order. A prefix may end inside a name, as Azure's own prefixes do."""
+    """Every blob below a prefix, in no order; `jobs` 0 means as many requests as help.
+
+    A prefix may end inside a name, as Azure's own prefixes do.
+    """
     container, account, prefix = _split(url)
     store = _connect(url, account)
     found = False
@@ -80,7 +83,7 @@ def _connect(url: str, account: str | None) -> Any:
 
 def _walk(store: Any, url: str, container: str, prefix: str, jobs: int) -> Iterator[tuple[str, int]]:
     """Paths (with their container) and sizes; each folder is a request of its own, several at a time."""
-    with ThreadPoolExecutor(max(1, min(LISTERS, 4 * jobs))) as pool:
+    with ThreadPoolExecutor(min(jobs, LISTERS) or LISTERS) as pool:
         todo: set[Future[list[dict[str, Any]]]] = {pool.submit(_list_start, store, url, container, prefix)}
         try:
             while todo:

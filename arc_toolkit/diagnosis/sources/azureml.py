@@ -1,0 +1,121 @@
+"""Logs of an AzureML job from its workspace: `azureml:JOB`, through azure-ai-ml.
+
+The SDK's own download fetches everything a job wrote, and its log filters know no retry folders. So the list of log
+files is taken from the run's details, and only the few files that diagnose reads are fetched, each when it is opened.
+Steps of a pipeline and trials of a sweep are included.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from arc_toolkit.diagnosis.model import LogFile
+from arc_toolkit.errors import ArcError, missing_extra
+
+SCHEME = "azureml:"
+DEEPEST = 4  # pipelines in pipelines
+TIMEOUT_SECONDS = 60
+
+
+def list_logs(
+    job: str, workspace: str | None = None, resource_group: str | None = None, subscription: str | None = None
+) -> Iterator[LogFile]:
+    """The files of a job and of its child jobs. What is not said comes from the environment and the az defaults."""
+    name = job.removeprefix(SCHEME).strip("/")
+    if not name:
+        raise ArcError("azureml: no job in it; wanted is azureml:JOB_NAME")
+    client = _client(workspace, resource_group, subscription)
+    yield from _files(client, name, set(), DEEPEST)
+
+
+def _client(workspace: str | None, resource_group: str | None, subscription: str | None) -> Any:
+    from arc_toolkit.azure.scope import Resolver
+    from arc_toolkit.azure.session import explained, open_session
+
+    options = {"workspace": workspace, "resource group": resource_group, "subscription": subscription}
+    resolver = Resolver(options)
+    place = resolver.workspace()
+    session = open_session(resolver.az.cloud)
+    try:
+        from azure.ai.ml import MLClient
+    except ImportError:
+        raise missing_extra("azure", "reading the logs of an AzureML job") from None
+    with explained(f"opening the workspace {place.name}"):
+        return MLClient(
+            session.credential,
+            place.subscription,
+            place.resource_group,
+            place.name,
+            show_progress=False,
+            enable_telemetry=False,
+            cloud=session.cloud.name,
+            **session.options,
+        )
+
+
+def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFile]:
+    from arc_toolkit.azure.session import explained
+
+    if job in seen:
+        return
+    seen.add(job)
+    with explained(f"reading the job {job}"):
+        try:
+            operations = client.jobs._runs_operations
+        except AttributeError:
+            raise ArcError(
+                "this version of azure-ai-ml has no list of a run's log files: "
+                f"run `az ml job download --name {job} --all` and diagnose the folder"
+            ) from None
+        files: dict[str, str] = dict(operations.get_run_details(job).log_files or {})
+    for path, url in sorted(files.items()):
+        yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", None, partial(_open, url))
+    if depth:
+        with explained(f"listing the steps of the job {job}"):
+            children = [child.name for child in client.jobs.list(parent_job_name=job) if child is not None]
+        for child in children:
+            yield from _files(client, child, seen, depth - 1)
+
+
+def _open(url: str) -> BinaryIO:
+    """A file by its signed address. The address is a secret: it is in no message."""
+    import urllib.request
+
+    parts = urlsplit(url)
+    if parts.scheme != "https" and parts.hostname != "127.0.0.1":
+        raise OSError("the log's address is not https")
+    try:
+        response = urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS)  # noqa: S310 (checked above)
+    except urllib.error.HTTPError as error:
+        raise OSError(f"the storage answered {error.code} {error.reason}") from None
+    except (urllib.error.URLError, ValueError) as error:
+        raise OSError(f"the storage cannot be reached: {getattr(error, 'reason', 'bad address')}") from None
+    return cast(BinaryIO, _Whole(response))
+
+
+class _Whole(io.RawIOBase):
+    """A response that ends early is an error; http.client takes it for the end of the file."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        length = response.headers.get("content-length")
+        self._left = int(length) if length else None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count: int = self._response.readinto(buffer)
+        if self._left is not None:
+            self._left -= count
+            if not count and len(buffer) and self._left > 0:
+                raise OSError(f"the connection ended {self._left} bytes too early")
+        return count
+
+    def close(self) -> None:
+        self._response.close()
+        super().close()
