@@ -27,7 +27,9 @@ Object = dict[str, Any]
 
 CRD = Path(__file__).with_name("instance_type_crd.json")
 _NAMESPACED = {"Pod", "DaemonSet", "PodGroup", "Event", "Deployment"}
+_TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
 _MANAGED = {"kwok.x-k8s.io/node": "fake"}
+_NOT_READY = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no kubelet"}
 _FAST = ["--kube-api-qps=1000", "--kube-api-burst=2000"]  # with the defaults, 1,000 nodes take minutes
 _VOLCANO_CONF = """\
 actions: "enqueue, allocate, backfill"
@@ -90,10 +92,19 @@ class ControlPlane:
         self._start_scheduler()
         self.restart_controller_manager()
         self.start_kwok()
-        self.create(json.loads(CRD.read_text()))
         for name in ("azureml", "volcano-system"):
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        self.wait("the InstanceType CRD", lambda: self._served("/apis/amlarc.azureml.com/v1alpha1"))
+        self.install_crd()
+
+    def install_crd(self) -> None:
+        """What installing the AzureML extension brings: InstanceTypes."""
+        self.create(json.loads(CRD.read_text()))
+        self.wait("the InstanceType CRD", lambda: self._served(_TYPES))
+
+    def remove_crd(self) -> None:
+        """As if the AzureML extension were not installed."""
+        self.delete("CustomResourceDefinition", "instancetypes.amlarc.azureml.com", "", "apiextensions.k8s.io/v1")
+        self.wait("the end of the InstanceType CRD", lambda: not self._served(_TYPES))
 
     def stop(self) -> None:
         """End everything; the apiserver's data is thrown away, so nothing needs a clean end."""
@@ -337,7 +348,7 @@ def node(
     architecture: str = "amd64",
     managed: bool = True,
 ) -> Object:
-    """A Node manifest; kwok makes it Ready unless `managed` is False. The default is small: 4 CPU, 16 GiB."""
+    """A Node manifest; kwok makes it Ready, unless `managed` is False: then it is NotReady. The default is small: 4 CPU, 16 GiB."""
     capacity = capacity or {"cpu": "4", "memory": "16374000Ki", "pods": "110"}
     names = {"kubernetes.io/hostname": name, "kubernetes.io/os": system, "kubernetes.io/arch": architecture}
     names["node.kubernetes.io/instance-type"] = "Standard_D4s_v5"
@@ -353,6 +364,7 @@ def node(
         "status": {
             "capacity": dict(capacity),
             "allocatable": dict(allocatable or capacity),
+            "conditions": [] if managed else [_NOT_READY],
             "nodeInfo": {
                 "architecture": architecture,
                 "operatingSystem": system,
