@@ -47,6 +47,10 @@ def component(plan: Plan, docker: Any) -> dict[str, Any]:
     if taken.includes:
         out["additional_includes"] = taken.includes
     prefix = "" if plan.settings.sweep_as == "job" else exports(plan.variables, plan.cores)
+    if plan.cores is not None and f"={plan.cores}" in prefix:
+        out[
+            Note(f"{plan.cores} threads are for {plan.instance_type}: another instance type wants another number.")
+        ] = None
     out["command"] = prefix + _component_command(plan)
     out["environment"] = docker
     if taken.distribution:

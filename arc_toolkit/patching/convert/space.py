@@ -166,8 +166,8 @@ def objective(source: Source, tell: Tell) -> dict[str, str]:
             words = f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
             tell(
                 "warning",
-                f"objective.primary_metric: v2 takes one metric; {metric} is written, and the other "
-                f"{len(others)} of its enum have no place ({words})",
+                f"objective.primary_metric: v2 takes one metric; {metric} is written, and {len(others)} more of its "
+                f"enum {'has' if len(others) == 1 else 'have'} no place ({words})",
                 "objective",
                 "primary_metric",
             )

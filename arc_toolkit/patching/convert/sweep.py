@@ -190,7 +190,7 @@ def _tell_variables(plan: Plan) -> None:
     if "get_cores" in plan.variables.get(PRESTEP, ""):
         cores, source = cores_of(plan.settings.instance_type, plan.settings)
         message += "; get_cores is known only to AMLARC's own pre-step, so " + (
-            f"its value {cores} ({source}) is written"
+            f"its value {cores} ({source}) is written: change it together with the instance type"
             if cores is not None
             else f"the container's CPU limit stands for it ({source})"
         )

@@ -384,4 +384,4 @@ def test_the_real_lightgbm_sweep_with_its_mpi_trial_converts_and_validates(tmp_p
     assert seen["distribution"] == "mpi"
     assert len(component["componentSpec"]["inputs"]) == 25
     assert component["componentSpec"]["command"].count("$[[") == 6
-    assert "22 of its enum have no place" in messages(result)
+    assert "22 more of its enum have no place" in messages(result)
