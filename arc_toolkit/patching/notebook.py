@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from arc_toolkit.patching.model import Edit, FileResult, Finding, OverlapError, Settings, Skipped, apply_edits
@@ -83,7 +83,6 @@ class Cell:
     number: int
     literals: tuple[Literal, ...]
     is_list: bool
-    file_lines: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def text(self) -> str:
@@ -97,89 +96,56 @@ class NotANotebook(Exception):
 def read_cells(text: str) -> list[Cell]:
     """The code cells of a notebook; `NotANotebook` says what is wrong."""
     try:
-        return list(_cells(text))
+        notebook = json.loads(text)
     except json.JSONDecodeError as error:
-        reason = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
-        raise NotANotebook(reason) from None
+        raise NotANotebook(f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
     except RecursionError:
         raise NotANotebook("not a notebook: nested too deeply") from None
-
-
-def _cells(text: str) -> Iterator[Cell]:
-    seen = False
-    position = _skip(text, 0)
-    if text[position : position + 1] != "{":
-        _DECODER.raw_decode(text, position)
-        raise NotANotebook("not a notebook: the JSON is no object")
-    for key, start, end in _members(text, position):
-        if key != "cells":
-            continue
-        seen = True
-        if text[start] != "[":
-            raise NotANotebook("not a notebook: `cells` is no list")
-        for number, (first, _) in enumerate(_items(text, start), start=1):
-            if text[first] != "{":
-                raise NotANotebook(f"not a notebook: cell {number} is no object")
-            yield from _cell(text, first, number)
-    if not seen:
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise NotANotebook("a notebook without cells")
-
-
-def _cell(text: str, position: int, number: int) -> Iterator[Cell]:
-    members = {key: (start, end) for key, start, end in _members(text, position)}
-    kind = members.get("cell_type")
-    if kind is None or text[kind[0] : kind[1]] != '"code"' or "source" not in members:
-        return
-    start, end = members["source"]
-    spans = list(_items(text, start)) if text[start] == "[" else [(start, end)]
-    literals = []
-    for first, last in spans:
-        if text[first] != '"':
+    found = []
+    # The JSON is valid from here on; what is left is to find where the source of each code cell is written.
+    start = _members(text, _skip(text, 0))["cells"][0]
+    for number, (content, (first, _)) in enumerate(zip(notebook["cells"], _items(text, start), strict=True), 1):
+        if not isinstance(content, dict):
+            raise NotANotebook(f"not a notebook: cell {number} is no object")
+        if content.get("cell_type") != "code" or "source" not in content:
+            continue
+        source = content["source"]
+        lines = source if isinstance(source, list) else [source]
+        if not all(isinstance(line, str) for line in lines):
             raise NotANotebook(f"not a notebook: the source of cell {number} is no text")
-        literals.append(Literal(first, last, scanstring(text, first + 1)[0]))
-    yield Cell(number, tuple(literals), text[start] == "[")
+        span = _members(text, first)["source"]
+        spans = list(_items(text, span[0])) if isinstance(source, list) else [span]
+        literals = tuple(Literal(*where, line) for where, line in zip(spans, lines, strict=True))
+        found.append(Cell(number, literals, isinstance(source, list)))
+    return found
 
 
-def _members(text: str, position: int) -> Iterator[tuple[str, int, int]]:
-    """Keys of an object, each with the span of its value."""
+def _members(text: str, position: int) -> dict[str, tuple[int, int]]:
+    """Keys of an object, each with the span of its value; the last one counts, as in `json.loads`."""
+    found = {}
     position = _skip(text, position + 1)
-    if text[position : position + 1] == "}":
-        return
-    while True:
-        if text[position : position + 1] != '"':
-            raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, position)
+    while text[position] != "}":
         key, position = scanstring(text, position + 1)
-        position = _skip(text, position)
-        if text[position : position + 1] != ":":
-            raise json.JSONDecodeError("Expecting ':' delimiter", text, position)
-        start = _skip(text, position + 1)
+        start = _skip(text, _skip(text, position) + 1)
         end = _DECODER.raw_decode(text, start)[1]
-        yield key, start, end
-        position = _separator(text, end, "}")
-        if position < 0:
-            return
+        found[key] = start, end
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return found
 
 
 def _items(text: str, position: int) -> Iterator[tuple[int, int]]:
     """Spans of the items of a list."""
     start = _skip(text, position + 1)
-    if text[start : start + 1] == "]":
-        return
-    while True:
+    while text[start] != "]":
         end = _DECODER.raw_decode(text, start)[1]
         yield start, end
-        start = _separator(text, end, "]")
-        if start < 0:
-            return
-
-
-def _separator(text: str, position: int, closing: str) -> int:
-    position = _skip(text, position)
-    if text[position : position + 1] == closing:
-        return -1
-    if text[position : position + 1] != ",":
-        raise json.JSONDecodeError("Expecting ',' delimiter", text, position)
-    return _skip(text, position + 1)
+        start = _skip(text, end)
+        if text[start] == ",":
+            start = _skip(text, start + 1)
 
 
 def _skip(text: str, position: int) -> int:
@@ -193,33 +159,44 @@ def _skip(text: str, position: int) -> int:
 def splice(text: str, cell: Cell, edits: Sequence[Edit]) -> list[Edit]:
     """Edits of a cell's source as edits of the notebook's text; lines stay items of their own."""
     result: list[Edit] = []
-    start = 0
     pending = sorted(edits, key=lambda edit: (edit.start, edit.end))
-    literals = list(cell.literals)
-    for index, literal in enumerate(literals):
-        end = start + len(literal.value)
-        last = index == len(literals) - 1
-        mine = [edit for edit in pending if start <= edit.start and (edit.start < end or last)]
-        if any(edit.end > end for edit in mine):
-            raise OverlapError(f"a change in cell {cell.number} spans several source lines")
+    index = start = 0
+    while index < len(cell.literals):
+        first, end = index, start + len(cell.literals[index].value)
+        mine: list[Edit] = []
+        # All that begins in this item; an edit that reaches into the next ones takes them along.
+        while pending and (pending[0].start < end or index == len(cell.literals) - 1):
+            edit = pending.pop(0)
+            mine.append(Edit(edit.start - start, edit.end - start, edit.text))
+            while edit.end > end:
+                index += 1
+                end += len(cell.literals[index].value)
         if mine:
-            local = [Edit(edit.start - start, edit.end - start, edit.text) for edit in mine]
-            result += _literal_edits(text, cell, literal, index, local)
-        start = end
+            result += _item_edits(text, cell, first, index, mine)
+        start, index = end, index + 1
     return result
 
 
-def _literal_edits(text: str, cell: Cell, literal: Literal, index: int, edits: list[Edit]) -> list[Edit]:
-    offsets = literal.offsets(text)
-    new = apply_edits(literal.value, edits)
-    lines = re.split(r"(?<=\n)(?!\Z)", new)
-    if not cell.is_list or len(lines) == 1:
+def _item_edits(text: str, cell: Cell, first: int, last: int, edits: list[Edit]) -> list[Edit]:
+    literals = cell.literals
+    old = "".join(literal.value for literal in literals[first : last + 1])
+    new = apply_edits(old, edits)
+    begin, end = literals[first].start, literals[last].end
+    if first != last:  # items that change together are written anew
+        lines = re.split(r"(?<=\n)(?!\Z)", new)
+        ascii_only = text[begin:end].isascii()
+        written = (json.dumps(line, ensure_ascii=ascii_only) for line in lines)
+        return [Edit(begin, end, _between(text, cell, first).join(written))]
+    if not new and cell.is_list and len(literals) > 1:  # the line is gone, and its item with it
+        if last + 1 < len(literals):
+            return [Edit(begin, literals[last + 1].start, "")]
+        return [Edit(literals[first - 1].end, end, "")]
+    offsets = literals[first].offsets(text)
+    if not cell.is_list or "\n" not in new[:-1]:
         return [Edit(offsets[edit.start], offsets[edit.end], _escaped(edit.text)) for edit in edits]
     # Several lines now: cut the written string at the line breaks of the new text.
-    written = _escaped_with_breaks(text, literal, offsets, edits)
-    between = _between(text, cell, index)
-    quote = '"' + between + '"'
-    return [Edit(literal.start + 1, literal.end - 1, written.replace(_CUT, quote))]
+    marked = _escaped_with_breaks(text, literals[first], offsets, edits)
+    return [Edit(begin + 1, end - 1, marked.replace(_CUT, '"' + _between(text, cell, first) + '"'))]
 
 
 # Marks a line break between two items while a string is put together; cannot stand in JSON text.
@@ -321,7 +298,7 @@ def _file_lines(text: str, cell: Cell) -> tuple[int, ...]:
         line += text.count("\n", at, literal.start)
         at = literal.start
         lines += [line + 1] * max(1, literal.value.count("\n"))
-    return tuple([*lines, line + 1])
+    return (*lines, line + 1)
 
 
 def _prove(before: str, after: str, cells: Sequence[Cell], edits: Sequence[Sequence[Edit]]) -> None:

@@ -14,7 +14,7 @@ from arc_toolkit.patching.python import layout
 from arc_toolkit.patching.python.source import Source
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Place:
     """Where a statement stands: its text, the top-level statement around it, and the list that holds it."""
 
@@ -134,10 +134,10 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
     new = dict(change.values)
     match node:
         case ast.Call():
+            if change.drops:
+                edits += layout.drop_arguments(source, node, change.drops)
             for keyword in node.keywords:
-                if keyword.arg in change.drops:
-                    edits += layout.drop_argument(source, node, keyword)
-                elif keyword.arg in new:
+                if keyword.arg in new:
                     edits.append(
                         Edit(source.start(keyword.value), source.end(keyword.value), new.pop(keyword.arg))
                     )

@@ -34,9 +34,10 @@ class Rewrite:
 
 def is_candidate(data: bytes) -> bool:
     """Whether a file has to be parsed: the key words of the SDKs, or the misspelt variable."""
-    if (b"azure" in data or b"mldesigner" in data) and any(word in data for word in library.KEY_WORDS):
-        return True
-    return library.MISSPELT in data
+    if b"azure" not in data and b"mldesigner" not in data:
+        return library.MISSPELT in data
+    known = any(word in data for word in library.KEY_WORDS) and any(word in data for word in library.ACTIONS)
+    return known or library.MISSPELT in data
 
 
 def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:

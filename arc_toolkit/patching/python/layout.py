@@ -10,7 +10,8 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 
 from arc_toolkit.patching.model import Edit
 from arc_toolkit.patching.python.source import Source
@@ -104,24 +105,41 @@ def append_parameters(source: Source, function: ast.FunctionDef, items: Sequence
     return append(source, (source.start(last), end), close, items)
 
 
-def drop_argument(source: Source, call: ast.Call, keyword: ast.keyword) -> list[Edit]:
-    """A keyword argument taken out, with its line when it stands alone there."""
+def drop_arguments(source: Source, call: ast.Call, names: Collection[str]) -> list[Edit]:
+    """Keyword arguments taken out, with their lines where they stand alone there."""
     nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     nodes.sort(key=lambda node: (node.lineno, node.col_offset))
-    index = nodes.index(keyword)
-    start, (end, comma) = source.start(keyword), _tail(source.text, source.end(keyword), source.end(call) - 1)
+    edits: list[Edit] = []
+    run: list[ast.expr | ast.keyword] = []  # dropped ones that share their lines with what stays
+    kept: ast.expr | ast.keyword | None = None
+    for node in nodes:
+        if not (isinstance(node, ast.keyword) and node.arg in names):
+            if run:
+                edits.append(Edit(source.start(run[0]), source.start(node), ""))
+            run, kept = [], node
+        elif whole := _own_lines(source, call, node):
+            edits.append(whole)
+        else:
+            run.append(node)
+    if run:
+        end, comma = _tail(source.text, source.end(run[-1]), source.end(call) - 1)
+        if kept is not None:
+            edits.append(Edit(_tail(source.text, source.end(kept), source.start(run[0]))[0], end, ""))
+        else:
+            edits.append(Edit(source.start(run[0]), end if comma is None else comma + 1, ""))
+    return edits
+
+
+def _own_lines(source: Source, call: ast.Call, node: ast.keyword) -> Edit | None:
+    """The lines of an argument that has them for itself, with the comma and comment after it."""
+    start, (end, comma) = source.start(node), _tail(source.text, source.end(node), source.end(call) - 1)
     stop = end if comma is None else comma + 1
-    line_start = source.line_start(start)
-    rest = _REST_OF_LINE.match(source.text, stop)
-    if not source.text[line_start:start].strip() and rest:
-        after = source.line_end(stop)
-        following = next((first for first in source.starts if first > after), len(source.text))
-        return [Edit(line_start, following, "")]
-    if index + 1 < len(nodes):
-        return [Edit(start, source.start(nodes[index + 1]), "")]
-    if index:
-        return [Edit(_tail(source.text, source.end(nodes[index - 1]), start)[0], end, "")]
-    return [Edit(start, stop, "")]
+    first = source.line_start(start)
+    if source.text[first:start].strip() or not _REST_OF_LINE.match(source.text, stop):
+        return None
+    last = source.line_end(stop)
+    following = bisect_right(source.starts, last)
+    return Edit(first, source.starts[following], "")
 
 
 def _tail(text: str, end: int, limit: int) -> tuple[int, int | None]:

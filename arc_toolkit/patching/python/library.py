@@ -21,6 +21,18 @@ KEY_WORDS = (
     b"azureml.train.hyperdrive",
     b"mldesigner",
 )
+# Of the files with one of those, only files with one of these can hold a target or break a rule.
+ACTIONS = (
+    b"command",
+    b"pipeline",
+    b"component",
+    b"Component",
+    b"sweep",
+    b"parallel_run_function",
+    b"set_resources",
+    b"runsettings",
+    b"ParallelRun",
+)
 MISSPELT = b"AMLARC_RESTEP"
 
 # Import path -> what it is here.
@@ -83,7 +95,20 @@ NO_RESOURCES = {
     "automl": "an AutoML step: set its resources by hand",
 }
 
-# Attributes that only a leaf step has: seeing one proves that a call of unknown origin made a step.
+# Statements that only a leaf step allows: one proves that a call of unknown origin made such a step.
+PROOFS = frozenset(
+    {
+        ("resources",),
+        ("resources", "instance_type"),
+        ("resources", "instance_count"),
+        ("set_resources",),
+        ("runsettings", "resource_layout", "configure"),
+        ("runsettings", "resource_layout", "instance_type"),
+        ("runsettings", "resource_layout", "instance_count"),
+        ("runsettings", "resource_layout", "node_count"),
+    }
+)
+# Attributes of a leaf step that hold settings.
 LEAF_ATTRIBUTES = frozenset(
     {"resources", "set_resources", "environment_variables", "distribution", "limits", "runsettings", "compute"}
 )

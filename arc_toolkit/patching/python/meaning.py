@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import os.path
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from arc_toolkit.patching.python import library
 from arc_toolkit.patching.python.library import Generation
-from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot
+from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot, chain
 
 _DEEPEST = 20
 _TYPE_LINE = re.compile(r"(?m)^type:[ \t]*['\"]?([A-Za-z]+)")
@@ -184,7 +185,8 @@ class Meanings:
     def _imported(self, name: str, path: str) -> Meaning:
         if path in library.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
             return Library(path)
-        return Unknown(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=True)
+        foreign = path.partition(".")[0] not in sys.stdlib_module_names
+        return Unknown(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=foreign)
 
     def function(self, function: ast.FunctionDef, spot: Spot) -> Meaning:
         for decorator in function.decorator_list:
@@ -199,11 +201,11 @@ class Meanings:
     def _attribute(self, node: ast.Attribute, spot: Spot, depth: int) -> Meaning:
         path = self.path(node, spot)
         if path is not None:
-            return self._imported(ast.unparse(node), path)
+            return self._imported(dotted(node), path)
         base = self.of(node.value, spot, depth + 1)
         if node.attr == "component" and isinstance(base, Builder | Step):
             return Component("v2", base.kind)
-        return Unknown(f"{ast.unparse(node)} is not known here")
+        return Unknown(f"{dotted(node)} is not known here")
 
     def _call(self, call: ast.Call, spot: Spot, depth: int) -> Meaning:
         function = call.func
@@ -228,7 +230,7 @@ class Meanings:
             case Unknown():
                 if meaning.why:
                     return meaning
-                return Unknown(f"made by {ast.unparse(function)}(), which is not known here")
+                return Unknown(f"made by {dotted(function)}(), which is not known here")
         return NOTHING
 
     def _library_call(self, what: Library, call: ast.Call, spot: Spot) -> Meaning:
@@ -252,22 +254,22 @@ class Meanings:
             case "from_func":
                 return Component("v1.5", "command")
             case "workspace":
-                return _from_workspace(ast.unparse(call.func))
+                return _from_workspace(dotted(call.func))
             case "pipeline":
                 # pipeline(...)(function), without the decorator syntax
                 return Unknown("a pipeline made without the decorator")
-        return Unknown(f"made by {ast.unparse(call.func)}()")
+        return Unknown(f"made by {dotted(call.func)}()")
 
     def _workspace(self, function: ast.Attribute, call: ast.Call, spot: Spot, depth: int) -> Meaning | None:
         """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
         over = function.value
         of_components = isinstance(over, ast.Attribute) and over.attr in ("components", "component")
         if of_components and function.attr in ("get", "load"):
-            return _from_workspace(ast.unparse(function))
+            return _from_workspace(dotted(function))
         if function.attr == "create_or_update" and call.args:
             given = self.of(call.args[0], spot, depth + 1)
             # What comes back from registering a component is a component; from submitting a job, a job.
-            return given if isinstance(given, Component) else Unknown(f"the result of {ast.unparse(function)}()")
+            return given if isinstance(given, Component) else Unknown(f"the result of {dotted(function)}()")
         return None
 
     # --- component files -----------------------------------------------------------------------------------------
@@ -335,6 +337,12 @@ def _last(name: str, found: list[Binding], spot: Spot | None) -> Binding | Unkno
             last.spot.block.has("if") or last.spot.block.has("loop") or last.spot.block.has("except")
         )
     return last if certain else Unknown(f"{name} is chosen at run time", chosen=True)
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as written, for messages; much cheaper than `ast.unparse`."""
+    found = chain(node)
+    return ".".join((found[0], *found[1])) if found else "an expression"
 
 
 def _from_workspace(how: str) -> Unknown:

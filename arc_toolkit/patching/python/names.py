@@ -18,13 +18,13 @@ from arc_toolkit.patching.python.changes import Place
 from arc_toolkit.patching.python.source import Source
 
 # Words that a call worth looking at has, and the names that these were imported as.
-_WORDS = r"command|parallel_run_function|sweep|set_resources|ParallelRun\w+"
-_RENAMED = re.compile(r"\b(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
+_WORDS = ("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun")
+_RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Block:
     """A list of statements: the body of a module, function, branch, loop or with."""
 
@@ -50,7 +50,7 @@ class Block:
         return False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Spot(Place):
     """A place, with its scope, its block and its order in the scope."""
 
@@ -59,7 +59,7 @@ class Spot(Place):
     order: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Binding:
     """One way a name gets its value. `value` is an expression, a function, an import path, or None: not known."""
 
@@ -69,7 +69,7 @@ class Binding:
     why: str = ""  # for None: `a parameter`, `a loop variable`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Use:
     """A statement about a name: `name.a.b = value`, `name.a["k"] = value`, `name.a.b(...)`, or `call(name)`.
 
@@ -109,8 +109,10 @@ class Module:
 
     @cached_property
     def _mentions(self) -> dict[int, list[int]]:
-        renamed = [name for source in self.sources for name in _RENAMED.findall(source.text)]
-        words = re.compile(r"\b(?:" + "|".join([_WORDS, *renamed]) + r")\b")
+        words = list(_WORDS)
+        for source in self.sources:
+            if " as " in source.text:
+                words += _RENAMED.findall(source.text)
         return {id(source): source.lines_with(words) for source in self.sources}
 
     def mentions(self, spot: Spot) -> bool:

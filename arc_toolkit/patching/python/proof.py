@@ -42,12 +42,20 @@ def segments(source: Source, tops: Sequence[ast.stmt]) -> list[Segment]:
         while last + 1 < len(source.body) and _first_line(source.body[last + 1]) <= _last_line(source.body[last]):
             last += 1
         start = source.starts[_first_line(source.body[first]) - 1]
-        end = source.line_end(source.end(source.body[last]))
-        if found and found[-1].last >= first:
+        end = _end(source, source.end(source.body[last]))
+        if found and found[-1].last >= first - 1:
             found[-1] = Segment(found[-1].first, last, found[-1].start, end)
         else:
             found.append(Segment(first, last, start, end))
     return found
+
+
+def _end(source: Source, offset: int) -> int:
+    """The end of the line; a backslash before it takes the next line along."""
+    end = source.line_end(offset)
+    while "#" not in source.text[offset:end] and source.text[offset:end].endswith("\\") and end < len(source.text):
+        end = source.line_end(end + (2 if source.text.startswith("\r\n", end) else 1))
+    return end
 
 
 def reparse(source: Source, parts: Sequence[Segment], edits: Sequence[Edit]) -> list[Source]:
@@ -61,7 +69,7 @@ def reparse(source: Source, parts: Sequence[Segment], edits: Sequence[Edit]) -> 
         ]
         new = apply_edits(source.text[part.start : part.end], inside)
         try:
-            result.append(Source(new, parse(new)))
+            result.append(Source(new, parse(new + "\n")))
         except Unusable as error:
             raise Unproven(f"the new text does not parse: {error.reason}") from None
     return result

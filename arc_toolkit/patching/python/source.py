@@ -12,8 +12,10 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
@@ -98,7 +100,9 @@ class Source:
     @cached_property
     def starts(self) -> list[int]:
         """Offset of each line's first character."""
-        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+        if "\r" in self.text:
+            return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+        return list(accumulate((len(line) + 1 for line in self.text.split("\n")[:-1]), initial=0))
 
     @cached_property
     def newline(self) -> str:
@@ -125,9 +129,15 @@ class Source:
     def slice(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
         return self.text[self.start(node) : self.end(node)]
 
-    def lines_with(self, pattern: re.Pattern[str]) -> list[int]:
-        """The lines (from 1) where a pattern begins to match, in order."""
-        return sorted({bisect_right(self.starts, match.start()) for match in pattern.finditer(self.text)})
+    def lines_with(self, words: Sequence[str]) -> list[int]:
+        """The lines (from 1) that hold one of the words, in order."""
+        found = set()
+        for word in words:
+            at = self.text.find(word)
+            while at >= 0:
+                found.add(bisect_right(self.starts, at))
+                at = self.text.find(word, at + 1)
+        return sorted(found)
 
     def line_start(self, offset: int) -> int:
         return self.starts[bisect_right(self.starts, offset) - 1]

@@ -24,8 +24,12 @@ from arc_toolkit.patching.python.meaning import (
 )
 from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot, Use, calls_in
 
-_READS = re.compile(r"\b(\w+)\s*\.\s*outputs\b")
+_LAST_WORD = re.compile(r"\w+$")
 _BUILTINS = frozenset(dir(builtins))
+
+
+# Only these can make a step.
+_CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
 
 
 @dataclass(eq=False)
@@ -69,14 +73,14 @@ class Target:
 
 def find_targets(module: Module, meanings: Meanings) -> list[Target]:
     """All targets, in the order of the text."""
-    read = {name for source in module.sources for name in _READS.findall(source.text)}
+    read = {name for source in module.sources for name in _read(source.text)}
     found: list[Target] = []
     for scope in module.scopes:
         pipeline = _pipeline(scope, meanings)
         named: set[int] = set()
         for name, bindings in scope.bindings.items():
             for index, binding in enumerate(bindings):
-                if not isinstance(binding.value, ast.expr):
+                if not isinstance(binding.value, _CALLS):
                     continue
                 following = bindings[index + 1] if index + 1 < len(bindings) else None
                 target = _target(scope, name, binding, following, pipeline, meanings, read)
@@ -89,6 +93,15 @@ def find_targets(module: Module, meanings: Meanings) -> list[Target]:
     _mark_swept(found, meanings)
     found.sort(key=lambda target: (module.sources.index(target.spot.source), target.call.lineno))
     return found
+
+
+def _read(text: str) -> Iterator[str]:
+    """Names whose `.outputs` are read somewhere."""
+    at = text.find(".outputs")
+    while at >= 0:
+        if found := _LAST_WORD.search(text, max(0, at - 80), at):
+            yield found[0]
+        at = text.find(".outputs", at + 1)
 
 
 def _pipeline(scope: Scope, meanings: Meanings) -> PipelineFunction | None:
@@ -152,24 +165,23 @@ def _candidate(
 ) -> Target | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
-    calls = list(calls_in(value))
-    if not calls:
-        return None
-    call = value if isinstance(value, ast.Call) else calls[0]
     generation: library.Generation = "v1.5" if "runsettings" in attributes else "v2"
     if pipeline is not None:
         generation = pipeline.generation
-    proven = {"resources", "set_resources"} & attributes or any(
-        use.path[:2] == ("runsettings", "resource_layout") for use in uses
-    )
-    if proven and not meaning.chosen and call is value:
+    if not (pipeline is not None or {"runsettings", "set_resources"} & attributes):
+        return None
+    call = next(calls_in(value), None)
+    if call is None:
+        return None
+    if call is value and not meaning.chosen and any(use.path in library.PROOFS for use in uses):
         step = Step(generation, "", Component(generation, ""), call)
         return Target(name, "", generation, spot, call, step, pipeline, uses)
-    looks_like_one = bool({"runsettings", "set_resources"} & attributes)
-    if pipeline is not None:
-        looks_like_one = looks_like_one or name in read or bool(attributes & library.STEP_ATTRIBUTES)
-        looks_like_one = looks_like_one or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
-    if not looks_like_one:
+    if not (
+        {"runsettings", "set_resources"} & attributes
+        or name in read
+        or attributes & library.STEP_ATTRIBUTES
+        or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
+    ):
         return None
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
     return Target(name, "", generation, spot, call, meaning, pipeline, uses, refusal=why)

@@ -43,7 +43,7 @@ def _resources(planner: Planner, target: Target, wanted: list[Wanted]) -> list[W
             planner.changes.replace(use.spot, use.value, item.text)
             written.append(item)
     configured = [use for use in target.named((*_LAYOUT, "configure")) if isinstance(use.value, ast.Call)]
-    elsewhere = _count_elsewhere(target) if not configured else None
+    elsewhere = _count_elsewhere(target)
     if elsewhere is not None and isinstance(elsewhere.value, ast.Call):
         counts = [item for item in rest if item.name == "instance_count"]
         written += planner.fill(target, elsewhere.spot, elsewhere.value, counts, alias="node_count")
@@ -68,8 +68,8 @@ def _assigned(target: Target, item: Wanted) -> Use | None:
 
 
 def _count_elsewhere(target: Target) -> Use | None:
-    """A `configure` call of the older kind that says the count."""
-    for use in target.named(*_OLD_COUNTS):
+    """A `configure` call that says the count, where it is one of the older kind."""
+    for use in target.named((*_LAYOUT, "configure"), *_OLD_COUNTS):
         if isinstance(use.value, ast.Call) and set(given(use.value) or ()) & set(_COUNT_NAMES):
-            return use
+            return use if use.path in _OLD_COUNTS else None
     return None

@@ -1,0 +1,97 @@
+"""Input that cannot be used: one sentence, nothing changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from arc_toolkit.patching.notebook import patch_notebook
+from arc_toolkit.patching.python import patch_source
+from tests.patching.python.support import TYPE, notebook
+
+AZURE = b"from azure.ai.ml import command\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (AZURE + b"job = command(\n", "line 2, column 14: not valid Python: '(' was never closed"),
+        (AZURE + b"  x = 1\n", "line 2, column"),
+        (AZURE + b"x = = 1\n", "line 2, column 5: not valid Python: invalid syntax"),
+        (AZURE + b"print 'hello'\n", "line 2, column 1: Python 2 code: convert it to Python 3 first"),
+        (AZURE + b"try:\n    x\nexcept E, e:\n    pass\n", "line 4, column 8: Python 2 code"),
+        (AZURE + b"exec 'x'\n", "line 2, column 1: Python 2 code"),
+        (AZURE + b"x = 0777\n", "Python 2 code"),
+        (AZURE + b"if a <> b: pass\n", "Python 2 code"),
+        (AZURE + b"x = `a`\n", "Python 2 code"),
+        (AZURE + b"x = 1\0\n", "line 2: holds null bytes: not Python source"),
+        (AZURE + b"x = '\xff'\n", "not utf-8 text"),
+        (b"# coding: klingon\n" + AZURE, "cannot tell its encoding: unknown encoding: klingon"),
+        (AZURE + b"x = " + b"(" * 3000 + b")" * 3000 + b"\n", "command"),
+    ],
+    ids=[
+        "bracket",
+        "indent",
+        "syntax",
+        "print",
+        "except",
+        "exec",
+        "octal",
+        "unequal",
+        "backtick",
+        "null",
+        "not utf-8",
+        "unknown encoding",
+        "deep",
+    ],
+)
+def test_python_that_cannot_be_parsed(data: bytes, sentence: str) -> None:
+    result = patch_source("p.py", data, TYPE)
+    assert result.after is None
+    assert result.refused is not None
+    assert "\n" not in result.refused
+    assert sentence in result.refused or sentence == "command"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "line 1, column 1: not valid JSON: Expecting value"),
+        (b"not json", "line 1, column 1: not valid JSON"),
+        (b'{"cells": [}', "line 1, column 12: not valid JSON"),
+        (b"{}", "a notebook without cells"),
+        (b'{"cells": null}', "a notebook without cells"),
+        (b"[]", "a notebook without cells"),
+        (b'{"cells": [1]}', "cell 1 is no object"),
+        (b'{"cells": [{"cell_type": "code", "source": [1]}]}', "the source of cell 1 is no text"),
+        (b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', "the source of cell 1 is no text"),
+        (b'{"a": "\xff"}', "line 1: not UTF-8 text"),
+        (b'{"cells": []} x', "not valid JSON: Extra data"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_notebooks_that_are_none(data: bytes, sentence: str) -> None:
+    result = patch_notebook("n.ipynb", data, TYPE)
+    assert result.after is None
+    assert result.refused is not None
+    assert sentence in result.refused
+
+
+def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
+    data = notebook(
+        ["from azure.ai.ml import command\n"],
+        ["def broken(:\n"],
+        ["print 'two'\n"],
+        ["job = command(command='x')"],
+    )
+    result = patch_notebook("n.ipynb", data, TYPE)
+    assert result.after is not None
+    reasons = [(finding.message, finding.reason) for finding in result.findings]
+    assert reasons == [
+        ("cell 2 line 1: left as it is", "not valid Python: invalid syntax"),
+        ("cell 3 line 1: left as it is", "Python 2 code: convert it to Python 3 first"),
+    ]
+    assert json.loads(result.after)["cells"][3]["source"] == [
+        "job = command(command='x', instance_type=\"32cpu128g\")"
+    ]
