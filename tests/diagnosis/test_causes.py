@@ -1,0 +1,237 @@
+"""The cause of an attempt, from the Kubernetes objects that a failure leaves behind; the traps first of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Finding, Kind, Outcome
+from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.signals import KINDS
+from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
+
+Objects = list[dict[str, Any]]
+LOW_MEMORY = "The node was low on resource: memory. Threshold quantity: 750Mi, available: 600Mi. "
+
+
+def attempt_of(pods: Objects, nodes: Objects | None = None, events: Objects | None = None) -> Attempt:
+    return build([], [facts(pods, nodes, events)]).attempts[0]
+
+
+def cause_of(pods: Objects, nodes: Objects | None = None, events: Objects | None = None) -> Cause:
+    cause = attempt_of(pods, nodes, events).cause
+    assert cause is not None
+    return cause
+
+
+KILLED = container(code=137)
+
+
+@pytest.mark.parametrize(
+    ("failed", "nodes", "events", "kind"),
+    [
+        # the pod's own condition
+        (pod(disruption="PreemptionByScheduler"), [], [], Kind.SCHEDULER),
+        (pod(disruption="PreemptionByKubeScheduler"), [], [], Kind.SCHEDULER),
+        (pod(disruption="DeletionByTaintManager"), [], [], Kind.NODE_LOST),
+        (pod(disruption="DeletionByPodGC"), [], [], Kind.NODE_LOST),
+        (pod(disruption="EvictionByEvictionAPI"), [], [], Kind.DRAIN),
+        # what explains it better
+        (pod(disruption="DeletionByTaintManager"), [], [event("PreemptScheduled", 25)], Kind.SPOT),
+        (pod(disruption="EvictionByEvictionAPI"), [], [event("PreemptScheduled", 29)], Kind.SPOT),
+        (pod(disruption="EvictionByEvictionAPI"), [], [event("ScaleDown", 29)], Kind.SCALE_DOWN),
+        (pod(disruption="DeletionByTaintManager"), [], [event("RedeployScheduled", 26)], Kind.DRAIN),
+        (pod(disruption="DeletionByPodGC"), [node(spot=True)], [], Kind.SPOT),
+        # status.reason, split by its message
+        (pod(reason="Evicted", message=LOW_MEMORY), [], [], Kind.NODE_PRESSURE),
+        (pod(reason="Evicted", message="The node had condition: [DiskPressure]. "), [], [], Kind.NODE_PRESSURE),
+        (pod(reason="Evicted", message="Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "), [], [], Kind.OWN_STORAGE),
+        (pod(reason="Evicted", message='Usage of EmptyDir volume "tmp" exceeds the limit "1Gi". '), [], [], Kind.OWN_STORAGE),
+        (pod(reason="Evicted", message=LOW_MEMORY, disruption="TerminationByKubelet"), [], [], Kind.NODE_PRESSURE),
+        (pod(reason="Terminated", message="Pod was terminated in response to imminent node shutdown."), [node()], [], Kind.DRAIN),
+        (pod(reason="Terminated", disruption="TerminationByKubelet"), [node(spot=True)], [], Kind.SPOT),
+        (pod(reason="OutOfmemory"), [], [], Kind.SETUP),
+        # containers
+        (pod(containers=[container(reason="OOMKilled", code=137)]), [], [], Kind.OWN_MEMORY),
+        (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], Kind.NODE_LOST),
+        (pod(containers=[container(code=1)]), [], [], Kind.USER),
+        (pod(containers=[container(code=139)]), [], [], Kind.USER),
+        (pod(phase="Failed", containers=[{"name": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}]), [], [], Kind.SETUP),
+        # events of the pod and of the node
+        (pod(containers=[KILLED]), [], [event("Preempted", 30, kind="Pod", about="azureml-aa-worker-0", uid="uid-1")], Kind.SCHEDULER),
+        (pod(containers=[KILLED]), [], [event("SystemOOM", 29.9)], Kind.NODE_MEMORY),
+        (pod(containers=[KILLED]), [], [event("NodeNotReady", 25)], Kind.NODE_LOST),
+        (pod(containers=[KILLED]), [], [event("KernelOops", 29)], Kind.NODE_FAULT),
+        (pod(containers=[container(code=143)]), [], [event("ScaleDown", 29)], Kind.SCALE_DOWN),
+        (pod(containers=[KILLED]), [], [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")], Kind.SPOT),
+        # what the node is now
+        (pod(containers=[KILLED]), [node(conditions=[{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-03-03T10:29:00Z"}])], [], Kind.NODE_LOST),
+        (pod(containers=[KILLED]), [node(conditions=[{"type": "ReadonlyFilesystem", "status": "True", "lastTransitionTime": "2026-03-02T10:29:00Z"}])], [], Kind.NODE_FAULT),
+        (pod(containers=[KILLED]), [node(taints=[{"key": "cloudprovider.azure.microsoft.com/draining", "value": "spot-eviction"}])], [], Kind.SPOT),
+        (pod(containers=[KILLED]), [node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": "1"}])], [], Kind.SCALE_DOWN),
+    ],
+)  # fmt: skip
+def test_each_trace_of_a_failure_has_its_cause(
+    failed: dict[str, Any], nodes: Objects, events: Objects, kind: Kind
+) -> None:
+    cause = cause_of([failed], nodes, events)
+    assert cause.kind is kind
+    assert cause.evidence
+    assert cause.blames_node is KINDS[kind].blames_node
+
+
+@pytest.mark.parametrize("code", [137, 143, 255])
+def test_an_exit_code_that_says_nothing_is_no_cause(code: int) -> None:
+    cause = cause_of([pod(containers=[container(code=code)])])
+    assert cause.kind is Kind.UNKNOWN
+    assert cause.evidence[0].reason == str(code)
+
+
+def test_oomkilled_with_exit_code_0_on_a_pod_that_succeeded_is_no_failure() -> None:
+    attempt = attempt_of([pod(phase="Succeeded", containers=[container(reason="OOMKilled", code=0)])])
+    assert (attempt.outcome, attempt.cause) == (Outcome.SUCCEEDED, None)
+
+
+def test_oomkilled_with_exit_code_0_does_not_explain_a_failed_pod() -> None:
+    containers = [container("side", "OOMKilled", 0), container("1-execution-wrapper", "Error", 2)]
+    assert cause_of([pod(containers=containers)]).kind is Kind.USER
+
+
+def test_only_the_identity_sidecar_with_137_is_a_proxy_problem_not_memory() -> None:
+    containers = [
+        container("training-identity-sidecar", "Error", 137),
+        container("1-execution-wrapper", "Completed", 0),
+    ]
+    cause = cause_of([pod(containers=containers)])
+    assert cause.kind is Kind.SETUP
+    assert "proxy" in cause.evidence[0].message
+
+
+def test_the_identity_sidecar_dies_with_the_others_when_the_pod_is_killed() -> None:
+    containers = [
+        container("training-identity-sidecar", "Error", 137),
+        container("1-execution-wrapper", "Error", 137),
+    ]
+    assert cause_of([pod(containers=containers)]).kind is Kind.UNKNOWN
+
+
+def test_the_kernels_oomkilling_event_is_no_proof_of_a_node_out_of_memory() -> None:
+    cause = cause_of([pod(containers=[KILLED])], events=[event("OOMKilling", 29.9)])
+    assert cause.kind is Kind.UNKNOWN
+    assert "OOMKilling" in [item.reason for item in cause.evidence]
+    own = cause_of([pod(containers=[container(reason="OOMKilled", code=137)])], events=[event("OOMKilling", 29.9)])
+    assert own.kind is Kind.OWN_MEMORY
+
+
+def test_a_systemoom_in_the_same_minute_makes_an_oomkilled_the_nodes() -> None:
+    killed = pod(containers=[container(reason="OOMKilled", code=137, minute=30)])
+    assert cause_of([killed], events=[event("SystemOOM", 29.5)]).kind is Kind.NODE_MEMORY
+    assert cause_of([killed], events=[event("SystemOOM", 24)]).kind is Kind.OWN_MEMORY
+
+
+def test_a_normal_event_of_the_kubelet_counts_like_a_warning() -> None:
+    ready = {**event("NodeNotReady", 28), "type": "Normal"}
+    assert cause_of([pod(containers=[KILLED])], events=[ready]).kind is Kind.NODE_LOST
+
+
+@pytest.mark.parametrize("minute", [0, 19, 45])
+def test_events_outside_the_window_are_not_the_cause(minute: float) -> None:
+    assert cause_of([pod(containers=[KILLED])], events=[event("SystemOOM", minute)]).kind is Kind.UNKNOWN
+
+
+def test_events_of_another_node_are_not_the_cause() -> None:
+    assert cause_of([pod(containers=[KILLED])], events=[event("SystemOOM", 30, about=NODE_B)]).kind is Kind.UNKNOWN
+
+
+def test_a_deletion_that_the_taint_manager_took_back_is_none() -> None:
+    taken_back = event(
+        "TaintManagerEviction", 20, kind="Pod", about="p", uid="uid-1", message="Cancelling deletion of Pod"
+    )
+    assert cause_of([pod(containers=[KILLED])], events=[taken_back]).kind is Kind.UNKNOWN
+
+
+def test_unknown_condition_types_and_healthy_conditions_say_nothing() -> None:
+    conditions = [{"type": "SomethingNew", "status": "True"}, {"type": "KernelDeadlock", "status": "False"}]
+    assert cause_of([pod(containers=[KILLED])], [node(conditions=conditions)]).kind is Kind.UNKNOWN
+
+
+def test_a_node_that_is_gone_proves_nothing_about_it() -> None:
+    cause = cause_of([pod(containers=[{"name": "1-execution-wrapper", "state": {"running": {}}}])], [node(NODE_B)])
+    assert (cause.kind, cause.confidence, cause.blames_node) == (Kind.NODE_LOST, "low", False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (("-220", ""), Kind.GANG),
+        (("-210", ""), Kind.CANCELLED),
+        (("-101", ""), Kind.UNKNOWN),
+        (("137", ""), Kind.UNKNOWN),
+        (
+            ("137", 'PodPattern matched: {"containers":[{"name":"training-identity-sidecar","code":137}]}'),
+            Kind.SETUP,
+        ),
+        (
+            ("137", 'PodPattern matched: {"containers":[{"name":"x","reason":"OOMKilled","code":137}]} tail'),
+            Kind.OWN_MEMORY,
+        ),
+        (("137", "PodPattern matched: {broken"), Kind.UNKNOWN),
+        (("PreemptionError", ""), Kind.SPOT),
+        (("1", ""), Kind.USER),
+    ],
+)
+def test_azuremls_own_words_in_a_log(failure: tuple[str, str], kind: Kind) -> None:
+    report = build([log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=failure)])
+    assert report.attempts[0].cause is not None
+    assert report.attempts[0].cause.kind is kind
+
+
+def test_a_retried_log_without_any_evidence_has_an_unknown_cause_that_counts() -> None:
+    logs = [
+        log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
+        log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
+    ]
+    first, second = build(logs).attempts
+    assert first.cause is not None
+    assert (first.cause.kind, first.cause.blames_node, first.outcome) == (Kind.UNKNOWN, True, Outcome.FAILED)
+    assert (second.cause, second.outcome) == (None, Outcome.UNKNOWN)
+
+
+def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_with_less_confidence() -> None:
+    logs = [
+        log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772532000.0),  # 10:00
+        log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B, start=1772533800.0),  # 10:30
+    ]
+    cause = build(logs, [facts(events=[event("SystemOOM", 20)])]).attempts[0].cause
+    assert cause is not None
+    assert (cause.kind, cause.confidence) == (Kind.NODE_MEMORY, "medium")
+    late = build(logs, [facts(events=[event("SystemOOM", 40)])]).attempts[0].cause
+    assert late is not None
+    assert late.kind is Kind.UNKNOWN
+
+
+def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
+    finding = Finding(
+        "job/logs/sys/perf/n/node_resource_usage.csv", Evidence("prs", "memory", "99 %"), kind=Kind.NODE_MEMORY
+    )
+    logs = [
+        log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
+        log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
+    ]
+    cause = build(logs, findings=[finding]).attempts[0].cause
+    assert cause is not None
+    assert (cause.kind, cause.confidence) == (Kind.NODE_MEMORY, "low")
+
+
+def test_the_table_of_reason_strings_is_whole() -> None:
+    table = signals.table()
+    assert len(table) > 90
+    assert {signal.where for signal in table.values()} <= set(signals.ORDER)
+    assert all(signal.message and signal.origin for signal in table.values())
+    assert {signal.confidence for signal in table.values()} == {"high", "medium", "low"}
+    assert set(KINDS) == set(Kind)
+    # The traps, as rows.
+    assert table[signals.EXIT_CODE, "137"].kind is None
+    assert table[signals.NODE_EVENT, "OOMKilling"].kind is None

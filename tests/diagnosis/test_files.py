@@ -1,0 +1,224 @@
+"""What a source offers: by name, wherever it lies; what is not used is said."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_toolkit.diagnosis import collect
+from arc_toolkit.diagnosis.model import Skipped
+from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.sources import files
+from arc_toolkit.diagnosis.sources.files import UNRELATED, Inventory, add
+from arc_toolkit.errors import ArcError
+from tests.diagnosis.made import NODE_A, NODE_B, node_line, save, write_log
+
+LOG = "amlarc_cr_bootstrap.log"
+
+
+def read(*sources: object, jobs: int = 1) -> tuple[list[Scanned], Inventory]:
+    inventory = Inventory(keep_unrelated=True)
+    for source in sources:
+        add(str(source), inventory)
+    return collect.read_logs(inventory, jobs, lambda text: None), inventory
+
+
+def reasons(inventory: Inventory) -> dict[str, str]:
+    return {Path(item.path).name: item.reason for item in inventory.skipped}
+
+
+def make_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_logs_are_found_by_name_at_any_depth_and_all_else_has_a_reason(tmp_path: Path) -> None:
+    write_log(tmp_path, f"j/artifacts/system_logs/{LOG}", NODE_A)
+    write_log(tmp_path, f"a/b/c/d/e/j2/retry-001/{LOG}", NODE_B)
+    (tmp_path / "j/artifacts/model.bin").write_bytes(b"\0")
+    scans, inventory = read(tmp_path)
+    assert sorted(scan.nodes[0] for scan in scans) == [NODE_A, NODE_B]
+    assert reasons(inventory) == {"model.bin": UNRELATED}
+    assert inventory.seen == 3
+
+
+def test_a_zip_is_read_without_unpacking(tmp_path: Path) -> None:
+    path = make_zip(
+        tmp_path / "Studio.zip",
+        {
+            f"system_logs/{LOG}": node_line(NODE_A),
+            f"system_logs/retry-001/{LOG}.gz": gzip.compress(node_line(NODE_B)),
+            "x.txt": b"",
+        },
+    )
+    scans, inventory = read(path)
+    assert [scan.nodes for scan in scans] == [[NODE_A], [NODE_B]]
+    assert scans[0].path == f"{path}/system_logs/{LOG}"
+    assert reasons(inventory) == {"x.txt": UNRELATED}
+    assert os.listdir(tmp_path) == ["Studio.zip"]
+
+
+def test_members_that_lead_outside_or_are_archives_are_said_and_the_rest_is_read(tmp_path: Path) -> None:
+    make_zip(
+        tmp_path / "z.zip",
+        {
+            f"../../etc/{LOG}": node_line("evil"),
+            f"/abs/{LOG}": node_line("evil"),
+            "in.zip": b"PK",
+            f"j/{LOG}": node_line(NODE_A),
+        },
+    )
+    scans, inventory = read(tmp_path)
+    assert [scan.nodes for scan in scans] == [[NODE_A]]
+    assert sorted(inventory.counts) == [
+        "archive inside a zip: unpack it first",
+        "zip member whose path leads outside the zip",
+    ]
+
+
+def test_a_zip_bomb_is_stopped_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BOMB_FLOOR_BYTES", 1 << 20)
+    make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": b" " * (30 << 20), f"j/{LOG}": node_line(NODE_A)})
+    scans, inventory = read(tmp_path)
+    assert [scan.nodes for scan in scans if scan.nodes] == [[NODE_A]]
+    assert reasons(inventory) == {LOG: "cannot be read: unpacks to more than 500 times its size"}
+    assert max(scan.size for scan in scans) < 20 << 20
+
+
+def test_a_truncated_gz_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:
+    data = gzip.compress(node_line(NODE_A) + os.urandom(50000).hex().encode())
+    (tmp_path / "j").mkdir()
+    (tmp_path / f"j/{LOG}.gz").write_bytes(data[: len(data) // 2])
+    scans, inventory = read(tmp_path)
+    assert scans[0].nodes == [NODE_A]
+    assert list(inventory.counts) == ["truncated or damaged compressed data"]
+
+
+def test_a_truncated_zip_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "z.zip", {f"j/{LOG}": node_line(NODE_A)})
+    path.write_bytes(path.read_bytes()[:60])
+    write_log(tmp_path, f"k/{LOG}", NODE_B)
+    scans, inventory = read(tmp_path)
+    assert [scan.nodes for scan in scans] == [[NODE_B]]
+    assert reasons(inventory) == {"z.zip": "zip truncated or damaged compressed data"}
+
+
+def test_a_zip_member_with_damaged_data_is_said(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "z.zip", {f"j/{LOG}": os.urandom(4000).hex().encode()})
+    data = bytearray(path.read_bytes())
+    data[200:260] = bytes(60)
+    path.write_bytes(data)
+    _, inventory = read(path)
+    assert list(inventory.counts) == ["truncated or damaged compressed data"]
+
+
+def test_symbolic_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
+    write_log(tmp_path / "elsewhere", f"j/{LOG}", NODE_A)
+    root = tmp_path / "root"
+    write_log(root, f"k/{LOG}", NODE_B)
+    (root / "loop").symlink_to(root)
+    (root / "k/up").symlink_to("..")
+    (root / "out").symlink_to(tmp_path / "elsewhere")
+    (root / "self").symlink_to("self")
+    (root / "gone").symlink_to("nothing")
+    scans, inventory = read(root)
+    assert sorted(scan.nodes[0] for scan in scans) == [NODE_A, NODE_B]
+    assert {name: "link" in reason or "levels" in reason for name, reason in reasons(inventory).items()} == {
+        "loop": True,
+        "up": True,
+        "self": True,
+        "gone": True,
+    }
+
+
+def test_an_unreadable_folder_is_said_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path, f"j/{LOG}", NODE_A)
+    (tmp_path / "secret").mkdir()
+    real = os.scandir
+
+    def scandir(path: str) -> Any:
+        if path.endswith("secret"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    scans, inventory = read(tmp_path)
+    assert [scan.nodes for scan in scans] == [[NODE_A]]
+    assert reasons(inventory) == {"secret": "folder cannot be read: permission denied"}
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOG)
+    _, inventory = read(tmp_path)
+    assert reasons(inventory) == {LOG: "not a regular file"}
+
+
+def test_a_file_that_is_pointed_at_is_read_whatever_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "renamed.txt"
+    path.write_bytes(node_line(NODE_A))
+    assert read(path)[0][0].nodes == [NODE_A]
+
+
+def test_saved_kubernetes_json_is_known_by_name_in_folders_and_by_content_when_pointed_at(tmp_path: Path) -> None:
+    save(tmp_path / "prod-pods.json", [])
+    named = save(tmp_path / "whatever", [])
+    (tmp_path / "other.json").write_text("{}")
+    assert len(read(tmp_path)[1].kubernetes) == 1
+    assert len(read(named)[1].kubernetes) == 1
+
+
+def test_globs_read_no_file_twice(tmp_path: Path) -> None:
+    write_log(tmp_path, f"j1/system_logs/{LOG}", NODE_A)
+    write_log(tmp_path, f"j2/system_logs/{LOG}", NODE_B)
+    assert len(read(tmp_path / "**")[0]) == 2
+    assert len(read(tmp_path / "j[12]/system_logs/*.log")[0]) == 2
+
+
+def test_a_source_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ArcError, match="no such file or folder"):
+        read(tmp_path / "nothing")
+    with pytest.raises(ArcError, match="nothing matches"):
+        read(tmp_path / "*.zip")
+
+
+def test_a_name_that_is_no_utf8_can_be_shown(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/j\xff"
+    os.mkdir(folder)
+    with open(folder + b"/" + LOG.encode(), "wb") as stream:
+        stream.write(node_line(NODE_A))
+    scans, _ = read(tmp_path)
+    assert scans[0].nodes == [NODE_A]
+    assert scans[0].path.encode("utf-8")
+
+
+def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
+    for number in range(250):
+        write_log(tmp_path, f"j{number}/system_logs/{LOG}", f"n{number}")
+    make_zip(tmp_path / "z.zip", {f"k{number}/{LOG}": node_line(f"z{number}") for number in range(50)})
+    (tmp_path / f"j7/system_logs/{LOG}").write_bytes(b"\0")
+    (one, one_inventory), (two, two_inventory) = read(tmp_path, jobs=1), read(tmp_path, jobs=2)
+    assert len(one) == 299
+    assert one == two
+    assert (
+        one_inventory.skipped
+        == two_inventory.skipped
+        == [Skipped(f"{tmp_path}/j7/system_logs/{LOG}", "binary, not a log")]
+    )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_input_is_a_log_packed_or_not(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = gzip.compress(node_line(NODE_A)) if packed else node_line(NODE_A)
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert read("-")[0][0].nodes == [NODE_A]

@@ -1,0 +1,212 @@
+"""The node line in every shape, at every place of a file, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arc_toolkit.diagnosis import scan as scanner
+from arc_toolkit.diagnosis.model import LogFile, Skipped
+from arc_toolkit.diagnosis.scan import CHUNK, OVERLAP, scan
+from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
+
+X = NODE_A.encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"+ echo 'Run on node: X'\n",
+        b"++ echo 'Run on node: X'\n",
+        b"++ echo 'Run on node: X\"\n",  # the public sample: opens with ', closes with \"
+        b"++ echo 'Run on node: X\n",
+        b'+ echo "Run on node: X"\n',
+        b"+ echo Run on node: X\n",
+        b"Run on node: X\n",
+        b"Run on node: X\r\n",
+        b"Run on node:X\n",
+        b"Run on node: \t X\n",
+        b"\xef\xbb\xbfRun on node: X\n",
+        b"\x1b[32mRun on node: \x1b[1mX\x1b[0m\n",
+        b"2026-03-03 10:00:00 ++ echo 'Run on node: X'\n",
+        b"2026-03-03T10:00:00.123456789Z stderr F ++ echo 'Run on node: X'\n",
+        b"++ 2026-03-03T10:00:00Z boot.sh:16: echo 'Run on node: X'\n",
+        b"(Reading database ... 5%\r(Reading database ... 10%\rRun on node: X\n",
+        b"+ x='Run on node: X'\n",
+        b"Run on node: X.\n",
+    ],
+)
+def test_a_name_is_found_in_every_shape_of_the_line(line: bytes) -> None:
+    found = scanned(b"+ set -x\n" + line.replace(b"X", X) + b"+ true\n")
+    assert (found.nodes, found.truncated) == ([NODE_A], False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ask-agentpool-17631869-vmss0000",  # the only public sample: letters swapped, four characters
+        "aks-gpu-12345678-vmss00002d",
+        "aksjob000000",
+        "k8s-lin1-38709119-vmss000000",
+        "moc-l0abc123",
+        "virtual-node-aci-linux",
+        "worker.example.internal",
+        "a",
+        "n" * 253,
+    ],
+)
+def test_every_kind_of_node_name_is_taken_whole(name: str) -> None:
+    assert scanned(node_line(name)).nodes == [name]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Run on node: $NODE_NAME\n",
+        b"Run on node: aks-$POOL\n",
+        b"+ printf 'Run on node: %s\\n' X\n",
+        b"+ echo 'Run on node: '\n",
+        b"Run on node:\n",
+        b"Run on node: NODE_A\n",
+        b"Run on node: " + b"n" * 254 + b"\n",
+        b"run on node: aks-1\n",
+    ],
+)
+def test_what_is_no_name_is_refused(line: bytes) -> None:
+    found = scanned(line)
+    assert found.nodes == []
+    assert found.note == scanner.NO_NODE
+
+
+def test_repeats_of_a_name_are_one() -> None:
+    assert scanned(node_line(NODE_A) * 4).nodes == [NODE_A]
+
+
+def test_two_names_keep_their_order() -> None:
+    assert scanned(node_line(NODE_B) + node_line(NODE_A) + node_line(NODE_B)).nodes == [NODE_B, NODE_A]
+
+
+@pytest.mark.parametrize("tail", [b"aks-gpu-1234", b"aks-gpu-", b"aks-gpu-12345678-vmss00000a"])
+def test_a_name_at_the_end_without_a_newline_is_marked_truncated(tail: bytes) -> None:
+    found = scanned(b"+ true\nRun on node: " + tail)
+    assert found.truncated
+    assert found.nodes == [tail.decode().rstrip("-")]
+
+
+def test_a_cut_repeat_of_a_known_name_is_not_another_node() -> None:
+    found = scanned(node_line(NODE_A) + b"Run on node: aks-gpu-12")
+    assert (found.nodes, found.truncated) == ([NODE_A], False)
+
+
+@pytest.mark.parametrize(
+    "place", [0, 1, CHUNK - 300, CHUNK - OVERLAP - 5, CHUNK - OVERLAP, CHUNK - 5, CHUNK, 2 * CHUNK - 7]
+)
+def test_a_line_across_the_border_of_two_chunks_is_found_once(place: int) -> None:
+    data = b"x" * place + b"\n" + node_line(NODE_A) + b"y" * (3 * CHUNK - place)
+    found = scanned(data)
+    assert (found.nodes, found.size, found.truncated) == ([NODE_A], len(data), False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    before=st.integers(0, 2 * CHUNK + 50),
+    between=st.integers(0, CHUNK + OVERLAP),
+    step=st.sampled_from([1 << 30, CHUNK, 5000, 700]),
+)
+def test_two_names_are_found_wherever_they_stand_and_however_the_stream_gives_its_bytes(
+    before: int, between: int, step: int
+) -> None:
+    data = b"-" * before + b"\n" + node_line(NODE_A) + b"." * between + b"\n" + node_line(NODE_B)
+
+    class Slow(io.BytesIO):
+        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def,override]
+            return super().readinto(memoryview(buffer)[:step])
+
+    found = scan(LogFile("j/amlarc_cr_bootstrap.log", None, lambda: Slow(data)))
+    assert not isinstance(found, Skipped)
+    assert (found.nodes, found.size) == ([NODE_A, NODE_B], len(data))
+
+
+def test_a_date_inside_the_log_is_the_start_and_a_line_prefix_only_a_substitute() -> None:
+    dated = (
+        b"2026-03-03 16:03:07 bootstrap starts at Tue Mar  3 16:02:22 UTC 2026\n2026-03-03 16:03:07 "
+        + node_line(NODE_A)
+    )
+    assert scanned(dated).start == 1772553742
+    assert scanned(dated).start_exact
+    prefixed = b"2026-03-03T16:03:07Z " + node_line(NODE_A)
+    assert scanned(prefixed).start == 1772553787
+    assert not scanned(prefixed).start_exact
+
+
+def test_run_id_and_pod_uid_are_taken_from_the_head() -> None:
+    found = scanned(b"+ export AZUREML_RUN_ID=brave_fig\n+ POD_UID='0a-1b'\n" + node_line(NODE_A))
+    assert (found.run_id, found.pod_uid) == ("brave_fig", "0a-1b")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Azure Machine Learning Kubernetes job failed.",
+        "AML Kubernetes Compute job failed.",
+        "AzureML Kubernetes job failed.",
+    ],
+)
+def test_azuremls_own_word_on_the_failure_is_taken_from_the_tail(words: str) -> None:
+    found = scanned(node_line(NODE_A) + f"{words} -220: stopped\n".encode())
+    assert found.failure is not None
+    assert found.failure[0] == "-220"
+
+
+def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
+    assert scanned(b"+ hostname\naks-old-12345678-vmss000001\n+ date\n").nodes == ["aks-old-12345678-vmss000001"]
+    assert scanned(b"+ hostname\nother\n" + node_line(NODE_A)).nodes == [NODE_A]
+
+
+def test_binary_and_empty_files_are_named_as_such() -> None:
+    binary = scan(LogFile("p", None, lambda: io.BytesIO(b"\x00\x01Run on node: aks-1\n")))
+    assert binary == Skipped("p", scanner.BINARY)
+    assert scanned(b"").note == scanner.EMPTY
+
+
+def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "amlarc_cr_bootstrap.log"
+    path.write_bytes(node_line(NODE_A) + b"x" * (2 * CHUNK))
+    size = path.stat().st_size
+
+    class Growing(io.FileIO):
+        """Each read finds the file longer than before: without a limit this never ends."""
+
+        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def,override]
+            with path.open("ab") as more:
+                more.write(b"y" * CHUNK)
+            return super().readinto(buffer) or 0
+
+    found = scan(LogFile(str(path), None, lambda: Growing(str(path))))
+    assert not isinstance(found, Skipped)
+    assert found.nodes == [NODE_A]
+    assert size <= found.size < size + 4 * CHUNK
+
+
+def test_a_file_of_many_names_costs_no_more_than_its_length() -> None:
+    data = b"".join(b"Run on node: n%d\n" % number for number in range(20000))
+    assert len(scanned(data).nodes) == scanner.MAX_NODES
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=40), st.sampled_from([b"Run on node:", b" ", X, b"'", b"\n", b"\x1b[0m", b"ID="])
+        )
+    )
+)
+def test_any_bytes_are_scanned_without_a_fault(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    found = scan(LogFile("p", None, lambda: io.BytesIO(data)))
+    if not isinstance(found, Skipped):
+        assert all(name.isascii() and 0 < len(name) <= 253 for name in found.nodes)
