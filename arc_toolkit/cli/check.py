@@ -1,0 +1,98 @@
+"""`check`: the rules of `patch` as findings; nothing is changed."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from arc_toolkit.console import Console
+from arc_toolkit.errors import FOUND, OK, USAGE
+from arc_toolkit.patching.options import add_common
+
+if TYPE_CHECKING:
+    from arc_toolkit.patching.model import Finding
+
+EPILOG = """\
+examples:
+  arc-toolkit check .
+  arc-toolkit check pipelines/ components/ --instance-types instance_types/ --format sarif > findings.sarif
+  printf 'command: python t.py\\nenvironment: e\\ncompute: azureml:aks\\n' | arc-toolkit check -
+
+exit codes: 0 nothing but notes, 1 an error or a warning, 2 a path that cannot be used
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_common(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.patching.options import settings_of
+    from arc_toolkit.patching.run import run as run_over
+    from arc_toolkit.patching.show import finding_data, finding_text, summary
+
+    settings = settings_of(args)
+    counts: Counter[str] = Counter()
+    findings: list[Finding] = []
+    skipped: list[dict[str, object]] = []
+    problems: list[str] = []
+    for outcome in run_over(args.paths, settings, console.progress):
+        if outcome.problem is not None:
+            problems.append(outcome.problem.message)
+            console.warn(outcome.problem.message)
+        elif outcome.skipped is not None:
+            counts["skipped"] += 1
+            left = outcome.skipped
+            skipped.append({"path": left.path, "reason": left.reason, "line": left.line, "column": left.column})
+            tell_skipped(console, left.path, left.reason, left.line, left.column)
+        elif outcome.result is not None:
+            counts["files"] += 1
+            for finding in sorted(outcome.result.findings, key=lambda one: (one.line, one.column, one.rule)):
+                findings.append(finding)
+                counts[finding.severity] += 1
+                if args.format == "text":
+                    console.clear_progress()
+                    console.out(finding_text(finding, outcome.result.before, console.style, check=True))
+    if args.format == "json":
+        from arc_toolkit.output.jsonout import document
+
+        payload = {
+            "files": counts["files"],
+            "findings": [finding_data(finding) for finding in findings],
+            "skipped": skipped,
+            "problems": problems,
+        }
+        console.out(document("check", payload))
+    else:
+        show_machine(args.format, findings, console)
+    plural = Counter({f"{name}s": counts[name] for name in ("error", "warning", "note")})
+    plural["skipped"] = counts["skipped"]
+    files = f"{counts['files']} file{'s' * (counts['files'] != 1)}"
+    console.note(f"checked {files}: " + summary(plural, ["errors", "warnings", "notes", "skipped"]))
+    if problems:
+        return USAGE
+    return FOUND if (counts["error"] or counts["warning"]) and not args.exit_zero else OK
+
+
+def show_machine(form: str, findings: list[Finding], console: Console) -> None:
+    """SARIF and GitHub annotations, for `check` and `patch` alike."""
+    if form == "sarif":
+        from arc_toolkit.output.sarif import sarif
+        from arc_toolkit.patching.rules import all_rules
+
+        console.out(sarif(findings, list(all_rules().values())))
+    elif form == "github" and findings:
+        from arc_toolkit.output.github import workflow_commands
+
+        console.out(workflow_commands(findings))
+
+
+def tell_skipped(console: Console, path: str, reason: str, line: int, column: int) -> None:
+    """What is broken is said aloud; what is just none of ours only with --verbose."""
+    place = f"{path}:{line}:{column}" if line else path
+    if reason.startswith(("broken", "not UTF-8", "larger", "nested", "its anchors", "an anchor")):
+        console.note(f"skipped {place}: {reason}")
+    else:
+        console.detail(f"skipped {place}: {reason}")

@@ -1,0 +1,44 @@
+"""`rules`: list the rules of `patch` and `check`, or explain one."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+
+from arc_toolkit.console import Console
+from arc_toolkit.errors import OK, ArcError
+
+EPILOG = """\
+examples:
+  arc-toolkit rules
+  arc-toolkit rules amlarc-restep
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="explain this one")
+    parser.add_argument(
+        "--format", choices=["text", "json", "markdown"], default="text", help="of the result (default: text)"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.patching.rules import all_rules
+    from arc_toolkit.patching.rules.pages import listing, page, rule_data
+
+    rules = all_rules()
+    if args.rule is not None and args.rule not in rules:
+        near = difflib.get_close_matches(args.rule, rules, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
+        raise ArcError(f"no rule `{args.rule}`: {hint}")
+    chosen = [rules[args.rule]] if args.rule else list(rules.values())
+    if args.format == "json":
+        from arc_toolkit.output.jsonout import document
+
+        console.out(document("rules", {"rules": [rule_data(rule) for rule in chosen]}))
+    elif args.rule or args.format == "markdown":
+        console.out("\n".join(page(rule) for rule in chosen), end="")
+    else:
+        console.out(listing(chosen))
+    return OK
