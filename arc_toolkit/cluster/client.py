@@ -43,6 +43,7 @@ class Client:
         self.server = server
         self.name = name
         self.where = f"the cluster {name} ({server})"
+        self.hint = ""  # what is known to be wrong with the credentials, for the message of a 401
         self._pool = pool
         self._authorize = authorize
 
@@ -135,7 +136,7 @@ class Client:
             data, headers["content-type"] = json.dumps(body).encode(), content_type
         # A server-side apply and a delete with a precondition may be sent again; so all that we send may be.
         retries = urllib3.Retry(
-            total=3, connect=1, backoff_factor=0.3, status_forcelist=(429, 503, 504), allowed_methods=None,
+            total=3, connect=1, other=0, backoff_factor=0.3, status_forcelist=(429, 503, 504), allowed_methods=None,
             raise_on_status=False,
         )  # fmt: skip
         try:
@@ -151,7 +152,9 @@ class Client:
             raise failures.from_transport(error, self.where) from None
         content = _parse(answer.data)
         if answer.status >= 400:
-            raise failures.from_response(answer.status, content, method=method, path=path, where=self.where)
+            raise failures.from_response(
+                answer.status, content, method=method, path=path, where=self.where, hint=self.hint
+            )
         return answer.status, content
 
     def _stream(self, path: str, params: Mapping[str, object], read_seconds: float) -> Iterator[Object]:
@@ -248,7 +251,7 @@ def connect(
         from kubernetes.client import ApiClient, Configuration
     except ImportError:
         raise missing_extra("cluster", "a live cluster") from None
-    from arc_toolkit.cluster.kubeconfig import load
+    from arc_toolkit.cluster.kubeconfig import certificate_expired, load
 
     configuration = Configuration()
     name = load(configuration, str(kubeconfig) if kubeconfig else None, context)
@@ -260,4 +263,7 @@ def connect(
         return {**headers, "Impersonate-User": as_user} if as_user else headers
 
     pool = ApiClient(configuration).rest_client.pool_manager
-    return Client(configuration.host.rstrip("/"), name, pool, authorize)
+    client = Client(configuration.host.rstrip("/"), name, pool, authorize)
+    if expired := certificate_expired(configuration.cert_file):
+        client.hint = f"the client certificate of the kubeconfig expired on {expired}"
+    return client

@@ -58,12 +58,15 @@ class Gone(ApiError):
     """410: the resource version is too old; list again."""
 
 
-def from_response(status: int, body: dict[str, Any], *, method: str, path: str, where: str) -> ApiError:
-    """The error for an answer of 400 or more."""
+def from_response(
+    status: int, body: dict[str, Any], *, method: str, path: str, where: str, hint: str = ""
+) -> ApiError:
+    """The error for an answer of 400 or more; `hint` is what is known to be wrong with the credentials."""
     said = str(body.get("message") or "no message").strip()
     if status == 401:
         sentence = (
-            f"{where} does not accept these credentials (401): sign in again or refresh the kubeconfig "
+            f"{where} does not accept these credentials (401): {f'{hint}; ' if hint else ''}"
+            "sign in again or refresh the kubeconfig "
             "(for AKS: `az aks get-credentials`)"
         )
         return ApiError(sentence, status, body)
@@ -82,6 +85,8 @@ def _forbidden(said: str, where: str) -> str:
     denied = _DENIED.search(said)
     if not denied:
         return f"{where} forbids it: {said}"
+    if denied["user"] == "system:anonymous":
+        return f"{where} needs a sign-in, and the user of this context has no credentials: check the kubeconfig"
     verb, resource = denied["verb"], denied["resource"]
     full = f"{resource}.{denied['group']}" if denied["group"] else resource
     scope = f" in namespace {denied['namespace']}" if denied["namespace"] else ""

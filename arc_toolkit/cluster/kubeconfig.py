@@ -78,3 +78,19 @@ def _logged_errors() -> Iterator[list[str]]:
         yield messages
     finally:
         root.removeHandler(handler)
+
+
+def certificate_expired(path: str | None) -> str | None:
+    """When the client certificate in a file ran out, as a date; None if it did not or cannot be read."""
+    import ssl
+    import time
+
+    if not path:
+        return None
+    try:
+        # The only reader of certificates in the standard library; private, so its absence must not matter.
+        found = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
+        end = ssl.cert_time_to_seconds(found["notAfter"])
+    except (AttributeError, KeyError, OSError, ValueError):
+        return None
+    return time.strftime("%Y-%m-%d", time.gmtime(end)) if end < time.time() else None

@@ -162,6 +162,13 @@ class ControlPlane:
     def stop_apiserver(self) -> None:
         self._servers["kube-apiserver"].stop(signal.SIGKILL)
 
+    def compact_etcd(self) -> None:
+        """Throw old versions away, as the apiserver does every five minutes: lists and watches from them expire."""
+        url = f"http://127.0.0.1:{self._ports['etcd']}/v3/kv"
+        found = self._pool.request("POST", f"{url}/range", body=json.dumps({"key": "AA=="}))
+        revision = json.loads(found.data)["header"]["revision"]
+        self._pool.request("POST", f"{url}/compaction", body=json.dumps({"revision": revision}))
+
     def start_kwok(self) -> None:
         """kwok plays the kubelet of the nodes that `add_node` makes."""
         options = [
@@ -286,9 +293,12 @@ class ControlPlane:
                 raise RuntimeError(f"waited {seconds} s for {what}")
             time.sleep(every)
 
+    def token(self, user: str) -> str:
+        return self._tokens[user]
+
     def write_kubeconfig(self, user: str, pair: Pair | None = None, *, server: str = "") -> Path:
         """A kubeconfig with the context `arc-tests`: by certificate, or by the token of a user."""
-        who: Object = {"token": self._tokens.get(user, "")}
+        who: Object = {"token": self._tokens.get(user, "wrong")}
         if pair:
             who = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
         there = {
@@ -348,7 +358,7 @@ def node(
     architecture: str = "amd64",
     managed: bool = True,
 ) -> Object:
-    """A Node manifest; kwok makes it Ready, unless `managed` is False: then it is NotReady. The default is small: 4 CPU, 16 GiB."""
+    """A Node manifest, small by default. kwok makes it Ready, unless `managed` is False: then it is NotReady."""
     capacity = capacity or {"cpu": "4", "memory": "16374000Ki", "pods": "110"}
     names = {"kubernetes.io/hostname": name, "kubernetes.io/os": system, "kubernetes.io/arch": architecture}
     names["node.kubernetes.io/instance-type"] = "Standard_D4s_v5"
