@@ -217,7 +217,9 @@ def early_termination(source: Source, tell: Tell) -> dict[str, Any] | None:
     if not given:
         return None
     name = str(given.get("policy_type", given.get("type", "")))
-    kind = name if name in POLICIES else "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+    # `medianStopping` in drafts, `medianstopping` where the v1.5 SDK wrote it from an object.
+    plain = name.lower().replace("_", "")
+    kind = next((one for one in (*POLICIES, *NO_POLICY) if one.replace("_", "") == plain), "")
     if kind in NO_POLICY:
         return None
     policy = POLICIES.get(kind)

@@ -168,7 +168,7 @@ def take(
     text, distribution = _command(source, tell)
     parts = placeholders.parse(text)
 
-    given = _inputs(source, sweep)
+    given = _inputs(source, sweep, tell_sweep)
     outputs = source.mapping("outputs")
     for name in sweep.mapping("outputs"):
         if name not in outputs:
@@ -234,14 +234,16 @@ def _command(source: Source, tell: Tell) -> tuple[str, dict[str, Any] | None]:
     return command, {"type": kind, "process_count_per_instance": 1}
 
 
-def _inputs(source: Source, sweep: Source) -> dict[str, dict[str, Any]]:
-    """The trial's inputs and, over them, those of the sweep: v1.5 merges both."""
+def _inputs(source: Source, sweep: Source, tell_sweep: Tell) -> dict[str, dict[str, Any]]:
+    """The sweep's inputs and those of the trial: v1.5 merges both, and the trial's declaration wins."""
     merged: dict[str, dict[str, Any]] = {}
-    for one in (source, sweep):
+    for one in (sweep, source):
         for name, spec in one.mapping("inputs").items():
             if not isinstance(spec, dict):
                 raise one.refuse(f"input {name} has no declaration: write its type below it", "inputs", name)
-            merged[str(name)] = {**merged.get(str(name), {}), **spec}
+            if merged.get(str(name), spec) != spec:
+                tell_sweep("note", f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name)
+            merged[str(name)] = spec
     return merged
 
 

@@ -128,10 +128,43 @@ def test_types_become_those_of_v2(tmp_path: Path) -> None:
     assert "TransformationDirectory is written as uri_folder" in said
 
 
-def test_inputs_of_sweep_and_trial_are_merged(tmp_path: Path) -> None:
-    result = convert(tmp_path, spec(SWEEP, inputs={"extra": {"default": "y"}, "lr": {"description": "rate"}}))
-    assert component(result)["inputs"]["lr"] == {"type": "number", "default": 0.05, "description": "rate"}
-    assert document(result)["inputs"]["extra"] == "y"
+def test_inputs_of_sweep_and_trial_are_merged_and_the_trial_wins(tmp_path: Path) -> None:
+    inputs = {"seed": {"type": "Integer", "default": 7}, "lr": {"type": "String"}}
+    result = convert(tmp_path, spec(SWEEP, inputs=inputs))
+    assert component(result)["inputs"]["lr"] == {"type": "number", "default": 0.05}
+    assert document(result)["inputs"]["seed"] == 7
+    assert "inputs.lr: the trial's declaration is taken" in messages(result)
+
+
+def test_a_draft_with_its_inputs_in_the_sweep_and_an_inline_trial(tmp_path: Path) -> None:
+    text = """
+$schema: http://azureml/sdk-2-0/SweepComponent.json
+name: samples.tune
+type: SweepComponent
+inputs:
+  data: {type: path, optional: false}
+  epochs: {type: Integer, optional: false}
+algorithm: random
+search_space:
+  rate: {type: uniform, min_value: 0.001, max_value: 0.1}
+objective: {primary_metric: accuracy, goal: maximize}
+trial:
+  command: >-
+    python train.py --data {inputs.data} --epochs {inputs.epochs}
+    --rate {search_space.rate}
+  code: ./src
+  environment: azureml:e:1
+early_termination: {policy_type: truncationSelection, truncation_percentage: 10, evaluation_interval: 100}
+limits: {max_total_trials: 20}
+"""
+    result = convert(tmp_path, text)
+    assert component(result)["command"] == (
+        "python train.py --data ${{inputs.data}} --epochs ${{inputs.epochs}} --rate ${{inputs.rate}}"
+    )
+    assert component(result)["inputs"]["rate"] == {"type": "number"}
+    step = document(result)["jobs"]["sweep"]
+    assert step["early_termination"]["type"] == "truncation_selection"
+    assert document(result)["inputs"]["epochs"] == "SET_ME"
 
 
 def test_numbers_and_words_are_read_as_the_old_sdk_reads_them(tmp_path: Path) -> None:
@@ -165,7 +198,7 @@ def test_spellings_of_old_drafts_are_mended(tmp_path: Path) -> None:
             {"type": "bandit", "slack_amount": 2, "evaluation_interval": 1, "delay_evaluation": 0},
         ),
         (
-            {"policy_type": "medianStopping", "delay_evaluation": 5},
+            {"policy_type": "medianstopping", "delay_evaluation": 5},
             {"type": "median_stopping", "evaluation_interval": 1, "delay_evaluation": 5},
         ),
         (
