@@ -279,7 +279,7 @@ def _placement(facts: Facts) -> _Verdict:
         for item in types if guests else ():
             asked = _asked(item)
             selector = (item.get("spec") or {}).get("nodeSelector") or {}
-            if asked is None or not selector.items() <= node.labels.items() or supply.fits(*asked)[0] != 1:
+            if asked is None or not selector.items() <= node.labels.items() or not supply.fits(*asked)[0]:
                 continue
             if asked[0] > supply.cpu_m - cpu_m or asked[1] > supply.memory - memory:
                 names = _some([row.name for row in guests])

@@ -101,7 +101,7 @@ def _pastable(check: Check, args: argparse.Namespace) -> Check:
     words = [check.mend]
     for name in wanted:
         option, value = f"--{name.replace('_', '-')}", getattr(args, name)
-        if value and option not in check.mend:
+        if value:
             words += [option, shlex.quote(value)]
     if "arc-toolkit cluster " in check.mend and args.cluster_type != "managedClusters" and wanted is azure:
         words += ["--cluster-type", args.cluster_type]

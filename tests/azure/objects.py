@@ -33,13 +33,15 @@ def node(
     }
 
 
-def pod(name: str, node_name: str, owner: str, *, cpu: str = "100m", memory: str = "500Mi") -> dict[str, Any]:
-    """A pod of the extension's namespace."""
+def pod(
+    name: str, node_name: str, owner: str, *, cpu: str = "100m", memory: str = "500Mi", namespace: str = "azureml"
+) -> dict[str, Any]:
+    """A running pod, of the extension's namespace unless another is said."""
     return {
         "metadata": {
             "name": name,
             "uid": name,
-            "namespace": "azureml",
+            "namespace": namespace,
             "ownerReferences": [{"kind": owner, "name": name}],
         },
         "spec": {

@@ -9,6 +9,7 @@ import pytest
 
 from arc_toolkit.azure import gather
 from arc_toolkit.azure.preflight import Check, Facts, Unknown, checks, different_cluster
+from arc_toolkit.cluster.failures import Unreachable
 from tests.azure.conftest import CLUSTER
 from tests.azure.objects import FakeCluster, compute, installed, instance_type, node, pod
 
@@ -63,6 +64,20 @@ def test_one_unknown_fact_never_breaks_the_other_checks(name: str) -> None:
     assert all(row.reason == "hidden" for row in rows if row.state == "cannot tell")
 
 
+def test_a_cluster_that_does_not_answer_is_asked_once() -> None:
+    class Silent(FakeCluster):
+        asked = 0
+
+        def get(self, path: str, params: Any = None) -> dict[str, Any]:
+            self.asked += 1
+            raise Unreachable("no answer")
+
+    silent = Silent([], [], [])
+    with pytest.raises(Unreachable):
+        gather.cluster_side(silent, lambda _: None)
+    assert silent.asked == 1
+
+
 def test_an_unregistered_provider() -> None:
     row = check("provider registered", facts(provider="NotRegistered"))
     assert (row.state, row.mend) == (
@@ -103,6 +118,11 @@ ZERO = {"name": "gpu", "enableAutoScaling": True, "minCount": 0, "count": 0, "os
         (
             {"extension": installed(**{"nodeSelector.agentpool": "gone"})},
             "agentpool=gone",
+            "--node-selector KEY=VALUE",
+        ),
+        (
+            {"extension": installed(**{"nodeSelector.agentpool": "cpu"}), "nodes": [node("cpu-0", ready=False)]},
+            "no Ready node",
             "--node-selector KEY=VALUE",
         ),
         ({"nodes": [node("cpu-0"), node("spot-0", taints=[SPOT])]}, "spot pool", "--spot"),
@@ -242,6 +262,7 @@ def test_daemonsets_system_pools_and_small_deployments_are_no_problem() -> None:
         pod("fluent-bit", "cpu-0", "DaemonSet", cpu="10m", memory="100Mi"),
         pod("gateway-1", "system-0", "ReplicaSet", cpu="900m"),
         pod("small", "cpu-0", "ReplicaSet", cpu="10m", memory="10Mi"),
+        pod("of-somebody-else", "cpu-0", "ReplicaSet", cpu="900m", namespace="default"),
     ]
     assert check("extension placement", facts(pods=pods)).state == "ok"
 
