@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from arc_toolkit.patching.model import Edit, FileResult, Finding, OverlapError, Settings, Skipped, apply_edits
-from arc_toolkit.patching.python.engine import Refused, is_candidate, rewrite
+from arc_toolkit.patching.python.engine import Refused, converted_sweeps, is_candidate, rewrite
 from arc_toolkit.patching.python.source import Source, Unusable, parse
 
+_BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 # One character of a JSON string as it is written: a surrogate pair, an escape, or itself.
@@ -236,47 +237,91 @@ def _escaped(text: str) -> str:
 
 def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
     """What the settings and rules make of one notebook."""
-    bom = data.startswith(b"\xef\xbb\xbf")
+    findings: list[Finding] = []
     try:
         text = data.decode("utf-8-sig")
         cells = read_cells(text)
+        if not is_candidate(data):
+            return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
+        if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
+            text = _convert_sweeps(text, cells, settings, path, findings)
+            cells = read_cells(text)
+        parsed, broken = _parsed(text, cells)
+        findings += _about_broken(text, broken, settings, path)
+        result = rewrite([source for _, source in parsed], settings, path)
+        after = _spliced(text, [cell for cell, _ in parsed], result.edits)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return FileResult(path, data, refused=f"line {line}: not UTF-8 text; save it as UTF-8")
     except NotANotebook as error:
         return FileResult(path, data, refused=str(error))
-    if not is_candidate(data):
-        return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
-    sources: list[Source] = []
-    parsed: list[Cell] = []
-    findings: list[Finding] = []
-    for cell in cells:
-        try:
-            sources.append(_source(text, cell))
-            parsed.append(cell)
-        except Unusable as error:
-            message = f"cell {cell.number} line {error.line}: left as it is"
-            line = text.count("\n", 0, cell.literals[0].start) + 1
-            findings.append(Finding("notebook-cell", "note", message, path, line, reason=error.reason))
-    try:
-        result = rewrite(sources, settings, path)
-        edits = [
-            edit
-            for cell, found in zip(parsed, result.edits, strict=True)
-            if found
-            for edit in splice(text, cell, found)
-        ]
-        findings += result.findings
-        if not edits:
-            return FileResult(path, data, findings=tuple(findings), new_files=result.new_files)
-        after = apply_edits(text, edits)
-        _prove(text, after, parsed, result.edits)
     except Refused as error:
         return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
     except OverlapError as error:
         return FileResult(path, data, findings=tuple(findings), refused=str(error))
-    raw = (b"\xef\xbb\xbf" if bom else b"") + after.encode()
-    return FileResult(path, data, raw, tuple(findings), new_files=result.new_files)
+    findings += result.findings
+    raw = (_BOM if data.startswith(_BOM) else b"") + after.encode()
+    return FileResult(path, data, None if raw == data else raw, tuple(findings), new_files=result.new_files)
+
+
+def _parsed(text: str, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Source]], list[tuple[Cell, Unusable]]]:
+    """The cells that are Python, and those that are not."""
+    parsed, broken = [], []
+    for cell in cells:
+        try:
+            parsed.append((cell, _source(text, cell)))
+        except Unusable as error:
+            broken.append((cell, error))
+    return parsed, broken
+
+
+def _about_broken(
+    text: str, broken: Sequence[tuple[Cell, Unusable]], settings: Settings, path: str
+) -> Iterator[Finding]:
+    """A note for each cell that something may have been asked for in vain."""
+    if not settings.places_anything:
+        return
+    for cell, error in broken:
+        message = f"cell {cell.number} line {error.line}: left as it is"
+        line = text.count("\n", 0, cell.literals[0].start) + 1
+        yield Finding("instance-type", "note", message, path, line, reason=error.reason)
+
+
+def _convert_sweeps(
+    text: str, cells: Sequence[Cell], settings: Settings, path: str, findings: list[Finding]
+) -> str:
+    """`--sweep-to-v2` over all cells at once, since the imports stand in another cell than the sweep."""
+    parsed, _ = _parsed(text, cells)
+    joined = "\n".join(source.text for _, source in parsed)
+    try:
+        edits, found = converted_sweeps(Source(joined, parse(joined)), settings, path)
+    except Unusable as error:
+        raise OverlapError(f"its cells together are no Python: {error.reason}") from None
+    by_cell: list[list[Edit]] = []
+    start, first_line = 0, 1
+    for cell, source in parsed:
+        end, lines = start + len(source.text), source.text.count("\n") + 1
+        inside = [edit for edit in edits if start <= edit.start <= end]
+        if any(edit.end > end for edit in inside):
+            raise OverlapError(f"a converted sweep reaches beyond cell {cell.number}")
+        by_cell.append([Edit(edit.start - start, edit.end - start, edit.text) for edit in inside])
+        for finding in found:
+            if first_line <= finding.line < first_line + lines:
+                line = finding.line - first_line + 1
+                message = f"{source.label} line {line}: {finding.message}"
+                findings.append(replace(finding, message=message, line=source.file_line(line), column=0))
+        start, first_line = end + 1, first_line + lines
+    return _spliced(text, [cell for cell, _ in parsed], by_cell)
+
+
+def _spliced(text: str, cells: Sequence[Cell], edits: Sequence[Sequence[Edit]]) -> str:
+    """The notebook with the edits of its cells made, and proven."""
+    spans = [edit for cell, found in zip(cells, edits, strict=True) if found for edit in splice(text, cell, found)]
+    if not spans:
+        return text
+    after = apply_edits(text, spans)
+    _prove(text, after, cells, edits)
+    return after
 
 
 def _source(text: str, cell: Cell) -> Source:

@@ -6,7 +6,7 @@ nothing. Files without the key words of the SDKs are not parsed.
 
 from __future__ import annotations
 
-from arc_toolkit.patching.model import FileResult, Settings, Skipped
+from arc_toolkit.patching.model import FileResult, Finding, Settings, Skipped
 
 __all__ = ["patch_source"]
 
@@ -14,7 +14,7 @@ __all__ = ["patch_source"]
 def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
     """What the settings and rules make of one Python file."""
     from arc_toolkit.patching.model import apply_edits
-    from arc_toolkit.patching.python.engine import Refused, is_candidate, rewrite
+    from arc_toolkit.patching.python.engine import Refused, converted_sweeps, is_candidate, rewrite
     from arc_toolkit.patching.python.source import Source, Unusable, decode, encode, parse
 
     if not is_candidate(data):
@@ -24,14 +24,22 @@ def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
         source = Source(text, parse(text))
     except Unusable as error:
         return FileResult(path, data, refused=sentence(error.reason, error.line, error.column))
+    findings: tuple[Finding, ...] = ()
     try:
+        if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
+            edits, findings = converted_sweeps(source, settings, path)
+            if edits:
+                text = apply_edits(text, edits)
+                source = Source(text, parse(text))
         result = rewrite([source], settings, path)
+        text = apply_edits(text, result.edits[0])
     except Refused as error:
-        return FileResult(path, data, findings=error.findings, refused=error.reason)
-    if not result.edits[0]:
-        return FileResult(path, data, findings=result.findings, new_files=result.new_files)
-    after = encode(apply_edits(text, result.edits[0]), encoding, data)
-    return FileResult(path, data, after, result.findings, new_files=result.new_files)
+        return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
+    except Unusable as error:
+        return FileResult(path, data, findings=findings, refused=f"the converted sweep is {error.reason}")
+    findings += result.findings
+    after = encode(text, encoding, data)
+    return FileResult(path, data, None if after == data else after, findings, new_files=result.new_files)
 
 
 def sentence(reason: str, line: int, column: int) -> str:

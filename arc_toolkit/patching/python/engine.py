@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os.path
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arc_toolkit.patching.model import Edit, Finding, OverlapError, Settings
 from arc_toolkit.patching.python import library, proof
@@ -54,6 +54,14 @@ def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite
         except (Impossible, OverlapError, proof.Unproven) as error:
             raise Refused(str(error), findings) from None
     return Rewrite(edits, findings, tuple(planner.new_files))
+
+
+def converted_sweeps(source: Source, settings: Settings, path: str) -> tuple[list[Edit], tuple[Finding, ...]]:
+    """`--sweep-to-v2`: sweep settings of SDK v1.5 and hyperdrive calls as `.sweep(...)`."""
+    from arc_toolkit.patching.convert import python_sweep
+
+    edits, findings = python_sweep.convert(ast.Module(source.body, []), source.text, settings)
+    return list(edits), tuple(replace(found, path=path) for found in findings)
 
 
 def _prove(

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 
 from arc_toolkit.patching.python.names import Binding, Spot, calls_in
-from arc_toolkit.patching.python.plan import Planner
+from arc_toolkit.patching.python.plan import Planner, constant
 
-PRS = "prs-v1"
+PRS = "prs-instance-type"
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
 # Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of azure-ai-ml 1.35.2.
@@ -85,16 +85,17 @@ def _config(planner: Planner, spot: Spot, call: ast.Call) -> tuple[Spot, ast.Cal
 def _report(planner: Planner, spot: Spot, call: ast.Call, config: tuple[Spot, ast.Call] | None) -> None:
     fields: dict[str, object] = {}
     unknown: dict[str, str] = {}
-    for item in (config[1] if config else None, call):
+    for place, item in ((config or (spot, None)), (spot, call)):
         for keyword in item.keywords if item is not None else ():
             name = keyword.arg
             if name is None:
                 unknown["**"] = ast.unparse(keyword.value)
             elif name != "parallel_run_config":
-                try:
-                    fields[name] = ast.literal_eval(keyword.value)
-                except (ValueError, TypeError):
+                value = _value(planner, name, keyword.value, place)
+                if value is None:
                     unknown[name] = ast.unparse(keyword.value)
+                else:
+                    fields[name] = value
     there = [name for name in (*fields, *unknown) if name in EQUIVALENTS]
     mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(there))
     convert = planner.settings.prs_to_v2 and planner.allows("prs-to-v2", spot.source, call.lineno)
@@ -111,16 +112,59 @@ def _report(planner: Planner, spot: Spot, call: ast.Call, config: tuple[Spot, as
         _convert(planner, spot, call, fields, unknown)
 
 
+# Fields that name things of a workspace: what counts is the name in the call that made them.
+_NAMED = frozenset({"environment", "compute_target", "inputs", "side_inputs", "output"})
+
+
+def _value(planner: Planner, field: str, node: ast.expr, spot: Spot, depth: int = 0) -> object | None:
+    """A literal, the default of a PipelineParameter, or the name of a dataset, environment, compute or output."""
+    try:
+        return ast.literal_eval(node)  # type: ignore[no-any-return]
+    except (ValueError, TypeError):
+        pass
+    if depth > 5:
+        return None
+    match node:
+        case ast.List(elts=items) | ast.Tuple(elts=items) if field in _NAMED:
+            values = [_value(planner, field, item, spot, depth + 1) for item in items]
+            return None if None in values else values
+        case ast.Name(id=name):
+            found = planner.meanings.binding(name, spot)
+            value = None
+            if isinstance(found, Binding) and isinstance(found.value, ast.expr):
+                value = _value(planner, field, found.value, found.spot, depth + 1)
+            # A dataset or output without a name of its own goes by that of its variable.
+            return name if value is None and field in ("inputs", "side_inputs", "output") else value
+        case ast.Call(func=function):
+            last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            if last == "PipelineParameter":
+                return constant(node, "default_value")
+            if field not in _NAMED:
+                return None
+            texts = [
+                item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)
+            ]
+            named = constant(node, "name") or (texts[0] if texts else None)
+            if last in ("as_named_input", "get", "Environment", "ComputeTarget", "PipelineData") or named:
+                return named
+            # `dataset.as_named_input("x").as_mount()`
+            if isinstance(function, ast.Attribute):
+                return _value(planner, field, function.value, spot, depth + 1)
+    return None
+
+
 def _convert(
     planner: Planner, spot: Spot, call: ast.Call, fields: dict[str, object], unknown: dict[str, str]
 ) -> None:
-    try:
-        from arc_toolkit.patching.convert import prs
-    except ImportError:
-        return
+    from arc_toolkit.patching.convert import prs
+
     settings = planner.settings
     if settings.instance_type is not None:
         fields["instance_type"] = settings.instance_type
+    if settings.compute is not None:
+        fields["compute_target"] = settings.compute
+    if settings.instance_count is not None:
+        fields["node_count"] = settings.instance_count
     text, notes = prs.to_yaml(fields)
     name = fields.get("name")
     stem = re.sub(r"[^a-z0-9]+", "_", str(name).lower()).strip("_") if name else "parallel"

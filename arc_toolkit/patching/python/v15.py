@@ -21,6 +21,8 @@ _COUNT_NAMES = ("instance_count", "node_count")
 
 def place(planner: Planner, target: Target, exposure: Exposure) -> None:
     """Give a step what was asked for."""
+    if target.swept:
+        return  # a v2 sweep is made of it, which has the settings
     if target.kind == "sweep":
         reason = "a SweepComponent takes no instance type: convert it with --sweep-to-v2"
         for item in exposure.wanted(target):
