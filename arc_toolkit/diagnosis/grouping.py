@@ -54,7 +54,7 @@ class Group:
 
 def group(scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()) -> dict[str, Group]:
     """The jobs by their unique names, each with its tries."""
-    groups = _merge(_by_root(scans))
+    groups = _merge(_by_root(sorted(scans, key=lambda scan: scan.path)))
     _attach_findings(groups, findings)
     if cluster.pods:
         _join_pods(groups, cluster)
@@ -160,20 +160,32 @@ def _join_pods(groups: list[Group], cluster: Cluster) -> None:
     for pod in cluster.pods:
         waiting.setdefault(pod.run_id or "", []).append(pod)
     by_uid = {pod.uid: pod for pod in cluster.pods if pod.uid}
-    for group in groups:
+    # Of two folders of one name the pods belong to the one whose nodes they were on.
+    for group in sorted(groups, key=lambda group: -_agreement(group, waiting)):
         run_id = group.run_id or group.name
         if run_id not in waiting:
             run_id = next((by_uid[entry.uid].run_id for entry in group.tries if entry.uid in by_uid), None) or ""
         if run_id in waiting:
             group.run_id = run_id
-            _match(group, sorted(waiting.pop(run_id), key=lambda pod: pod.start or 0.0))
+            _match(group, sorted(waiting.pop(run_id), key=_by_start))
     for group in groups:
         if group.run_id is None and waiting:
             _match_by_time(group, waiting)
     for run_id, pods in waiting.items():
         group = Group(f"cluster/{run_id}", run_id, run_id)
-        _match(group, sorted(pods, key=lambda pod: pod.start or 0.0))
+        _match(group, sorted(pods, key=_by_start))
         groups.append(group)
+
+
+def _agreement(group: Group, waiting: dict[str, list[Pod]]) -> int:
+    pods = waiting.get(group.run_id or group.name, [])
+    return (
+        sum(any(_fits(entry, pod) or entry.uid == pod.uid for pod in pods) for entry in group.tries) if pods else 0
+    )
+
+
+def _by_start(pod: Pod) -> tuple[float, str]:
+    return pod.start or 0.0, pod.uid
 
 
 def _match(group: Group, pods: list[Pod]) -> None:
@@ -235,7 +247,7 @@ def _match_by_time(group: Group, waiting: dict[str, list[Pod]]) -> None:
         if len(near) == 1:
             group.run_id = near.pop()
             group.notes.append("the run id was found by node and time")
-            _match(group, sorted(waiting.pop(group.run_id), key=lambda pod: pod.start or 0.0))
+            _match(group, sorted(waiting.pop(group.run_id), key=_by_start))
             return
 
 

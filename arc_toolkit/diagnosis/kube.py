@@ -114,7 +114,7 @@ def read(facts: Iterable[ClusterFacts]) -> Cluster:
     for raw in _newest(item for part in facts for item in part.events):
         _add_event(cluster, raw)
     for events in (*cluster.node_events.values(), *cluster.pod_events.values()):
-        events.sort(key=lambda event: event.time or 0.0)
+        events.sort(key=lambda event: (event.time or 0.0, event.reason, event.message))
     return cluster
 
 

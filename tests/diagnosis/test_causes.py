@@ -13,6 +13,9 @@ from arc_toolkit.diagnosis.signals import KINDS
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
 
 Objects = list[dict[str, Any]]
+EPHEMERAL = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
+EMPTY_DIR = 'Usage of EmptyDir volume "tmp" exceeds the limit "1Gi". '
+SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 LOW_MEMORY = "The node was low on resource: memory. Threshold quantity: 750Mi, available: 600Mi. "
 
 
@@ -26,7 +29,16 @@ def cause_of(pods: Objects, nodes: Objects | None = None, events: Objects | None
     return cause
 
 
-KILLED = container(code=137)
+KILLED_POD = pod(containers=[container(code=137)])
+NO_IMAGE = {"name": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}
+
+
+def since(kind: str, status: str, moment: str) -> dict[str, Any]:
+    return node(conditions=[{"type": kind, "status": status, "lastTransitionTime": moment}])
+
+
+def tainted(key: str, value: str) -> dict[str, Any]:
+    return node(taints=[{"key": key, "value": value}])
 
 
 @pytest.mark.parametrize(
@@ -47,10 +59,10 @@ KILLED = container(code=137)
         # status.reason, split by its message
         (pod(reason="Evicted", message=LOW_MEMORY), [], [], Kind.NODE_PRESSURE),
         (pod(reason="Evicted", message="The node had condition: [DiskPressure]. "), [], [], Kind.NODE_PRESSURE),
-        (pod(reason="Evicted", message="Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "), [], [], Kind.OWN_STORAGE),
-        (pod(reason="Evicted", message='Usage of EmptyDir volume "tmp" exceeds the limit "1Gi". '), [], [], Kind.OWN_STORAGE),
+        (pod(reason="Evicted", message=EPHEMERAL), [], [], Kind.OWN_STORAGE),
+        (pod(reason="Evicted", message=EMPTY_DIR), [], [], Kind.OWN_STORAGE),
         (pod(reason="Evicted", message=LOW_MEMORY, disruption="TerminationByKubelet"), [], [], Kind.NODE_PRESSURE),
-        (pod(reason="Terminated", message="Pod was terminated in response to imminent node shutdown."), [node()], [], Kind.DRAIN),
+        (pod(reason="Terminated", message=SHUTDOWN), [node()], [], Kind.DRAIN),
         (pod(reason="Terminated", disruption="TerminationByKubelet"), [node(spot=True)], [], Kind.SPOT),
         (pod(reason="OutOfmemory"), [], [], Kind.SETUP),
         # containers
@@ -58,21 +70,21 @@ KILLED = container(code=137)
         (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], Kind.NODE_LOST),
         (pod(containers=[container(code=1)]), [], [], Kind.USER),
         (pod(containers=[container(code=139)]), [], [], Kind.USER),
-        (pod(phase="Failed", containers=[{"name": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}]), [], [], Kind.SETUP),
+        (pod(containers=[NO_IMAGE]), [], [], Kind.SETUP),
         # events of the pod and of the node
-        (pod(containers=[KILLED]), [], [event("Preempted", 30, kind="Pod", about="azureml-aa-worker-0", uid="uid-1")], Kind.SCHEDULER),
-        (pod(containers=[KILLED]), [], [event("SystemOOM", 29.9)], Kind.NODE_MEMORY),
-        (pod(containers=[KILLED]), [], [event("NodeNotReady", 25)], Kind.NODE_LOST),
-        (pod(containers=[KILLED]), [], [event("KernelOops", 29)], Kind.NODE_FAULT),
+        (KILLED_POD, [], [event("Preempted", 30, kind="Pod", about="p", uid="uid-1")], Kind.SCHEDULER),
+        (KILLED_POD, [], [event("SystemOOM", 29.9)], Kind.NODE_MEMORY),
+        (KILLED_POD, [], [event("NodeNotReady", 25)], Kind.NODE_LOST),
+        (KILLED_POD, [], [event("KernelOops", 29)], Kind.NODE_FAULT),
         (pod(containers=[container(code=143)]), [], [event("ScaleDown", 29)], Kind.SCALE_DOWN),
-        (pod(containers=[KILLED]), [], [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")], Kind.SPOT),
+        (KILLED_POD, [], [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")], Kind.SPOT),
         # what the node is now
-        (pod(containers=[KILLED]), [node(conditions=[{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-03-03T10:29:00Z"}])], [], Kind.NODE_LOST),
-        (pod(containers=[KILLED]), [node(conditions=[{"type": "ReadonlyFilesystem", "status": "True", "lastTransitionTime": "2026-03-02T10:29:00Z"}])], [], Kind.NODE_FAULT),
-        (pod(containers=[KILLED]), [node(taints=[{"key": "cloudprovider.azure.microsoft.com/draining", "value": "spot-eviction"}])], [], Kind.SPOT),
-        (pod(containers=[KILLED]), [node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": "1"}])], [], Kind.SCALE_DOWN),
+        (KILLED_POD, [since("Ready", "Unknown", "2026-03-03T10:29:00Z")], [], Kind.NODE_LOST),
+        (KILLED_POD, [since("ReadonlyFilesystem", "True", "2026-03-02T10:29:00Z")], [], Kind.NODE_FAULT),
+        (KILLED_POD, [tainted("cloudprovider.azure.microsoft.com/draining", "spot-eviction")], [], Kind.SPOT),
+        (KILLED_POD, [tainted("ToBeDeletedByClusterAutoscaler", "1")], [], Kind.SCALE_DOWN),
     ],
-)  # fmt: skip
+)
 def test_each_trace_of_a_failure_has_its_cause(
     failed: dict[str, Any], nodes: Objects, events: Objects, kind: Kind
 ) -> None:
@@ -118,7 +130,7 @@ def test_the_identity_sidecar_dies_with_the_others_when_the_pod_is_killed() -> N
 
 
 def test_the_kernels_oomkilling_event_is_no_proof_of_a_node_out_of_memory() -> None:
-    cause = cause_of([pod(containers=[KILLED])], events=[event("OOMKilling", 29.9)])
+    cause = cause_of([KILLED_POD], events=[event("OOMKilling", 29.9)])
     assert cause.kind is Kind.UNKNOWN
     assert "OOMKilling" in [item.reason for item in cause.evidence]
     own = cause_of([pod(containers=[container(reason="OOMKilled", code=137)])], events=[event("OOMKilling", 29.9)])
@@ -133,28 +145,28 @@ def test_a_systemoom_in_the_same_minute_makes_an_oomkilled_the_nodes() -> None:
 
 def test_a_normal_event_of_the_kubelet_counts_like_a_warning() -> None:
     ready = {**event("NodeNotReady", 28), "type": "Normal"}
-    assert cause_of([pod(containers=[KILLED])], events=[ready]).kind is Kind.NODE_LOST
+    assert cause_of([KILLED_POD], events=[ready]).kind is Kind.NODE_LOST
 
 
 @pytest.mark.parametrize("minute", [0, 19, 45])
 def test_events_outside_the_window_are_not_the_cause(minute: float) -> None:
-    assert cause_of([pod(containers=[KILLED])], events=[event("SystemOOM", minute)]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], events=[event("SystemOOM", minute)]).kind is Kind.UNKNOWN
 
 
 def test_events_of_another_node_are_not_the_cause() -> None:
-    assert cause_of([pod(containers=[KILLED])], events=[event("SystemOOM", 30, about=NODE_B)]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], events=[event("SystemOOM", 30, about=NODE_B)]).kind is Kind.UNKNOWN
 
 
 def test_a_deletion_that_the_taint_manager_took_back_is_none() -> None:
     taken_back = event(
         "TaintManagerEviction", 20, kind="Pod", about="p", uid="uid-1", message="Cancelling deletion of Pod"
     )
-    assert cause_of([pod(containers=[KILLED])], events=[taken_back]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], events=[taken_back]).kind is Kind.UNKNOWN
 
 
 def test_unknown_condition_types_and_healthy_conditions_say_nothing() -> None:
     conditions = [{"type": "SomethingNew", "status": "True"}, {"type": "KernelDeadlock", "status": "False"}]
-    assert cause_of([pod(containers=[KILLED])], [node(conditions=conditions)]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], [node(conditions=conditions)]).kind is Kind.UNKNOWN
 
 
 def test_a_node_that_is_gone_proves_nothing_about_it() -> None:

@@ -219,6 +219,6 @@ def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_standard_input_is_a_log_packed_or_not(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     data = gzip.compress(node_line(NODE_A)) if packed else node_line(NODE_A)
-    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))
     monkeypatch.setattr("sys.stdin", stdin)
     assert read("-")[0][0].nodes == [NODE_A]

@@ -123,7 +123,7 @@ def test_two_names_are_found_wherever_they_stand_and_however_the_stream_gives_it
     data = b"-" * before + b"\n" + node_line(NODE_A) + b"." * between + b"\n" + node_line(NODE_B)
 
     class Slow(io.BytesIO):
-        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def,override]
+        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
             return super().readinto(memoryview(buffer)[:step])
 
     found = scan(LogFile("j/amlarc_cr_bootstrap.log", None, lambda: Slow(data)))
@@ -181,7 +181,7 @@ def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) ->
     class Growing(io.FileIO):
         """Each read finds the file longer than before: without a limit this never ends."""
 
-        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def,override]
+        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
             with path.open("ab") as more:
                 more.write(b"y" * CHUNK)
             return super().readinto(buffer) or 0

@@ -1,0 +1,198 @@
+"""Logs and pods put together: jobs, attempts, ranks, nodes, and who died first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arc_toolkit.diagnosis.kube import pool_of, vm_instance_of
+from arc_toolkit.diagnosis.model import Kind, Outcome
+from arc_toolkit.diagnosis.report import build
+from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
+
+FIRST = "job/system_logs/amlarc_cr_bootstrap.log"
+RETRY = "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
+SECOND_RETRY = "job/system_logs/retry_002/amlarc_cr_bootstrap.log"
+
+
+def test_attempts_stand_in_the_order_of_their_folders() -> None:
+    report = build([log(SECOND_RETRY, NODE_C), log(FIRST, NODE_A), log(RETRY, NODE_B)])
+    assert [(attempt.number, attempt.node) for attempt in report.attempts] == [
+        (0, NODE_A),
+        (1, NODE_B),
+        (2, NODE_C),
+    ]
+    job = report.jobs[0]
+    assert (job.name, job.attempts, job.retried, job.outcome) == ("job", 3, True, Outcome.UNKNOWN)
+    assert job.nodes == (NODE_A, NODE_B, NODE_C)
+
+
+def test_a_log_and_its_pod_are_one_attempt_by_run_id_and_node() -> None:
+    pods = [
+        pod(uid="u1", node=NODE_A, containers=[container(code=1, minute=20)]),
+        pod(uid="u2", node=NODE_B, phase="Succeeded", start=25),
+    ]
+    first, second = build([log(FIRST, NODE_A), log(RETRY, NODE_B)], [facts(pods)]).attempts
+    assert (first.pod_uid, second.pod_uid) == ("u1", "u2")
+    assert (first.outcome, second.outcome) == (Outcome.FAILED, Outcome.SUCCEEDED)
+    assert first.sources == (FIRST,)
+    assert first.end is not None
+
+
+def test_two_attempts_on_one_node_are_told_apart_by_pod_uid() -> None:
+    pods = [pod(uid="late", start=40, phase="Succeeded"), pod(uid="early", start=0)]
+    logs = [log(FIRST, NODE_A, pod_uid="early"), log(RETRY, NODE_A, pod_uid="late")]
+    assert [attempt.pod_uid for attempt in build(logs, [facts(pods)]).attempts] == ["early", "late"]
+    # and by their order where the logs do not say the UID
+    logs = [log(FIRST, NODE_A), log(RETRY, NODE_A)]
+    assert [attempt.pod_uid for attempt in build(logs, [facts(pods)]).attempts] == ["early", "late"]
+
+
+def test_a_folder_of_another_name_is_joined_by_pod_uid_or_by_node_and_time() -> None:
+    pods = [pod("run-1", uid="u1", start=0)]
+    by_uid = build([log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, pod_uid="u1")], [facts(pods)])
+    assert [(job.name, job.run_id) for job in by_uid.jobs] == [("download", "run-1")]
+    near = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772532030.0)
+    by_time = build([near], [facts(pods)])
+    assert [(job.name, job.run_id) for job in by_time.jobs] == [("download", "run-1")]
+    assert by_time.attempts[0].pod_uid == "u1"
+    far = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772542030.0)
+    assert len(build([far], [facts(pods)]).jobs) == 2
+
+
+def test_pods_without_logs_are_attempts_by_uid_in_order_of_time() -> None:
+    pods = [pod(uid="u2", start=20, node=NODE_B, phase="Running"), pod(uid="u1", start=0)]
+    report = build([], [facts(pods)])
+    assert [(attempt.number, attempt.pod_uid) for attempt in report.attempts] == [(0, "u1"), (1, "u2")]
+    assert report.jobs[0].outcome is Outcome.RUNNING
+
+
+def test_a_pod_of_an_attempt_whose_log_is_missing_takes_the_free_number() -> None:
+    pods = [pod(uid="u1", node=NODE_A, start=0), pod(uid="u2", node=NODE_B, start=30, phase="Succeeded")]
+    only_retry = build([log(RETRY, NODE_B)], [facts(pods)])
+    assert [(attempt.number, attempt.node) for attempt in only_retry.attempts] == [(0, NODE_A), (1, NODE_B)]
+    only_first = build([log(FIRST, NODE_A)], [facts(pods)])
+    assert [(attempt.number, attempt.node) for attempt in only_first.attempts] == [(0, NODE_A), (1, NODE_B)]
+
+
+def test_pods_of_no_azureml_job_are_counted_and_left_out() -> None:
+    other = pod()
+    other["metadata"]["labels"] = {}
+    report = build([], [facts([other])])
+    assert report.attempts == ()
+    assert "1 pods belong to no AzureML job" in report.notes[0]
+
+
+def test_a_cut_node_name_is_completed_only_if_one_node_fits() -> None:
+    cut = log(FIRST, "aks-gpu-12345678-vmss0000", truncated=True)
+    one = build([cut], [facts(nodes=[node(NODE_A)])]).attempts[0]
+    assert (one.node, one.node_truncated) == (NODE_A, False)
+    assert "completed" in one.notes[0]
+    two = build([cut], [facts(nodes=[node(NODE_A), node(NODE_B)])]).attempts[0]
+    assert (two.node, two.node_truncated, two.vm_instance) == ("aks-gpu-12345678-vmss0000", True, None)
+    assert build([cut]).attempts[0].node_truncated
+
+
+def test_pool_spot_and_vm_instance_come_from_the_node_or_its_name() -> None:
+    attempt = build([log(FIRST, "aks-gpu-12345678-vmss000046")]).attempts[0]
+    assert (attempt.pool, attempt.spot, attempt.vm_instance) == ("gpu", None, 150)
+    provider = "azure:///x/virtualMachineScaleSets/s/virtualMachines/77"
+    known = build([log(FIRST, NODE_A)], [facts(nodes=[node(NODE_A, spot=True, providerID=provider)])]).attempts[0]
+    assert (known.pool, known.spot, known.vm_instance) == ("gpu", True, 77)
+    assert (pool_of("aksjob00000a"), vm_instance_of("aksjob00000a")) == ("job", 10)
+    assert (pool_of("ask-agentpool-17631869-vmss0000"), vm_instance_of("ask-agentpool-17631869-vmss0000")) == (
+        "agentpool",
+        None,
+    )
+    assert pool_of("virtual-node-aci-linux") is None
+
+
+def test_two_jobs_of_one_name_are_two_jobs() -> None:
+    report = build([log(f"a/{FIRST}", NODE_A), log(f"b/{FIRST}", NODE_B)])
+    assert [job.name for job in report.jobs] == ["job (a)", "job (b)"]
+    assert report.jobs[0].notes == ("2 jobs are called job",)
+    assert not any(job.retried for job in report.jobs)
+
+
+def test_one_job_downloaded_twice_is_one_job() -> None:
+    report = build([log(f"a/{FIRST}", NODE_A), log(f"b.zip/{FIRST}", NODE_A), log(f"b.zip/{RETRY}", NODE_B)])
+    assert [(job.name, job.attempts) for job in report.jobs] == [("job", 2)]
+    assert len(report.attempts[0].sources) == 2
+
+
+def test_several_nodes_in_one_log_are_kept_apart_and_none_is_blamed() -> None:
+    both = log(FIRST, NODE_A)
+    both.nodes.append(NODE_B)
+    report = build([both, log(RETRY, NODE_C)])
+    assert [(attempt.number, attempt.node) for attempt in report.attempts] == [
+        (0, NODE_A),
+        (0, NODE_B),
+        (1, NODE_C),
+    ]
+    assert [attempt.cause.blames_node for attempt in report.attempts if attempt.cause] == [False, False]
+
+
+def test_an_attempt_without_a_node_line_is_still_an_attempt() -> None:
+    report = build([log(FIRST, None, note="no node line in the log"), log(RETRY, NODE_B)])
+    assert [attempt.node for attempt in report.attempts] == [None, NODE_B]
+    assert report.jobs[0].attempts == 2
+
+
+def test_clocks_that_disagree_change_no_order_and_are_said() -> None:
+    report = build([log(FIRST, NODE_A, start=2000.0), log(RETRY, NODE_B, start=1000.0)])
+    assert [attempt.node for attempt in report.attempts] == [NODE_A, NODE_B]
+    assert "clocks disagree" in report.jobs[0].notes[0]
+    wrong = build([log(FIRST, NODE_A, start=1000.0)], [facts([pod()])]).attempts[0]
+    assert "disagree" in wrong.notes[0]
+    assert wrong.start == 1772532000.0
+
+
+def gang(*ranks: tuple[str, str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        pod(uid=f"u-{name}", name=f"azureml-aa-{name}", node=where, containers=list(parts))
+        for name, where, parts in ranks
+    ]
+
+
+def test_in_a_gang_the_first_to_die_is_the_cause_and_the_others_are_collateral() -> None:
+    pods = gang(
+        ("worker-0", NODE_A, [container(code=1, minute=31)]),
+        ("worker-1", NODE_B, [container(reason="OOMKilled", code=137, minute=30)]),
+        ("worker-2", NODE_C, [container(code=143, minute=31)]),
+    )
+    report = build([], [facts(pods)])
+    kinds = {attempt.rank: attempt.cause.kind for attempt in report.attempts if attempt.cause}
+    assert kinds == {"worker-0": Kind.GANG, "worker-1": Kind.OWN_MEMORY, "worker-2": Kind.GANG}
+    assert report.jobs[0].causes == (Kind.OWN_MEMORY,)
+    assert report.jobs[0].attempts == 1
+
+
+def test_a_rank_on_a_lost_node_is_the_cause_although_its_end_is_recorded_last() -> None:
+    pods = gang(("worker-0", NODE_A, [container(code=1, minute=30)]), ("worker-1", NODE_B, []))
+    pods[1]["status"]["conditions"] = pod(disruption="DeletionByTaintManager", disrupted=36)["status"][
+        "conditions"
+    ]
+    kinds = [attempt.cause.kind for attempt in build([], [facts(pods)]).attempts if attempt.cause]
+    assert kinds == [Kind.GANG, Kind.NODE_LOST]
+
+
+def test_if_nobody_can_tell_who_died_first_no_node_is_blamed() -> None:
+    same = gang(("worker-0", NODE_A, [container(code=137)]), ("worker-1", NODE_B, [container(code=137)]))
+    assert [attempt.cause.blames_node for attempt in build([], [facts(same)]).attempts if attempt.cause] == [
+        False,
+        False,
+    ]
+
+
+def test_the_newest_state_of_an_object_counts_when_it_is_given_twice() -> None:
+    old, new = pod(phase="Running"), pod(phase="Failed", containers=[container(reason="OOMKilled", code=137)])
+    old["metadata"]["resourceVersion"], new["metadata"]["resourceVersion"] = "9", "10"
+    for order in ([old, new], [new, old]):
+        attempts = build([], [facts(order)]).attempts
+        assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [Kind.OWN_MEMORY]
+
+
+def test_the_result_does_not_depend_on_the_order_of_the_input() -> None:
+    logs = [log(FIRST, NODE_A), log(RETRY, NODE_B), log(f"x/{FIRST}", NODE_C)]
+    pods = [pod(uid="u1"), pod(uid="u2", node=NODE_B, start=30, phase="Succeeded")]
+    events = [event("SystemOOM", 20), event("NodeNotReady", 21)]
+    assert build(logs, [facts(pods, events=events)]) == build(logs[::-1], [facts(pods[::-1], events=events[::-1])])

@@ -1,0 +1,204 @@
+"""Which nodes are called bad, which are not, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arc_toolkit.diagnosis.causes import UNKNOWN
+from arc_toolkit.diagnosis.kube import Cluster
+from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Kind, Level, Outcome, Verdict
+from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.suggestions import anti_affinity
+from arc_toolkit.diagnosis.verdicts import judge
+from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, cluster, container, event, facts, node, pod
+
+
+def runs(where: str, good: int, bad: int, pool: str = "gpu", cause: Cause = UNKNOWN, **more: Any) -> list[Attempt]:
+    """Attempts of as many jobs."""
+    return [
+        Attempt(f"{where}-{index}", 0, where, pool=pool, outcome=Outcome.FAILED, cause=cause, **more)
+        for index in range(bad)
+    ] + [
+        Attempt(f"{where}-good-{index}", 0, where, pool=pool, outcome=Outcome.SUCCEEDED, **more)
+        for index in range(good)
+    ]
+
+
+def verdict_of(name: str, attempts: list[Attempt], known: Cluster | None = None) -> Verdict:
+    verdicts, _ = judge(attempts, known or Cluster())
+    return next(verdict for verdict in verdicts if verdict.node == name)
+
+
+REST = [attempt for number in range(20) for attempt in runs(f"n{number}", 30, 1)]
+
+
+def test_a_node_where_far_more_fails_than_in_the_rest_of_its_pool_is_bad() -> None:
+    verdict = verdict_of("lemon", [*REST, *runs("lemon", 20, 10)])
+    assert verdict.level is Level.BAD
+    assert (verdict.failures, verdict.attempts) == (10, 30)
+    assert verdict.pool_rate == pytest.approx(20.5 / 621)
+    assert verdict.p_value is not None
+    assert verdict.p_value < 1e-6
+    assert "10 of 30 attempts failed; 3 % on the rest of its pool" in verdict.reason
+
+
+def test_a_node_is_compared_with_its_own_pool_only() -> None:
+    rough = [attempt for number in range(10) for attempt in runs(f"r{number}", 20, 10, pool="rough")]
+    assert verdict_of("r0", [*REST, *rough]).level is not Level.BAD
+
+
+def test_a_little_more_than_elsewhere_is_suspect_with_its_interval() -> None:
+    verdict = verdict_of("odd", [*REST, *runs("odd", 17, 3)])
+    assert verdict.level is Level.SUSPECT
+    assert verdict.interval == pytest.approx((0.0524, 0.3604), abs=1e-3)
+
+
+def test_one_failure_is_never_enough() -> None:
+    assert verdict_of("new", [*REST, *runs("new", 0, 1)]).level is Level.NOT_ENOUGH_DATA
+
+
+def test_ok_means_that_the_interval_stays_low() -> None:
+    assert verdict_of("n", runs("n", 9, 0)).level is Level.OK
+    assert verdict_of("n", runs("n", 8, 0)).level is Level.NOT_ENOUGH_DATA
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind.OWN_MEMORY,
+        Kind.OWN_STORAGE,
+        Kind.SPOT,
+        Kind.DRAIN,
+        Kind.SCALE_DOWN,
+        Kind.GANG,
+        Kind.USER,
+        Kind.CANCELLED,
+    ],
+)
+def test_causes_that_no_node_can_be_blamed_for_count_neither_way(kind: Kind) -> None:
+    verdict = verdict_of("n", [*REST, *runs("n", 12, 12, cause=Cause(kind, "high"))])
+    assert (verdict.failures, verdict.attempts, verdict.level) == (0, 12, Level.OK)
+
+
+def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> None:
+    broken = [
+        Attempt("broken", number, f"n{number}", pool="gpu", outcome=Outcome.FAILED, cause=UNKNOWN)
+        for number in range(3)
+    ]
+    verdicts, everywhere = judge([*REST, *broken], Cluster())
+    assert everywhere == {"broken"}
+    assert {verdict.failures for verdict in verdicts} == {1}
+    assert judge(broken[:2], Cluster())[1] == frozenset()
+
+
+def test_a_job_that_was_preempted_three_times_does_not_fail_everywhere() -> None:
+    taken = [
+        Attempt("job", number, f"n{number}", outcome=Outcome.FAILED, cause=Cause(Kind.SPOT, "high"))
+        for number in range(4)
+    ]
+    assert judge(taken, Cluster())[1] == frozenset()
+
+
+def test_a_job_that_brings_every_node_out_of_memory_makes_no_node_bad() -> None:
+    names = [NODE_A, NODE_B, NODE_C]
+    pods = [
+        pod(
+            "greedy",
+            where,
+            f"u{number}",
+            start=40 * number,
+            containers=[container(code=137, minute=40 * number + 30)],
+        )
+        for number, where in enumerate(names)
+    ]
+    events = [event("SystemOOM", 40 * number + 30, about=where) for number, where in enumerate(names)]
+    report = build([], [facts(pods, [node(name) for name in names], events)])
+    assert [job.fails_everywhere for job in report.jobs] == [True]
+    assert {verdict.level for verdict in report.verdicts} == {Level.NOT_ENOUGH_DATA}
+
+
+def test_direct_evidence_makes_a_node_bad_without_statistics() -> None:
+    proof = Cause(
+        Kind.NODE_MEMORY, "high", (Evidence("node event", "SystemOOM", "out of memory", 5.0),), blames_node=True
+    )
+    verdict = verdict_of("n", runs("n", 30, 1, cause=proof))
+    assert verdict.level is Level.BAD
+    assert verdict.reason.startswith("SystemOOM")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "level"),
+    [
+        ("Ready", "False", Level.BAD),
+        ("Ready", "Unknown", Level.BAD),
+        ("ReadonlyFilesystem", "True", Level.BAD),
+        ("FrequentKubeletRestart", "True", Level.BAD),
+        ("MemoryPressure", "True", Level.SUSPECT),
+        ("KernelDeadlock", "False", Level.NOT_ENOUGH_DATA),
+        ("BrandNewCondition", "True", Level.NOT_ENOUGH_DATA),
+    ],
+)
+def test_what_a_node_says_of_itself(kind: str, status: str, level: Level) -> None:
+    conditions = [{"type": kind, "status": status, "lastTransitionTime": at(0)}]
+    assert verdict_of(NODE_A, [], cluster(nodes=[node(conditions=conditions)])).level is level
+
+
+@pytest.mark.parametrize("notice", ["PreemptScheduled", "ScaleDown", "RedeployScheduled"])
+def test_a_node_that_was_taken_away_is_not_bad_for_being_gone(notice: str) -> None:
+    assert verdict_of(NODE_A, [], cluster(events=[event("NodeNotReady", 10)])).level is Level.BAD
+    events = [event(notice, 8), event("NodeNotReady", 10)]
+    assert verdict_of(NODE_A, [], cluster(events=events)).level is Level.NOT_ENOUGH_DATA
+
+
+def test_oomkilling_of_the_node_problem_detector_makes_no_node_bad() -> None:
+    assert verdict_of(NODE_A, [], cluster(events=[event("OOMKilling", 10)])).level is Level.NOT_ENOUGH_DATA
+
+
+@pytest.mark.parametrize("reason", ["NodeReimageEnd", "NodeRedeployEnd"])
+def test_history_ends_where_the_machine_became_another(reason: str) -> None:
+    before = runs(NODE_A, 0, 10, start=1772532000.0)  # 10:00
+    events = [event("SystemOOM", 5), event(reason, 30)]
+    verdict = verdict_of(NODE_A, [*REST, *before], cluster(events=events))
+    assert (verdict.attempts, verdict.level) == (0, Level.NOT_ENOUGH_DATA)
+    assert "10 older not counted" in verdict.reason
+    assert verdict.since == 1772533800.0
+
+
+def test_history_ends_where_a_node_was_created_anew_under_its_name() -> None:
+    before = runs(NODE_A, 0, 10, start=1772532000.0)
+    known = cluster(nodes=[node(NODE_A, uid="old"), node(NODE_A, uid="new", created=at(30))])
+    assert verdict_of(NODE_A, [*REST, *before], known).attempts == 0
+    assert verdict_of(NODE_A, [*REST, *before], cluster(nodes=[node(NODE_A)])).level is Level.BAD
+
+
+def test_a_cut_name_is_nobodys_fault() -> None:
+    verdicts, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), Cluster())
+    assert verdicts == []
+
+
+def test_a_bad_node_comes_with_words_and_commands_that_change_nothing_by_themselves() -> None:
+    verdict = verdict_of(NODE_A, [], cluster(nodes=[node()], events=[event("SystemOOM", 10)]))
+    assert verdict.suggestions[0].startswith("look at memory")
+    assert f"kubectl describe node {NODE_A}" in verdict.suggestions
+    assert any(line.startswith(f"kubectl cordon {NODE_A}") for line in verdict.suggestions)
+    assert any("VM instance 10" in line for line in verdict.suggestions)
+
+
+def test_no_command_is_made_from_what_is_not_a_node_name() -> None:
+    evil = "x; rm -rf ~"
+    verdict = verdict_of(evil, [], cluster(events=[event("SystemOOM", 10, about=evil)]))
+    assert verdict.level is Level.BAD
+    assert not any("kubectl" in line for line in verdict.suggestions)
+    assert "rm" not in anti_affinity([evil])
+
+
+def test_the_anti_affinity_is_soft_and_valid_yaml() -> None:
+    import yaml
+
+    terms = yaml.safe_load(anti_affinity([NODE_A]))["affinity"]["nodeAffinity"]
+    (term,) = terms["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["preference"]["matchExpressions"] == [
+        {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [NODE_A]}
+    ]
