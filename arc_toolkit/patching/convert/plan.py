@@ -102,6 +102,6 @@ def teller(source: Source, findings: list[Finding]) -> Callable[..., None]:
     """`tell(severity, message, *keys)` notes a finding at the line of a key."""
 
     def tell(severity: Any, message: str, *keys: Any) -> None:
-        findings.append(Finding(RULE, severity, message, source.path, source.line(*keys)))
+        findings.append(Finding(RULE, severity, message, source.path, *source.place(*keys)))
 
     return tell

@@ -34,30 +34,31 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """One v1.5 document: its values, and the line of each of them."""
+    """One v1.5 document: its values, and the place of each of them."""
 
     path: str
     data: dict[str, Any]
-    lines: dict[Path, int] = field(default_factory=dict)
-    # Keys of `data` before which this path stands in `lines`; an inline trial has its own.
+    # Line and column of each key or item, both from 1.
+    places: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    # Where `data` stands in the document; an inline trial has its own keys.
     at: Path = ()
 
-    def line(self, *keys: Hashable) -> int:
-        """The line of a key; of the nearest one above it where it has none of its own."""
+    def place(self, *keys: Hashable) -> tuple[int, int]:
+        """Line and column of a key; of the nearest one above it where it has none of its own; 0 is the file."""
         path = (*self.at, *keys)
-        while path and path not in self.lines:
+        while path and path not in self.places:
             path = path[:-1]
-        return self.lines.get(path, 0)
+        return self.places.get(path, (0, 0))
 
     def refuse(self, what: str, *keys: Hashable) -> Refused:
-        return Refused(what, self.path, self.line(*keys))
+        return Refused(what, self.path, self.place(*keys)[0])
 
     def inside(self, *keys: Hashable) -> Source:
         """The mapping under these keys as a document of its own, in the same file."""
         data: Any = self.data
         for key in keys:
             data = data[key]
-        return Source(self.path, data, self.lines, (*self.at, *keys))
+        return Source(self.path, data, self.places, (*self.at, *keys))
 
     def mapping(self, key: str) -> dict[str, Any]:
         """The mapping under a key; an absent or empty one is {}."""
@@ -83,8 +84,8 @@ def parse(path: str, data: bytes) -> Source:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
             raise Refused("not a mapping: an AzureML spec is a list of `key: value` lines", path)
-        lines: dict[Path, int] = {}
-        _mark(node, (), lines, [])
+        places: dict[Path, tuple[int, int]] = {}
+        _mark(node, (), places, [])
         values = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -96,7 +97,7 @@ def parse(path: str, data: bytes) -> Source:
         raise Refused("the YAML is nested too deeply: make it flatter", path) from None
     finally:
         loader.dispose()
-    return Source(path, values, lines)
+    return Source(path, values, places)
 
 
 def read_or_none(read: Read, path: str) -> bytes | None:
@@ -107,7 +108,7 @@ def read_or_none(read: Read, path: str) -> bytes | None:
         return None
 
 
-def _mark(node: Any, at: Path, lines: dict[Path, int], above: list[Any]) -> None:
+def _mark(node: Any, at: Path, places: dict[Path, tuple[int, int]], above: list[Any]) -> None:
     import yaml
 
     if node in above:
@@ -120,12 +121,12 @@ def _mark(node: Any, at: Path, lines: dict[Path, int], above: list[Any]) -> None
                 raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
-                lines[(*at, key.value)] = key.start_mark.line + 1
-                _mark(value, (*at, key.value), lines, above)
+                places[(*at, key.value)] = (key.start_mark.line + 1, key.start_mark.column + 1)
+                _mark(value, (*at, key.value), places, above)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            lines[(*at, index)] = value.start_mark.line + 1
-            _mark(value, (*at, index), lines, above)
+            places[(*at, index)] = (value.start_mark.line + 1, value.start_mark.column + 1)
+            _mark(value, (*at, index), places, above)
     above.pop()
 
 

@@ -43,12 +43,15 @@ def convert(path: str, data: bytes, settings: Settings, read: Read) -> FileResul
         if trial.kind_of(sweep.data) != "sweepcomponent":
             return FileResult(path, data)
         new_files = _convert(sweep, settings, read, findings)
-        for name in new_files:
-            old = read_or_none(read, name)
+        there = {name: read_or_none(read, name) for name in new_files}
+        for name, old in there.items():
             if old is not None and MARK.encode() not in old:
                 raise Refused(f"{name} is there already and was not written by this command: move it away")
     except Refused as refused:
         return FileResult(path, data, refused=refused.sentence(path))
+    new_files = {name: text for name, text in new_files.items() if text.encode() != there[name]}
+    if not new_files:  # an earlier run wrote them all
+        return FileResult(path, data)
     names = ", ".join(posixpath.relpath(name, posixpath.dirname(path) or ".") for name in new_files)
     done = Finding(RULE, "note", f"the v1.5 sweep is written as v2: {names}", path, fixed=True)
     return FileResult(

@@ -13,7 +13,18 @@ import yaml
 from arc_toolkit.patching.convert import sweep
 from arc_toolkit.patching.convert.variables import GET_CORES
 from arc_toolkit.patching.model import Settings
-from tests.patching.convert.support import SWEEP, TRIAL, component, convert, document, messages, read, spec, texts
+from tests.patching.convert.support import (
+    SWEEP,
+    TRIAL,
+    component,
+    convert,
+    document,
+    messages,
+    read,
+    spec,
+    texts,
+    write,
+)
 
 PRESTEP = "export MKL_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
 
@@ -64,11 +75,12 @@ def test_the_same_source_gives_the_same_bytes(tmp_path: Path) -> None:
         assert convert(tmp_path, sweep_as=form) == convert(tmp_path, sweep_as=form)
 
 
-def test_a_second_run_finds_its_own_files_and_writes_them_again(tmp_path: Path) -> None:
-    first = convert(tmp_path)
-    for name, data in first.new_files:
-        Path(name).write_bytes(data)
-    assert convert(tmp_path) == first
+def test_a_second_run_has_nothing_to_write_and_another_form_only_what_differs(tmp_path: Path) -> None:
+    write(convert(tmp_path))
+    again = convert(tmp_path)
+    assert (again.new_files, again.findings) == ((), ())
+    job = convert(tmp_path, sweep_as="job")
+    assert [Path(name).name for name, _ in job.new_files] == ["sweep.v2.yaml"]
 
 
 def test_a_file_of_someone_else_is_not_overwritten(tmp_path: Path) -> None:
@@ -369,6 +381,8 @@ def test_every_key_without_an_equivalent_is_a_finding_with_its_line(tmp_path: Pa
     lines = {finding.message.split()[0]: finding.line for finding in said}
     text = (tmp_path / "sweep.yaml").read_text().splitlines()
     assert text[lines["oddity"] - 1].startswith("oddity")
+    columns = {finding.message.split()[0]: finding.column for finding in said}
+    assert (columns["oddity"], columns["limits.max_duration"]) == (1, 3)
 
 
 def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
