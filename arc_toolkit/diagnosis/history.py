@@ -1,0 +1,309 @@
+"""Evidence that outlives the cluster's memory: one SQLite file with pods, nodes and events as they were last seen.
+
+Events live about an hour in a cluster and a deleted pod not at all. The recorder (live.watch) is the only writer and
+holds a lock on `FILE.lock`; readers need no lock. A batch is one transaction together with the resource versions up
+to which it goes, so after a kill -9 the next recorder goes on exactly where this one stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.errors import ArcError
+from arc_toolkit.files import reason
+
+if TYPE_CHECKING:
+    import sqlite3
+
+Json = dict[str, Any]
+
+APPLICATION_ID = 0x61726374  # "arct"; tells our files from other SQLite files
+VERSION = 1
+KINDS = ("Pod", "Node", "Event")
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE objects (      -- the newest state of each object
+  kind TEXT NOT NULL, uid TEXT NOT NULL,
+  seen REAL NOT NULL,       -- when that state was recorded
+  gone REAL,                -- when it was seen deleted
+  body TEXT NOT NULL,       -- JSON, trimmed
+  PRIMARY KEY (kind, uid)
+) WITHOUT ROWID;
+CREATE TABLE conditions (   -- conditions of nodes that turned bad, of which a node shows only the newest
+  node TEXT NOT NULL, uid TEXT NOT NULL, type TEXT NOT NULL, since TEXT NOT NULL,
+  status TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, seen REAL NOT NULL,
+  PRIMARY KEY (uid, type, since)
+) WITHOUT ROWID;
+"""
+
+# The event that the kubelet or the node controller writes for a condition; else its own reason is the event's.
+EVENT_OF_CONDITION = {
+    "Ready": "NodeNotReady",
+    "MemoryPressure": "NodeHasInsufficientMemory",
+    "PreemptionScheduled": "PreemptScheduled",
+}
+
+
+def read(path: str) -> ClusterFacts:
+    """Everything that was recorded, while a recorder may be writing."""
+    if not os.path.isfile(path):
+        raise ArcError(
+            f"no history {path}: record one with `arc-toolkit diagnose --cluster --watch --history {path}`"
+        )
+    with _opened(path, f"file:{_quoted(path)}?mode=ro") as database:
+        _check(database, path)
+        found: dict[str, list[Json]] = {kind: [] for kind in KINDS}
+        for kind, gone, body in database.execute("SELECT kind, gone, body FROM objects"):
+            item = json.loads(body)
+            if gone is not None:
+                item["metadata"].setdefault("deletionTimestamp", times.iso(gone))
+            found[kind].append(item)
+        rows = database.execute("SELECT node, uid, type, since, reason, message FROM conditions")
+        found["Event"] += [_condition_event(*row) for row in rows]
+    return ClusterFacts(found["Pod"], found["Node"], found["Event"], nodes_complete=False, origin=path)
+
+
+class History:
+    """The one writer. Use it as a context manager."""
+
+    def __init__(self, path: str, server: str) -> None:
+        self.path = path
+        self._lock = _lock(path)
+        try:
+            fresh = not os.path.exists(path) or os.path.getsize(path) == 0
+            with _sentences(path):
+                self._database = _connect(f"file:{_quoted(path)}?mode=rwc")
+            try:
+                with _sentences(path):
+                    self._prepare(server, fresh)
+            except BaseException:
+                self._database.close()
+                raise
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _prepare(self, server: str, fresh: bool) -> None:
+        database = self._database
+        if fresh:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(
+                f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {SCHEMA} COMMIT;"
+            )
+        _check(database, self.path)
+        database.execute("PRAGMA synchronous = FULL")
+        known = self._meta("server")
+        if known and known != server:
+            raise ArcError(f"{self.path} is the history of {known}: use another file for {server}")
+        with database:
+            self._set("server", server)
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+        self._lock.close()
+
+    def resource_version(self, stream: str) -> str | None:
+        """Up to where a stream was recorded; None: list it."""
+        return self._meta(f"version {stream}")
+
+    def write(self, changes: Iterable[Change], now: float | None = None) -> int:
+        """One transaction; the number of objects that were new or had changed."""
+        now = time.time() if now is None else now
+        written = 0
+        versions: dict[str, str] = {}
+        with _sentences(self.path), self._database:
+            for change in changes:
+                if change.listed is not None:
+                    self._mark_gone(change.stream, change.listed, now)
+                elif change.item is not None:
+                    written += self._put(change, now)
+                if change.version:
+                    versions[change.stream] = change.version
+            for stream, version in versions.items():
+                self._set(f"version {stream}", version)
+        return written
+
+    def expire(self, days: float, now: float | None = None) -> int:
+        """Forget what is older; pods and nodes that still exist stay."""
+        before = (time.time() if now is None else now) - days * 86400
+        with _sentences(self.path), self._database:
+            gone = self._database.execute(
+                "DELETE FROM objects WHERE (kind = 'Event' AND seen < ?) OR gone < ?", (before, before)
+            ).rowcount
+            gone += self._database.execute("DELETE FROM conditions WHERE seen < ?", (before,)).rowcount
+        return int(gone)
+
+    def _put(self, change: Change, now: float) -> bool:
+        item, kind = change.item or {}, change.kind
+        uid = str(item["metadata"]["uid"])
+        body = json.dumps(item, separators=(",", ":"), sort_keys=True)
+        row = self._database.execute(
+            "SELECT body, gone FROM objects WHERE kind = ? AND uid = ?", (kind, uid)
+        ).fetchone()
+        if row and (row[1] is not None or not _news(json.loads(row[0]), item)) and not change.deleted:
+            return False  # the same state again, or an older one that a list repeats
+        if kind == "Event" and change.deleted:
+            return False  # it has expired in the cluster: that is what history is for
+        if kind == "Node" and row:
+            self._record_conditions(json.loads(row[0]), item, uid, now)
+        self._database.execute(
+            "INSERT INTO objects VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, uid) DO UPDATE SET "
+            "seen = excluded.seen, gone = coalesce(gone, excluded.gone), body = excluded.body",
+            (kind, uid, now, now if change.deleted else None, body),
+        )
+        return True
+
+    def _record_conditions(self, old: Json, new: Json, uid: str, now: float) -> None:
+        """Conditions that were good and are bad now."""
+        was_bad = {item.get("type") for item in old["status"]["conditions"] if _is_bad(item)}
+        known = {item.get("type") for item in old["status"]["conditions"]}
+        for item in new["status"]["conditions"]:
+            kind = item.get("type")
+            if _is_bad(item) and kind in known and kind not in was_bad:
+                values = [str(item.get(name, "")) for name in ("status", "reason", "message")]
+                since = str(item.get("lastTransitionTime") or times.iso(now))
+                self._database.execute(
+                    "INSERT OR REPLACE INTO conditions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (new["metadata"]["name"], uid, kind, since, *values, now),
+                )
+
+    def _mark_gone(self, stream: str, listed: frozenset[str], now: float) -> None:
+        """What a whole list no longer has was deleted while nobody looked."""
+        kind = {"pods": "Pod", "nodes": "Node"}.get(stream)
+        if kind is None:
+            return
+        rows = self._database.execute(
+            "SELECT uid FROM objects WHERE kind = ? AND gone IS NULL", (kind,)
+        ).fetchall()
+        missing = [(now, kind, uid) for (uid,) in rows if uid not in listed]
+        self._database.executemany("UPDATE objects SET gone = ? WHERE kind = ? AND uid = ?", missing)
+
+    def _meta(self, key: str) -> str | None:
+        row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else None
+
+    def _set(self, key: str, value: str) -> None:
+        self._database.execute(
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
+        )
+
+
+class Change:
+    """One thing that a stream saw: an object, its deletion, or a whole list of uids; and the version after it."""
+
+    __slots__ = ("deleted", "item", "kind", "listed", "stream", "version")
+
+    def __init__(
+        self,
+        stream: str,
+        kind: str,
+        item: Json | None = None,
+        *,
+        deleted: bool = False,
+        version: str = "",
+        listed: frozenset[str] | None = None,
+    ) -> None:
+        self.stream, self.kind, self.item = stream, kind, item
+        self.deleted, self.version, self.listed = deleted, version, listed
+
+
+def _news(old: Json, new: Json) -> bool:
+    """Whether the state is newer and says something else; a resource version alone says nothing."""
+    versions = [str(item["metadata"].get("resourceVersion", "")) for item in (old, new)]
+    if all(version.isdigit() for version in versions) and int(versions[1]) <= int(versions[0]):
+        return False
+    return _without_version(old) != _without_version(new)
+
+
+def _without_version(item: Json) -> Json:
+    metadata = {name: value for name, value in item["metadata"].items() if name != "resourceVersion"}
+    return {**item, "metadata": metadata}
+
+
+def _is_bad(condition: Json) -> bool:
+    """True is bad, but for Ready."""
+    status = condition.get("status")
+    return status in ("False", "Unknown") if condition.get("type") == "Ready" else status == "True"
+
+
+def _condition_event(node: str, uid: str, kind: str, since: str, why: str, message: str) -> Json:
+    """A past condition as the event that announced it, since that is what a node's past is made of."""
+    return {
+        "metadata": {"name": f"{node}.{kind}", "uid": f"{uid}/{kind}/{since}"},
+        "involvedObject": {"kind": "Node", "name": node, "uid": uid},
+        "reason": EVENT_OF_CONDITION.get(kind, why),
+        "message": message,
+        "lastTimestamp": since,
+        "source": {"component": "history"},
+    }
+
+
+# --- the file ---------------------------------------------------------------------------------------------------
+
+
+def _lock(path: str) -> IO[bytes]:
+    """The right to write; it ends with the process, however that ends."""
+    import fcntl
+
+    try:
+        handle = open(f"{path}.lock", "ab")  # noqa: SIM115 (kept open as long as the writer lives)
+    except OSError as error:
+        raise ArcError(f"cannot write {path}: {reason(error)}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise ArcError(f"another process is recording into {path}: let it, or use another file") from None
+    return handle
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    import sqlite3
+
+    return sqlite3.connect(uri, uri=True, timeout=10)
+
+
+@contextmanager
+def _opened(path: str, uri: str) -> Iterator[sqlite3.Connection]:
+    with _sentences(path):
+        database = _connect(uri)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+@contextmanager
+def _sentences(path: str) -> Iterator[None]:
+    import sqlite3
+
+    try:
+        yield
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise ArcError(f"{path} is not a usable history ({error})") from None
+
+
+def _check(database: sqlite3.Connection, path: str) -> None:
+    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise ArcError(f"{path} is not a history of diagnose: name another file")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version != VERSION:
+        raise ArcError(f"{path} is a history of version {version}, and this is made for {VERSION}: use a new file")
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(str(Path(path).absolute()))
