@@ -16,6 +16,7 @@ from arc_toolkit.patching.model import Edit, Finding, Settings
 from arc_toolkit.patching.python.source import Source
 
 WIDTH = 100
+NOT_REWRITTEN = "the sweep is not rewritten"
 
 
 @dataclass
@@ -39,12 +40,13 @@ def attempt(work: Work, node: ast.stmt, do: Callable[[Work], str]) -> None:
         message = do(trial)
     except Refused as refused:
         line = refused.line or node.lineno
-        work.findings.append(Finding(RULE, "warning", "the sweep is not rewritten", "", line, reason=refused.what))
+        column = node.col_offset + 1 if line == node.lineno else 0
+        work.findings.append(Finding(RULE, "warning", NOT_REWRITTEN, "", line, column, reason=refused.what))
         return
     work.edits += trial.edits
     work.classes |= trial.classes
     work.gone |= trial.gone
-    work.findings.append(Finding(RULE, "note", message, "", node.lineno, fixed=True))
+    work.findings.append(Finding(RULE, "note", message, "", node.lineno, node.col_offset + 1, fixed=True))
     work.findings += trial.findings
 
 
@@ -125,17 +127,19 @@ def imports(work: Work, tree: ast.Module) -> None:
     new = ["from azure.ai.ml.entities import JobResourceConfiguration"]
     if work.classes:
         new.append(f"from azure.ai.ml.sweep import {', '.join(sorted(work.classes))}")
-    left = {node.id for node in work.names.uses(tree) if id(node) not in work.gone}
+    uses = list(work.names.uses(tree))
+    left = {node.id for node in uses if id(node) not in work.gone}
+    # Only what the rewrite made useless goes; a name that nothing here uses may be for others.
+    useless = ({node.id for node in uses} - left) | (work.classes - left)
     anchors = [node for node in work.names.imports if node in tree.body]
     if clash := left & work.classes:
-        _withdraw(work, f"{', '.join(sorted(clash))} of hyperdrive is used in other places too")
+        withdraw(work, f"{', '.join(sorted(clash))} of hyperdrive is used in other places too")
     elif not anchors:
-        _withdraw(work, "hyperdrive is not imported at the top of the file")
+        withdraw(work, "hyperdrive is not imported at the top of the file")
     for node in anchors if work.edits else ():
         glue = source.newline + source.indent(source.start(node))
-        kept = []
         if isinstance(node, ast.ImportFrom) and node.module != "azureml.train":
-            kept = [alias for alias in node.names if (alias.asname or alias.name) in left]
+            kept = [alias for alias in node.names if (alias.asname or alias.name) not in useless]
             words = ", ".join(f"{one.name} as {one.asname}" if one.asname else one.name for one in kept)
             old = [f"from {node.module} import {words}"] if kept else []
         else:
@@ -147,11 +151,11 @@ def imports(work: Work, tree: ast.Module) -> None:
         new = []
 
 
-def _withdraw(work: Work, reason: str) -> None:
+def withdraw(work: Work, reason: str) -> None:
     """No edit after all: what was to be rewritten is reported with the reason."""
     work.edits.clear()
     work.findings[:] = [
-        replace(one, severity="warning", message="the sweep is not rewritten", reason=reason, fixed=False)
+        replace(one, severity="warning", message=NOT_REWRITTEN, reason=reason, fixed=False)
         for one in work.findings
         if one.fixed
-    ] + [one for one in work.findings if not one.fixed and one.message == "the sweep is not rewritten"]
+    ] + [one for one in work.findings if not one.fixed and one.message == NOT_REWRITTEN]

@@ -31,9 +31,10 @@ from arc_toolkit.patching.convert.python_rewrite import (
     laid_out,
     resources,
     sweep_arguments,
+    withdraw,
 )
 from arc_toolkit.patching.convert.source import Refused
-from arc_toolkit.patching.model import Edit, Finding, Settings
+from arc_toolkit.patching.model import Edit, Finding, OverlapError, Settings, apply_edits
 from arc_toolkit.patching.python.source import Source
 
 SECTIONS = ("objective", "limits", "early_termination")
@@ -64,6 +65,10 @@ def convert(tree: ast.Module, text: str, settings: Settings) -> tuple[list[Edit]
         configs(work, body)
     if work.edits:
         imports(work, tree)
+    try:
+        ast.parse(apply_edits(text, work.edits))
+    except (SyntaxError, OverlapError) as error:
+        withdraw(work, f"the new text would not hold: {error}")
     return work.edits, sorted(work.findings, key=lambda finding: finding.line)
 
 
@@ -116,8 +121,8 @@ def _legacy_step(work: Work, body: list[ast.stmt], name: str) -> str:
     drawn = [keyword for keyword in call.keywords if work.names.called(keyword.value) in space.DISTRIBUTIONS]
     if not drawn:
         raise Refused(
-            f"no argument of the call of {name} is a hyperdrive distribution, so the search space is in its spec: "
-            "convert that with `patch --sweep-to-v2`"
+            f"no argument of the call of {name} is a hyperdrive distribution that is imported here, so the search "
+            "space is in its spec: convert that with `patch --sweep-to-v2`"
         )
     for keyword in drawn:
         inner = keyword.value
@@ -146,6 +151,7 @@ def _legacy_step(work: Work, body: list[ast.stmt], name: str) -> str:
             f"{ast.unparse(call.func)} has to be a command component now",
             "",
             call.lineno,
+            call.col_offset + 1,
             reason="`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec",
         )
     )

@@ -155,7 +155,11 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
             "    log(step)\n    step.runsettings.sweep.algorithm",
             "is used before",
         ),
-        ('lr=uniform(0.1, 1.0), extra=choice("a", True)', "lr=3", "the search space is in its spec"),
+        (
+            'lr=uniform(0.1, 1.0), extra=choice("a", True)',
+            "lr=3",
+            "is imported here, so the search space is in its spec",
+        ),
         ("node_count=2)", "node_count=2  # two\n    )", "a comment inside the settings"),
         ('algorithm = "Random"', 'algorithm = "Random"; log()', "another statement stands on the same line"),
         (
