@@ -166,8 +166,10 @@ def explained(doing: str) -> Iterator[None]:
         ) from error
     except exceptions.HttpResponseError as error:
         raise ArcError(f"{doing}: {error_text(error)}{_advice(error)}") from error
-    except exceptions.AzureError as error:
+    except (exceptions.ServiceRequestError, exceptions.ServiceResponseError) as error:
         raise AzureUnavailable(f"{doing}: cannot reach Azure: {_one_line(str(error))}") from error
+    except exceptions.AzureError as error:  # such as azure-ai-ml's own refusals
+        raise ArcError(f"{doing}: {_one_line(str(error))}") from error
 
 
 def error_text(error: Any) -> str:

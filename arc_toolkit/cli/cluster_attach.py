@@ -6,7 +6,6 @@ import argparse
 
 from arc_toolkit.azure import operations
 from arc_toolkit.azure.compute import Attachment, attach, attached, list_computes
-from arc_toolkit.azure.session import WouldSend
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK, ArcError
@@ -65,19 +64,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
         f"{verb} {args.name}: cluster {cluster.name} in the workspace {workspace.name}, "
         f"namespace {args.namespace}, {who}"
     )
-    if not args.dry_run and not cluster_azure.ask("send it?", args, console):
-        console.note("nothing was changed")
+    done = cluster_azure.send(
+        lambda: attach(session, workspace, attachment, console.progress, dry_run=args.dry_run),
+        "arc-toolkit cluster preflight",
+        args,
+        console,
+    )
+    if done is None:
         return OK
-    if not args.dry_run:
-        console.note("waiting for Azure, which takes some minutes")
-    try:
-        done = attach(session, workspace, attachment, console.progress, dry_run=args.dry_run)
-    except WouldSend as request:
-        cluster_azure.show_request(request, console)
-        return OK
-    except KeyboardInterrupt:
-        console.warn("Azure goes on with it: look with `arc-toolkit cluster preflight`")
-        raise
     console.out(f"attached {done['name']} ({done['provisioningState']}), namespace {done['namespace']}")
     console.note(f"jobs go there with `compute: azureml:{done['name']}`")
     return OK

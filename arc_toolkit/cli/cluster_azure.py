@@ -1,15 +1,19 @@
-"""What the subcommands that talk to Azure share: options, the session, asking, and showing a dry run."""
+"""What the subcommands that talk to Azure share: options, the session, asking, and sending or showing a request."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 from arc_toolkit.azure.scope import PROVIDERS, SOURCES, Resolver
 from arc_toolkit.azure.session import Session, WouldSend
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
+
+_T = TypeVar("_T")
 
 _HELP = {
     "subscription": ("ID", "subscription id, or a name that `az account list` knows"),
@@ -97,8 +101,20 @@ def ask(question: str, args: argparse.Namespace, console: Console) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def show_request(request: WouldSend, console: Console) -> None:
-    """Method, path and JSON: what a dry run prints."""
-    console.note("dry run: nothing was sent; this is the request")
-    console.out(f"{request.method} {request.path}")
-    console.out(json.dumps(request.body, indent=2, ensure_ascii=False))
+def send(call: Callable[[], _T], look: str, args: argparse.Namespace, console: Console) -> _T | None:
+    """Ask, send and wait. None where the answer was no, or where a dry run printed the request instead."""
+    if not args.dry_run:
+        if not ask("send it?", args, console):
+            console.note("nothing was changed")
+            return None
+        console.note("waiting for Azure, which takes some minutes")
+    try:
+        return call()
+    except WouldSend as request:
+        console.note("dry run: nothing was sent; this is the request")
+        console.out(f"{request.method} {request.path}")
+        console.out(json.dumps(request.body, indent=2, ensure_ascii=False))
+        return None
+    except KeyboardInterrupt:
+        console.warn(f"Azure goes on with it: look with `{look}`")
+        raise

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.extension import Change
 from arc_toolkit.azure.scope import Cluster
-from arc_toolkit.azure.session import Session, WouldSend
+from arc_toolkit.azure.session import Session
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.main import add_common_options
 from arc_toolkit.console import Console
@@ -216,7 +216,9 @@ def _update(
     }
     extension.check_settings({**there, **settings})
     plan = extension.changes(there, settings)
-    train = args.release_train if args.release_train != properties.get("releaseTrain") else None
+    train = args.release_train
+    if train is not None and train.lower() == str(properties.get("releaseTrain", "")).lower():
+        train = None
     version = args.extension_version
     if (
         version is not None
@@ -236,7 +238,7 @@ def _update(
 
 
 def _send(
-    call: Any,
+    call: Callable[..., Mapping[str, Any]],
     session: Session,
     cluster: Cluster,
     name: str,
@@ -244,19 +246,14 @@ def _send(
     args: argparse.Namespace,
     console: Console,
 ) -> int:
-    if not args.dry_run and not cluster_azure.ask("send it?", args, console):
-        console.note("nothing was changed")
+    done = cluster_azure.send(
+        lambda: call(session, cluster, name, body, console.progress, dry_run=args.dry_run),
+        "arc-toolkit cluster extension show",
+        args,
+        console,
+    )
+    if done is None:
         return OK
-    if not args.dry_run:
-        console.note("waiting for Azure, which takes some minutes")
-    try:
-        done = call(session, cluster, name, body, console.progress, dry_run=args.dry_run)
-    except WouldSend as request:
-        cluster_azure.show_request(request, console)
-        return OK
-    except KeyboardInterrupt:
-        console.warn("Azure goes on with it: look with `arc-toolkit cluster extension show`")
-        raise
     health = extension.health(done)
     console.out(f"{'installed' if args.action == 'install' else 'updated'} {health.reason} on {cluster.name}")
     return OK

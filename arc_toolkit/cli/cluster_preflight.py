@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from arc_toolkit.azure import gather
-from arc_toolkit.azure.preflight import Check, Unknown, checks, different_cluster
 from arc_toolkit.cli import cluster_azure, live
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.safe import printable
+
+if TYPE_CHECKING:
+    from arc_toolkit.azure.preflight import Check
 
 COLORS = {"ok": "green", "not ok": "red", "cannot tell": "yellow"}
 
@@ -36,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.azure import gather
+    from arc_toolkit.azure.preflight import Unknown, checks, different_cluster
+
     found = cluster_azure.resolver(args)
     azure = gather.unknown("azure", "left out: --only cluster")
     cluster = gather.unknown("cluster", "left out: --only azure")

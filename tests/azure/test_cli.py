@@ -115,6 +115,15 @@ def test_update_can_pin_a_version_and_warns_where_running_jobs_are_touched(arc: 
     assert "warning: this touches jobs that run now" in found.err
 
 
+def test_update_of_the_release_train_alone_is_sent_unless_it_is_that_already(arc: Arc, arm: Arm) -> None:
+    put(arm, installed())
+    assert arc(*EXTENSION, "update", *SCOPE, "--release-train", "Stable", "--yes").out.startswith(
+        "nothing to change"
+    )
+    assert arc(*EXTENSION, "update", *SCOPE, "--release-train", "preview", "--yes").code == 0
+    assert [row[2] for row in arm.writes] == [{"properties": {"releaseTrain": "preview"}}]
+
+
 def test_nothing_is_sent_without_a_terminal_or_yes(arc: Arc, arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     found = arc(*EXTENSION, "install", *SCOPE)
@@ -271,6 +280,18 @@ def test_preflight_where_all_is_well_is_exit_0(arc: Arc, arm: Arm) -> None:
     assert (found.code, found.err) == (0, "10 ok\n")
     assert found.out.count("ok ") == 10
     assert not arm.writes
+
+
+def test_preflight_warns_where_kubeconfig_and_azure_mean_two_clusters(
+    arc: Arc, arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = FakeCluster([], [], [])
+    other.server = "https://other-2.hcp.westeurope.azmk8s.io:443"
+    monkeypatch.setattr(live, "connect", lambda args: other)
+    found = arc("cluster", "preflight", *SCOPE)
+    assert (
+        "warning: the kubeconfig points to other-2.hcp.westeurope.azmk8s.io, but the cluster gpu-aks" in found.err
+    )
 
 
 @pytest.mark.usefixtures("_live")

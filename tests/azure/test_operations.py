@@ -13,7 +13,7 @@ import pytest
 
 from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.compute import Attachment, attach, attached, list_computes
-from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, open_session
+from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, explained, open_session
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
@@ -186,6 +186,14 @@ def test_a_failed_attach_is_one_sentence(session: Session, arm: Arm) -> None:
     arm.fail_with = {"code": "BadRequest", "message": "The AzureML extension is not installed on the cluster."}
     with pytest.raises(ArcError, match="BadRequest: The AzureML extension is not installed on the cluster"):
         attach(session, WORKSPACE, Attachment("gpu-pool", CLUSTER), quiet, dry_run=False)
+
+
+def test_what_an_sdk_refuses_by_itself_is_not_called_a_network_problem(session: Session) -> None:
+    from azure.core.exceptions import AzureError
+
+    with pytest.raises(ArcError) as error, explained("attaching x"):
+        raise AzureError("the compute is\n  odd.")
+    assert str(error.value) == "attaching x: the compute is odd"
 
 
 def test_computes_are_read_page_by_page(session: Session, arm: Arm) -> None:
