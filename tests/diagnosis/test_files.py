@@ -204,10 +204,14 @@ def test_a_name_that_is_no_utf8_can_be_shown(tmp_path: Path) -> None:
 def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
     for number in range(250):
         write_log(tmp_path, f"j{number}/system_logs/{LOG}", f"n{number}")
-    make_zip(tmp_path / "z.zip", {f"k{number}/{LOG}": node_line(f"z{number}") for number in range(50)})
+    padding = os.urandom(4000).hex().encode()
+    make_zip(
+        tmp_path / "z.zip",
+        {f"k{number}/{LOG}": padding + b"\n" + node_line(f"z{number}") for number in range(450)},
+    )
     (tmp_path / f"j7/system_logs/{LOG}").write_bytes(b"\0")
     (one, one_inventory), (two, two_inventory) = read(tmp_path, jobs=1), read(tmp_path, jobs=2)
-    assert len(one) == 299
+    assert len(one) == 699
     assert one == two
     assert (
         one_inventory.skipped

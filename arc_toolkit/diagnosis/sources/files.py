@@ -237,21 +237,28 @@ def _add_stdin(inventory: Inventory) -> None:
     (inventory.kubernetes if is_json else inventory.streams).append(log)
 
 
-@lru_cache(maxsize=2)
 def archive(path: str) -> ZipFile:
-    """An open zip; members of one zip come one after the other, so a few are enough."""
+    """An open zip. Each process opens its own: a forked one would share the file's position with its parent."""
+    return _archive(path, os.getpid())
+
+
+@lru_cache(maxsize=2)  # members of one zip come one after the other, so a few are enough
+def _archive(path: str, process: int) -> ZipFile:
     import zipfile
 
     return zipfile.ZipFile(path)
 
 
 def open_member(path: str, index: int) -> BinaryIO:
+    from zipfile import BadZipFile
+
     opened = archive(path)
     member = opened.infolist()[index]
-    stream = cast(BinaryIO, _Stream(opened.open(member), member.compress_size))
-    if not member.filename.endswith(".gz"):
-        return stream
-    return _unzip(stream, member.compress_size)
+    try:
+        stream = cast(BinaryIO, _Stream(opened.open(member), member.compress_size))
+    except BadZipFile:
+        raise EOFError from None
+    return _unzip(stream, member.compress_size) if member.filename.endswith(".gz") else stream
 
 
 def open_gzip(path: str) -> BinaryIO:
@@ -280,12 +287,13 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        from zipfile import BadZipFile
-
         try:
             # read1: what was decompressed before a fault is returned before the fault is raised.
             data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
-        except BadZipFile:
+        except Exception as error:
+            # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise EOFError from None
         self._count += len(data)
         if self._limit is not None and self._count > self._limit:
