@@ -6,6 +6,7 @@ Nothing of azure.* is imported before it is needed. Tests pass their own credent
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ NOT_SIGNED_IN = (
     "not signed in to Azure: run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, "
     "or run where a managed identity is"
 )
+# Microsoft Entra's own reason, among all that DefaultAzureCredential tells.
+_REFUSED = re.compile(r"AADSTS\d+: [^.\r\n]+")
 
 
 @dataclass(frozen=True)
@@ -121,15 +124,21 @@ def open_session(cloud_name: str | None = None) -> Session:
         raise ArcError(
             f"unknown Azure cloud {cloud_name!r}: there are {', '.join(CLOUDS)} (`az cloud set --name ...`)"
         )
+    return sign_in(cloud, {"retry_total": 3, "polling_interval": 10})
+
+
+def sign_in(cloud: Cloud, options: Mapping[str, Any]) -> Session:
+    """A session on any cloud. Nothing is asked of Azure yet: the token comes with the first request."""
     try:
         import azure.mgmt.core  # noqa: F401
         from azure.identity import DefaultAzureCredential
     except ImportError:
         raise missing_extra("azure", "talking to Azure") from None
     quiet_logs()
-    return Session(
-        DefaultAzureCredential(authority=cloud.authority), cloud, {"retry_total": 3, "polling_interval": 10}
-    )
+    # A cloud that Microsoft Entra does not know cannot be looked up there.
+    unknown = cloud.name not in CLOUDS
+    credential = DefaultAzureCredential(authority=cloud.authority, disable_instance_discovery=unknown, **options)
+    return Session(credential, cloud, options)
 
 
 def quiet_logs() -> None:
@@ -160,7 +169,8 @@ def explained(doing: str) -> Iterator[None]:
         raise
     except exceptions.ClientAuthenticationError as error:
         if error.response is None or error.status_code != 401:
-            raise AzureUnavailable(NOT_SIGNED_IN) from error
+            refused = _REFUSED.search(str(error))
+            raise AzureUnavailable(NOT_SIGNED_IN + (f" ({refused[0]})" if refused else "")) from error
         raise ArcError(
             f"{doing}: Azure does not accept the sign-in: {error_text(error)}; run `az login` again"
         ) from error

@@ -1,7 +1,7 @@
 """A small Azure Resource Manager on loopback, with TLS: enough of the published REST API for the real SDKs.
 
-Provider registration, AKS clusters, extensions (GET, PUT, PATCH) and AzureML computes (GET, PUT), each change as a
-long-running operation with Azure-AsyncOperation polling; errors in ARM's own format.
+Sign-in, provider registration, AKS clusters, extensions (GET, PUT, PATCH) and AzureML computes (GET, PUT), each
+change as a long-running operation with Azure-AsyncOperation polling; errors in ARM's own format.
 https://learn.microsoft.com/rest/api/kubernetesconfiguration, https://learn.microsoft.com/rest/api/azureml
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "a-token-of-the-tests"
+SECRET = "a-secret-of-the-tests"
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 
 _EXTENSION = re.compile(
@@ -67,6 +68,21 @@ class Arm:
     @property
     def writes(self) -> list[tuple[str, str, Any]]:
         return [row for row in self.requests if row[0] != "GET"]
+
+    def sign_in(self, path: str, form: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        """Microsoft Entra: where its endpoints are, and a token for a client secret and the scope of this server."""
+        tenant = path.split("/")[1]
+        if path.endswith("/openid-configuration"):
+            base = f"{self.base}/{tenant}/oauth2/v2.0"
+            return 200, {
+                "issuer": f"{self.base}/{tenant}/v2.0",
+                "authorization_endpoint": f"{base}/authorize",
+                "token_endpoint": f"{base}/token",
+            }
+        if form.get("client_secret") != [SECRET] or f"{self.base}/.default" not in form["scope"][0].split():
+            reason = "AADSTS7000215: Invalid client secret provided. Ensure that it is the value and not the id."
+            return 401, {"error": "invalid_client", "error_description": reason}
+        return 200, {"token_type": "Bearer", "expires_in": 3600, "access_token": TOKEN}
 
     def answer(self, method: str, url: str, body: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
         parts = urlsplit(url)
@@ -199,9 +215,14 @@ class LoopbackServer:
                 raw = self.rfile.read(length)
                 headers: dict[str, str] = {}
                 try:
-                    if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                    if "/v2.0/" in self.path:
+                        status, body = arm.sign_in(self.path, parse_qs(raw.decode()))
+                    elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
                         raise Failure(401, "AuthenticationFailed", "Authentication failed.")
-                    status, body, headers = arm.answer(self.command, self.path, json.loads(raw) if raw else None)
+                    else:
+                        status, body, headers = arm.answer(
+                            self.command, self.path, json.loads(raw) if raw else None
+                        )
                 except Failure as failure:
                     status = failure.status
                     body = {"error": {"code": failure.code, "message": failure.message}}

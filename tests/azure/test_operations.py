@@ -13,9 +13,9 @@ import pytest
 
 from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.compute import Attachment, attach, attached, list_computes
-from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, explained, open_session
+from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, explained, open_session, sign_in
 from arc_toolkit.errors import ArcError
-from tests.azure.arm_server import Arm
+from tests.azure.arm_server import SECRET, Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
 
 pytestmark = pytest.mark.real
@@ -120,6 +120,24 @@ def test_the_real_default_credential_without_any_sign_in_is_one_sentence_and_log
     command = [sys.executable, "-m", "arc_toolkit", *words, "--cluster", "c"]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (2, "", f"arc-toolkit: {NOT_SIGNED_IN}\n")
+
+
+def test_the_real_default_credential_signs_in_and_asks_for_the_scope_of_its_cloud(
+    session: Session, arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential",
+        "AZURE_TENANT_ID": "tenant",
+        "AZURE_CLIENT_ID": "client",
+        "AZURE_CLIENT_SECRET": SECRET,
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert operations.provider_state(sign_in(session.cloud, session.options), CLUSTER.subscription) == "Registered"
+    assert operations.find(sign_in(session.cloud, session.options), CLUSTER) is None
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "wrong")
+    with pytest.raises(ArcError) as error:
+        operations.find(sign_in(session.cloud, session.options), CLUSTER)
+    assert str(error.value) == f"{NOT_SIGNED_IN} (AADSTS7000215: Invalid client secret provided)"
 
 
 def test_without_the_azure_extra_the_command_to_install_it_is_named(
