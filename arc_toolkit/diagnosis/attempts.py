@@ -102,21 +102,25 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
     starts = _starts(tries)
     for entry in tries:
         entry.outcome = _outcome(entry, last)
-        if entry.outcome is Outcome.FAILED:
-            entry.cause = causes.decide(
-                causes.Circumstances(
-                    cluster=cluster,
-                    node=None if entry.truncated else entry.node,
-                    spot=places.of(entry.node, entry.truncated)[1]
-                    or (entry.pod.wants_spot if entry.pod else None),
-                    pod=entry.pod,
-                    start=entry.start,
-                    end=entry.end,
-                    next_start=starts.get(entry.number + 1),
-                    failure=entry.failure,
-                    findings=job.findings,
-                )
+        deleted = entry.outcome is Outcome.UNKNOWN and entry.pod is not None and entry.pod.deleted is not None
+        if entry.outcome is not Outcome.FAILED and not deleted:
+            continue
+        cause = causes.decide(
+            causes.Circumstances(
+                cluster=cluster,
+                node=None if entry.truncated else entry.node,
+                spot=places.of(entry.node, entry.truncated)[1] or (entry.pod.wants_spot if entry.pod else None),
+                pod=entry.pod,
+                start=entry.start,
+                end=entry.end,
+                next_start=starts.get(entry.number + 1),
+                failure=entry.failure,
+                findings=job.findings,
             )
+        )
+        # A pod that was deleted while it ran, with nothing to show for it, was most likely cancelled: nobody's fault.
+        if not deleted or cause.kind is not Kind.UNKNOWN:
+            entry.outcome, entry.cause = Outcome.FAILED, cause
     if not single:
         _blame_first(tries)
     if len(starts) > 1 and any(
@@ -166,9 +170,10 @@ def _outcome(entry: Try, last: int) -> Outcome:
         return Outcome.SUCCEEDED
     if phase == "Failed" or entry.number < last or entry.failure:
         return Outcome.FAILED
-    if phase in ("Running", "Pending"):
-        gone = entry.pod is not None and (entry.pod.disruption or entry.pod.deleted)
-        return Outcome.FAILED if gone else Outcome.RUNNING
+    if phase in ("Running", "Pending") and entry.pod is not None:
+        if entry.pod.disruption:
+            return Outcome.FAILED
+        return Outcome.RUNNING if entry.pod.deleted is None else Outcome.UNKNOWN
     return Outcome.UNKNOWN
 
 

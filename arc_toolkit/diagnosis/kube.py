@@ -58,6 +58,7 @@ class Node:
     name: str
     uid: str
     created: float | None
+    deleted: bool  # known from history only; its conditions are the last that were seen
     pool: str | None
     spot: bool
     vm_instance: int | None
@@ -254,6 +255,7 @@ def _node(raw: Json) -> Node:
         name=name,
         uid=_text(meta.get("uid")),
         created=times.parse(meta.get("creationTimestamp")),
+        deleted=meta.get("deletionTimestamp") is not None,
         pool=next((_text(labels[key]) for key in signals.POOL_LABELS if labels.get(key)), None) or pool_of(name),
         spot=labels.get(signals.SPOT_KEY) == "spot"
         or any(key == signals.SPOT_KEY and value == "spot" for key, value, _ in taints),

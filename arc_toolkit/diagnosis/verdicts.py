@@ -149,7 +149,8 @@ def _add_direct(
             evidence = Evidence(signal.where, signal.reason, signal.message, time, ORDER[signal.where])
             tallies[name].evidence.append(evidence)
     for node in cluster.nodes.values():
-        _add_state(tallies[node.name], node)
+        if not node.deleted:
+            _add_state(tallies[node.name], node)
 
 
 def _add_state(tally: Tally, node: Node) -> None:

@@ -196,3 +196,13 @@ def test_the_result_does_not_depend_on_the_order_of_the_input() -> None:
     pods = [pod(uid="u1"), pod(uid="u2", node=NODE_B, start=30, phase="Succeeded")]
     events = [event("SystemOOM", 20), event("NodeNotReady", 21)]
     assert build(logs, [facts(pods, events=events)]) == build(logs[::-1], [facts(pods[::-1], events=events[::-1])])
+
+
+def test_a_running_pod_that_was_deleted_is_a_failure_only_with_evidence() -> None:
+    deleted = pod(phase="Running")
+    deleted["metadata"]["deletionTimestamp"] = "2026-03-03T10:30:00Z"
+    silent = build([], [facts([deleted])]).attempts[0]
+    assert (silent.outcome, silent.cause) == (Outcome.UNKNOWN, None)
+    lost = build([], [facts([deleted], events=[event("NodeNotReady", 25)])]).attempts[0]
+    assert lost.cause is not None
+    assert (lost.outcome, lost.cause.kind) == (Outcome.FAILED, Kind.NODE_LOST)

@@ -145,6 +145,12 @@ def test_what_a_node_says_of_itself(kind: str, status: str, level: Level) -> Non
     assert verdict_of(NODE_A, [], cluster(nodes=[node(conditions=conditions)])).level is level
 
 
+def test_the_last_words_of_a_node_that_is_gone_do_not_make_it_bad() -> None:
+    gone = node(conditions=[{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(0)}])
+    gone["metadata"]["deletionTimestamp"] = at(5)
+    assert verdict_of(NODE_A, [], cluster(nodes=[gone])).level is Level.NOT_ENOUGH_DATA
+
+
 @pytest.mark.parametrize("notice", ["PreemptScheduled", "ScaleDown", "RedeployScheduled"])
 def test_a_node_that_was_taken_away_is_not_bad_for_being_gone(notice: str) -> None:
     assert verdict_of(NODE_A, [], cluster(events=[event("NodeNotReady", 10)])).level is Level.BAD
