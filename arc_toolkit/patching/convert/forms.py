@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import keyword
 import math
 import posixpath
 from typing import Any
 
 from arc_toolkit.patching.convert import placeholders
 from arc_toolkit.patching.convert.emit import Note, emit
+from arc_toolkit.patching.convert.interface import PYTHON_NAMES, Input, legal
 from arc_toolkit.patching.convert.plan import MARK, SCHEMA, UNSET, Plan
 from arc_toolkit.patching.convert.space import DISTRIBUTIONS, POLICIES
-from arc_toolkit.patching.convert.trial import Input, legal
 from arc_toolkit.patching.convert.variables import exports
 from arc_toolkit.resources import render
 
@@ -25,7 +26,6 @@ def component(plan: Plan, docker: Any) -> dict[str, Any]:
     if source.data.get("name") and name != source.data["name"]:
         message = f"the component is named {name}: v2 names are lower case letters, digits and underscores"
         plan.tell_trial("note", message, "name")
-    reused = plan.sweep.data.get("is_deterministic", False)
     out: dict[str, Any] = {
         "$schema": SCHEMA.format("commandComponent"),
         "type": "command",
@@ -38,7 +38,7 @@ def component(plan: Plan, docker: Any) -> dict[str, Any]:
     if tags := source.mapping("tags"):
         out["tags"] = {str(key): str(value) for key, value in tags.items()}
     out[Note("As the sweep says, for which v1.5's default is false; v2 reuses runs by default.")] = None
-    out["is_deterministic"] = bool(reused)
+    out["is_deterministic"] = plan.sweep.data.get("is_deterministic") is True
     if taken.inputs:
         out["inputs"] = {one.name: one.spec for one in taken.inputs.values()}
     if taken.outputs:
@@ -115,8 +115,9 @@ def job(plan: Plan, docker: Any) -> str:
     if taken.outputs:
         out["outputs"] = {name: _output(spec) for name, spec in taken.outputs.items()}
     name = posixpath.relpath(plan.component_path, plan.folder or ".")
+    without = ", without its environment variables" if plan.variables else ""
     trial: dict[str, Any] = {
-        Note(f"A sweep job holds its trial inline; {name} is the same trial as a component."): None,
+        Note(f"A sweep job holds its trial inline; {name} is the same trial as a component{without}."): None,
         "code": plan.move(taken.code),
         "command": command,
         "environment": docker,
@@ -155,7 +156,7 @@ def python(plan: Plan) -> str:
     if policy:
         settings["early_termination_policy"] = policy_expression(policy)
         used.add(POLICIES[policy["type"]].v2_class)
-    taken = {one.name for one in plan.trial.inputs.values()} | {kind, count, *used}
+    taken = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
     local = {word: _free(word, taken) for word in ("trial", "node", "sweep")}
     function = _free(legal(str(plan.sweep.data.get("name") or "sweep"), component=True), taken)
     return render(

@@ -7,6 +7,7 @@ from typing import Any
 
 from arc_toolkit.patching.convert import hyperdrive, space
 from arc_toolkit.patching.convert.forms import expression
+from arc_toolkit.patching.convert.interface import legal
 from arc_toolkit.patching.convert.python_rewrite import (
     Work,
     alone,
@@ -17,7 +18,6 @@ from arc_toolkit.patching.convert.python_rewrite import (
     sweep_arguments,
 )
 from arc_toolkit.patching.convert.source import Refused
-from arc_toolkit.patching.convert.trial import legal
 from arc_toolkit.patching.model import Edit
 
 _CONFIG = (

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from arc_toolkit.patching.convert.interface import Input
 from arc_toolkit.patching.convert.source import Source
-from arc_toolkit.patching.convert.trial import Input, Trial
+from arc_toolkit.patching.convert.trial import Trial
 from arc_toolkit.patching.model import Finding, Settings
 from arc_toolkit.patching.threads import cores_of
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from arc_toolkit.patching.convert.emit import Note, emit
+from arc_toolkit.patching.convert.interface import legal
 from arc_toolkit.patching.convert.plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE, SCHEMA, UNSET
-from arc_toolkit.patching.convert.trial import legal
 
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"
 

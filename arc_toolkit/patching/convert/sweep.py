@@ -12,6 +12,7 @@ from typing import Any
 
 from arc_toolkit.patching.convert import environment, forms, space, trial, variables
 from arc_toolkit.patching.convert.emit import Note, emit
+from arc_toolkit.patching.convert.interface import legal
 from arc_toolkit.patching.convert.plan import (
     DEFAULT_INSTANCE_COUNT,
     DEFAULT_INSTANCE_TYPE,
@@ -22,7 +23,6 @@ from arc_toolkit.patching.convert.plan import (
     teller,
 )
 from arc_toolkit.patching.convert.source import Read, Refused, Source, parse, read_or_none
-from arc_toolkit.patching.convert.trial import legal
 from arc_toolkit.patching.model import FileResult, Finding, Settings
 from arc_toolkit.patching.threads import (
     PRESTEP,

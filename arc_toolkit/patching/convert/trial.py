@@ -5,44 +5,15 @@ Sources: the v1.5 spec's documented fields, and the v2 command component schema 
 
 from __future__ import annotations
 
-import keyword
 import posixpath
-import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.patching.convert import placeholders
+from arc_toolkit.patching.convert.interface import Input, declared_input, declared_output, legal_names
 from arc_toolkit.patching.convert.source import Read, Refused, Source, parse, read_or_none
 from arc_toolkit.patching.convert.space import Tell, drawn_kind
 
-# Parameter types of v1.5 and their v2 names.
-PARAMETERS = {
-    "string": "string",
-    "integer": "integer",
-    "int": "integer",
-    "float": "number",
-    "number": "number",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "enum": "string",
-}
-# Port types; every other one is a folder, or a file where its name says so.
-PORTS = {
-    "path": "uri_folder",
-    "anydirectory": "uri_folder",
-    "dataframedirectory": "uri_folder",
-    "modeldirectory": "uri_folder",
-    "anyfile": "uri_file",
-    "azuremldataset": "mltable",
-    "uri_folder": "uri_folder",
-    "uri_file": "uri_file",
-    "mltable": "mltable",
-    "mlflow_model": "mlflow_model",
-    "custom_model": "custom_model",
-}
-INPUT_MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
-OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
 LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
 
 _COMMON = (
@@ -60,26 +31,6 @@ _COMMON = (
 )
 SWEEP_KEYS = (*_COMMON, "trial", "algorithm", "search_space", "objective", "limits", "early_termination")
 TRIAL_KEYS = (*_COMMON, "code", "command", "launcher", "environment", "successful_return_code")
-
-
-@dataclass(frozen=True)
-class Input:
-    """One input of the trial, under its v2 name, with its v2 declaration."""
-
-    name: str
-    spec: dict[str, Any]
-
-    @property
-    def port(self) -> bool:
-        return self.spec["type"] not in ("string", "integer", "number", "boolean")
-
-    @property
-    def optional(self) -> bool:
-        return bool(self.spec.get("optional"))
-
-    @property
-    def has_default(self) -> bool:
-        return "default" in self.spec
 
 
 @dataclass(frozen=True)
@@ -187,17 +138,24 @@ def take(
                 "search_space",
                 name,
             )
-    names = dict(_legal_names(given, python, tell, "inputs"))
-    out_names = dict(_legal_names(outputs, python, tell, "outputs"))
+    names = dict(legal_names(given, python, tell, "inputs"))
+    out_names = dict(legal_names(outputs, python, tell, "outputs"))
     known = {"inputs": names, "search_space": names, "outputs": out_names}
     for ref in placeholders.references(parts):
         if ref.name not in known[ref.kind]:
             at = "launcher" if distribution else "command"
             raise source.refuse(f"the command names {ref.kind}.{ref.name}, which is not declared: declare it", at)
+    for part in parts:
+        name = part.name if isinstance(part, placeholders.Ref) and part.kind == "inputs" else ""
+        if given.get(name, {}).get("optional") is True and "default" not in given[name] and name not in space:
+            tell(
+                "warning",
+                f"the command uses the optional input {name} outside of brackets: v2 has no value for it then",
+            )
     trial = Trial(
         source,
-        {new: Input(new, _input(source, old, given[old], tell)) for old, new in names.items()},
-        {new: _output(source, old, outputs[old], tell) for old, new in out_names.items()},
+        {new: Input(new, declared_input(source, old, given[old], tell)) for old, new in names.items()},
+        {new: declared_output(source, old, outputs[old], tell) for old, new in out_names.items()},
         _renamed(parts, known),
         distribution,
         _includes(source, read),
@@ -247,35 +205,6 @@ def _inputs(source: Source, sweep: Source, tell_sweep: Tell) -> dict[str, dict[s
     return merged
 
 
-def legal(name: str, *, component: bool = False) -> str:
-    """A name that v2 takes: letters, digits and underscores; for components in lower case and a letter first."""
-    text = re.sub(r"[^a-zA-Z0-9_]+", "_", name)
-    if component:
-        text = text.lower().lstrip("_") or "component"
-        return text if text[0].isalpha() else f"c_{text}"
-    return text if text and not text[0].isdigit() else f"_{text}"
-
-
-def _legal_names(names: Iterable[str], python: bool, tell: Tell, kind: str) -> Iterator[tuple[str, str]]:
-    taken: set[str] = set()
-    for name in names:
-        new = legal(str(name))
-        if python and keyword.iskeyword(new):
-            new += "_"
-        # v2 holds two names that differ in case only for one.
-        while new.lower() in taken:
-            new += "_2"
-        taken.add(new.lower())
-        if new != name:
-            tell(
-                "note",
-                f"{kind}.{name} is named {new}, since v2 allows letters, digits and underscores",
-                kind,
-                name,
-            )
-        yield str(name), new
-
-
 def _renamed(parts: list[placeholders.Part], known: dict[str, dict[str, str]]) -> list[placeholders.Part]:
     def one(ref: placeholders.Ref) -> placeholders.Ref:
         # A trial sees a swept value as an input, whatever it was called.
@@ -289,90 +218,6 @@ def _renamed(parts: list[placeholders.Part], known: dict[str, dict[str, str]]) -
         else:
             out.append(one(part) if isinstance(part, placeholders.Ref) else part)
     return out
-
-
-def _input(source: Source, name: str, given: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    kind = _type(source, "inputs", name, given, tell)
-    out: dict[str, Any] = {"type": kind}
-    enum = [str(item) for item in given.get("enum") or []]
-    if (default := given.get("default")) is not None:
-        out["default"] = str(default) if enum or kind == "string" else default
-    if given.get("optional") is True:
-        out["optional"] = True
-    for key in ("min", "max"):
-        if given.get(key) is not None:
-            out[key] = given[key]
-    if enum:
-        out["enum"] = enum
-    if given.get("description"):
-        out["description"] = str(given["description"])
-    _mode(source, "inputs", name, given, INPUT_MODES, out, tell)
-    known = ("type", "default", "optional", "min", "max", "enum", "description", "datastore_mode")
-    _unknown(given, known, "inputs", name, tell)
-    return out
-
-
-def _output(source: Source, name: str, given: Any, tell: Tell) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise source.refuse(f"output {name} has no declaration: write its type below it", "outputs", name)
-    out = {"type": _type(source, "outputs", name, given, tell)}
-    if given.get("description"):
-        out["description"] = str(given["description"])
-    _mode(source, "outputs", name, given, OUTPUT_MODES, out, tell)
-    _unknown(given, ("type", "description", "datastore_mode", "optional"), "outputs", name, tell)
-    return out
-
-
-def _type(source: Source, section: str, name: str, given: dict[str, Any], tell: Tell) -> str:
-    kinds = given.get("type")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    if not kinds or not all(isinstance(kind, str) for kind in kinds):
-        raise source.refuse(f"{section}.{name} has no type: add one", section, name)
-    if len(kinds) > 1:
-        tell(
-            "warning",
-            f"{section}.{name}: v2 takes one type; of {', '.join(kinds)} the first is written",
-            section,
-            name,
-        )
-    low = kinds[0].lower()
-    known = PARAMETERS.get(low) or PORTS.get(low)
-    if known is None:
-        known = "uri_file" if low.endswith("file") else "uri_folder"
-        tell("note", f"{section}.{name}: the type {kinds[0]} is written as {known}", section, name)
-    return known
-
-
-def _mode(
-    source: Source,
-    section: str,
-    name: str,
-    given: dict[str, Any],
-    modes: dict[str, str],
-    out: dict[str, Any],
-    tell: Tell,
-) -> None:
-    mode = given.get("datastore_mode")
-    if mode is None:
-        return
-    if new := modes.get(str(mode).lower()):
-        out["mode"] = new
-    else:
-        tell(
-            "warning",
-            f"{section}.{name}: the mode {mode} has no equivalent in v2",
-            section,
-            name,
-            "datastore_mode",
-        )
-
-
-def _unknown(given: dict[str, Any], known: tuple[str, ...], section: str, name: str, tell: Tell) -> None:
-    for key in given:
-        if key not in known:
-            tell(
-                "warning", f"{section}.{name}.{key} has no equivalent in v2 and is not written", section, name, key
-            )
 
 
 def _includes(source: Source, read: Read) -> list[str]:

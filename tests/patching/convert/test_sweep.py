@@ -473,3 +473,18 @@ def test_a_file_that_is_no_legacy_sweep_is_left_alone(tmp_path: Path) -> None:
 def test_an_optional_input_outside_of_brackets_is_refused_for_a_job(tmp_path: Path) -> None:
     trial = spec(TRIAL, command="x {inputs.extra}")
     assert "outside of brackets" in (convert(tmp_path, trial_spec=trial, sweep_as="job").refused or "")
+
+
+def test_an_optional_input_outside_of_brackets_is_said_for_a_step(tmp_path: Path) -> None:
+    result = convert(tmp_path, trial_spec=spec(TRIAL, command="x {inputs.extra}"))
+    assert "uses the optional input extra outside of brackets" in messages(result)
+
+
+def test_names_that_the_python_form_needs_itself_give_way(tmp_path: Path) -> None:
+    inputs = {"lr": {"type": "Float"}, "dsl": {"type": "String", "default": "x"}, "class": {"type": "String"}}
+    trial = spec(TRIAL, inputs=inputs, command="x {inputs.lr} {inputs.dsl} {inputs.class}")
+    result = convert(tmp_path, spec(SWEEP, name="import"), trial, sweep_as="python")
+    module = texts(result)["sweep_v2.py"]
+    compile(module, "sweep_v2.py", "exec")
+    assert "def sweep_import(\n    class_,\n    dsl_=" in module
+    assert "inputs.dsl is named dsl_: Python has another use for it" in messages(result)
