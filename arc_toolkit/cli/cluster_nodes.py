@@ -14,7 +14,7 @@ from arc_toolkit.errors import OK
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
     from arc_toolkit.cluster.fits import LiveType
-    from arc_toolkit.sizing.nodes import Node
+    from arc_toolkit.cluster.snapshot import Member
     from arc_toolkit.sizing.supply import Assumptions, Supply
 
 EPILOG = """\
@@ -63,21 +63,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)")
     parser.add_argument("--label", action="append", default=[], metavar="KEY", help="a column with this label")
-    parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
-    parser.add_argument(
-        "--tolerate", action="append", default=[], metavar="KEY", help="a taint that your jobs tolerate"
-    )
-    parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
+    live.add_sizing_options(parser)
     parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
     live.add_options(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.sizing.supply import Assumptions, Reserve
-
-    reserve = Reserve() if args.reserve is None else Reserve.parse(args.reserve)
-    assumptions = Assumptions(reserve=reserve)
+    assumptions = live.assumptions(args)
     client = live.connect(args)
 
     def look() -> int:
@@ -91,23 +84,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions, console: Console) -> list[Row]:
     """The rows of a live cluster, unsorted."""
-    from arc_toolkit.sizing.nodes import left_out, parse_nodes
-    from arc_toolkit.sizing.occupants import by_node
-    from arc_toolkit.sizing.supply import supply_of_node
+    from arc_toolkit.cluster import snapshot
 
-    nodes = parse_nodes(live.counted(client.list(live.NODES), "nodes", console), client.where)
-    sitting = by_node(live.counted(client.list(live.PODS, live.SITTING), "pods", console))
+    found = snapshot.members(client, assumptions, args.tolerate, args.architecture, console.progress)
     types = _types(client, console)
-    members: dict[tuple[str, ...], list[tuple[Node, Supply]]] = {}
-    for node in nodes:
-        supply = supply_of_node(node, assumptions, sitting.get(node.name, []))
-        reason = left_out(node, args.tolerate, args.architecture) or ""
-        key = (node.name,) if args.by == "node" else (node.size, node.pool, reason)
-        members.setdefault(key, []).append((node, supply))
-    return [
-        _row(group, types, args, left_out(group[0][0], args.tolerate, args.architecture) or "")
-        for group in members.values()
-    ]
+    groups: dict[tuple[str, ...], list[Member]] = {}
+    for member in found:
+        node = member.node
+        key = (node.name,) if args.by == "node" else (node.size, node.pool, member.left_out)
+        groups.setdefault(key, []).append(member)
+    return [_row(group, types, args) for group in groups.values()]
 
 
 def _types(client: Client, console: Console) -> list[LiveType]:
@@ -129,28 +115,26 @@ def _types(client: Client, console: Console) -> list[LiveType]:
     return found
 
 
-def _row(
-    group: Sequence[tuple[Node, Supply]], types: Sequence[LiveType], args: argparse.Namespace, reason: str
-) -> Row:
-    node = group[0][0]
-    cpu = _levels(min((supply for _, supply in group), key=lambda supply: supply.cpu_m))
-    memory = _levels(min((supply for _, supply in group), key=lambda supply: supply.memory))
+def _row(group: Sequence[Member], types: Sequence[LiveType], args: argparse.Namespace) -> Row:
+    node, reason = group[0].node, group[0].left_out
+    cpu = _levels(min((member.supply for member in group), key=lambda supply: supply.cpu_m))
+    memory = _levels(min((member.supply for member in group), key=lambda supply: supply.memory))
     counts: list[tuple[str, int]] = []
     for kind in types:
-        fewest = min((kind.count_on(supply)[0] for member, supply in group if kind.selects(member)), default=0)
+        taken = [kind.count_on(member.supply)[0] for member in group if kind.selects(member.node)]
+        fewest = min(taken, default=0)
         if fewest and not reason:
             counts.append((kind.name, fewest))
-    labels = {key: _some({member.labels.get(key, "") for member, _ in group}) for key in args.label}
     return Row(
         name=node.name if args.by == "node" else "",
         size=node.size,
         pool=node.pool,
         nodes=len(group),
         **{key: (cpu[key][0], memory[key][1]) for key in cpu},
-        gpus=min(supply.gpus for _, supply in group),
+        gpus=min(member.supply.gpus for member in group),
         left_out=reason,
         types=tuple(counts),
-        labels=labels,
+        labels={key: _some({member.node.labels.get(key, "") for member in group}) for key in args.label},
     )
 
 

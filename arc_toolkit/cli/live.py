@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.console import Console
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from arc_toolkit.cluster.fits import Fit
     from arc_toolkit.cluster.instance_types import Outcome
     from arc_toolkit.sizing.nodes import Node
-    from arc_toolkit.sizing.supply import Supply
+    from arc_toolkit.sizing.supply import Assumptions, Supply
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
-# Finished pods and those without a node take nothing from a node; the server need not send them.
-SITTING = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 _SETTLE_SECONDS = 2  # nodes of a pool change together
 _RECHECK_SECONDS = 300  # what no node shows, such as a new DaemonSet
 
 
+NO_TYPES = "the cluster has no InstanceTypes"
 DRIFT = ""  # what --check without a folder means: compare with the cluster
 
 
@@ -39,6 +36,22 @@ def add_options(parser: argparse.ArgumentParser, *, source: bool = False) -> Non
         "--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the pod's account"
     )
     group.add_argument("--as", dest="as_user", metavar="USER", help="act with the rights of this user")
+
+
+def add_sizing_options(parser: argparse.ArgumentParser) -> None:
+    """What `cluster nodes` and `cluster instance-types` need of the options of gen-instance-types."""
+    parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
+    parser.add_argument(
+        "--tolerate", action="append", default=[], metavar="KEY", help="a taint that your jobs tolerate"
+    )
+    parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
+
+
+def assumptions(args: argparse.Namespace) -> Assumptions:
+    """Those of `add_sizing_options`; all else is read from the nodes."""
+    from arc_toolkit.sizing.supply import Assumptions, Reserve
+
+    return Assumptions(reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve))
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
@@ -79,18 +92,11 @@ def connect(args: argparse.Namespace) -> Client:
 def collect(args: argparse.Namespace, client: Client, console: Console) -> Selection:
     """What sizing needs of the cluster's nodes and pods, as the options of supplies.py say."""
     from arc_toolkit.cli import supplies
+    from arc_toolkit.cluster import snapshot
 
     assumptions = supplies.assumptions_of(args)
-    nodes = counted(client.list(NODES), "nodes", console)
-    pods = counted(client.list(PODS, SITTING), "pods", console)
+    nodes, pods = snapshot.nodes(client, console.progress), snapshot.pods(client, console.progress)
     return supplies.from_objects(args, assumptions, nodes, pods, source="cluster", where=client.where)
-
-
-def counted(items: Iterable[dict[str, Any]], what: str, console: Console) -> Iterator[dict[str, Any]]:
-    for count, item in enumerate(items, 1):
-        if count % 500 == 0:
-            console.progress(f"read {count} {what}")
-        yield item
 
 
 # --- apply ------------------------------------------------------------------------------------------------------
@@ -142,11 +148,13 @@ def check(args: argparse.Namespace, client: Client, console: Console) -> int:
 
     def look() -> int:
         selection = collect(args, client, console)
-        found = fits.check(instance_types.read(client), selection.groups, selection.nodes)
+        nodes = {node.name: node for node in selection.nodes}
+        usable = [(nodes[supply.name], supply) for group in selection.groups for supply in group.supplies]
+        found = fits.check(instance_types.read(client), usable)
         if args.format == "json":
             from arc_toolkit.output.jsonout import document
 
-            console.out(document("check-instance-types", {"instance_types": [_fit_json(fit) for fit in found]}))
+            console.out(document("check-instance-types", {"instance_types": [fit_json(fit) for fit in found]}))
         else:
             console.out(drift_text(found, console))
         return FOUND if any(fit.drifted for fit in found) else OK
@@ -155,12 +163,23 @@ def check(args: argparse.Namespace, client: Client, console: Console) -> int:
 
 
 def drift_text(found: list[Fit], console: Console) -> str:
-    """A table of all types, and for each that drifted the waterfall of the node that takes fewest."""
+    """A table of all types, and for each that drifted why, with the waterfall of the node that takes fewest."""
+    if not found:
+        return NO_TYPES
+    parts = [types_table(found, console)]
+    for fit in found:
+        if fit.reason:
+            parts.append(f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}")
+        if fit.drifted and fit.tightest:
+            parts.append(waterfall_text(fit.tightest))
+    return "\n\n".join(parts)
+
+
+def types_table(found: list[Fit], console: Console) -> str:
+    """One row a type: what it asks, how many nodes it selects, how many of it each was meant to take, and takes."""
     from arc_toolkit.output.table import table
     from arc_toolkit.sizing.quantities import cpu_text, memory_text
 
-    if not found:
-        return "the cluster has no InstanceTypes"
     rows = []
     for fit in found:
         kind = fit.kind
@@ -169,13 +188,7 @@ def drift_text(found: list[Fit], console: Console) -> str:
         numbers = [str(len(fit.counts)), str(kind.meant) if kind else "", str(min(fit.counts, default=""))]
         rows.append([fit.name, *asked, *numbers, state])
     headers = ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
-    parts = [table(headers, rows, right=(1, 2, 3, 4, 5, 6))]
-    for fit in found:
-        if fit.reason:
-            parts.append(f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}")
-        if fit.drifted and fit.tightest:
-            parts.append(waterfall_text(fit.tightest))
-    return "\n\n".join(parts)
+    return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
 
 
 def waterfall_text(supply: Supply) -> str:
@@ -190,7 +203,7 @@ def waterfall_text(supply: Supply) -> str:
     return table([supply.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
 
 
-def _fit_json(fit: Fit) -> dict[str, Any]:
+def fit_json(fit: Fit) -> dict[str, Any]:
     from arc_toolkit.output.waterfall import supply_json
 
     return {
@@ -211,6 +224,7 @@ def _fit_json(fit: Fit) -> dict[str, Any]:
 def watch(client: Client, console: Console, look: Callable[[], int], *, rounds: int | None = None) -> int:
     """Look now, and again whenever a node changes in a way that matters, until Ctrl-C (or for so many rounds)."""
     from arc_toolkit.cluster.failures import Forbidden, Unreachable
+    from arc_toolkit.cluster.snapshot import NODES
 
     code, done = OK, 0
     while True:
@@ -233,6 +247,7 @@ def watch(client: Client, console: Console, look: Callable[[], int], *, rounds: 
 def _wait_for_change(client: Client, known: dict[str, Node | None], resource_version: str) -> None:
     """Return when a node came, went or changed what sizing looks at, or after some minutes anyway."""
     from arc_toolkit.cluster.failures import Gone
+    from arc_toolkit.cluster.snapshot import NODES
 
     try:
         for event in client.watch(NODES, resource_version, seconds=_RECHECK_SECONDS):

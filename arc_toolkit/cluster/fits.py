@@ -15,7 +15,7 @@ from arc_toolkit.sizing.instance_types import PREFIX
 from arc_toolkit.sizing.nodes import GPU_RESOURCES, Node
 from arc_toolkit.sizing.quantities import MI, QuantityError, bytes_asked, cpu_asked, cpu_text, memory_text
 from arc_toolkit.sizing.shares import Share
-from arc_toolkit.sizing.supply import Group, Supply
+from arc_toolkit.sizing.supply import Supply
 
 State = Literal["fits", "does not fit", "fits less often", "no node", "not valid"]
 DRIFTED: tuple[State, ...] = ("does not fit", "fits less often", "not valid")
@@ -91,10 +91,8 @@ def parse_type(item: Mapping[str, Any]) -> LiveType:
         raise ArcError(str(error)) from None
 
 
-def check(types: Mapping[str, Mapping[str, Any]], groups: Sequence[Group], nodes: Sequence[Node]) -> list[Fit]:
-    """Every type against every node that it selects and that jobs can use."""
-    by_name = {node.name: node for node in nodes}
-    usable = [(by_name[supply.name], supply) for group in groups for supply in group.supplies]
+def check(types: Mapping[str, Mapping[str, Any]], usable: Sequence[tuple[Node, Supply]]) -> list[Fit]:
+    """Every type against every node that it selects, of those that jobs can use."""
     return [_check(name, types[name], usable) for name in sorted(types)]
 
 

@@ -71,7 +71,7 @@ def main() -> None:
         plane = ControlPlane(binaries, Path(folder))
         try:
             plane.start()
-            plane.stop_kwok()  # nobody needs to run these pods
+            plane.stop_controllers()  # nobody needs to run these pods
             machines = [MACHINES[number % len(MACHINES)] for number in range(NODES)]
             names = [f"{machine.pool}-{number}" for number, machine in enumerate(machines)]
             plane.create_all(machine.node(name) for machine, name in zip(machines, names, strict=True))

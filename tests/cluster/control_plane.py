@@ -178,6 +178,11 @@ class ControlPlane:
         options += [f"--server-address=127.0.0.1:{self._ports['kwok']}"]
         self._run("kwok", *options)
 
+    def stop_controllers(self) -> None:
+        """Leave etcd and the apiserver alone with what is stored: nothing is scheduled, run or cleaned up."""
+        for name in ("kwok", "kube-controller-manager", "kube-scheduler"):
+            self._servers[name].stop(signal.SIGKILL)
+
     def stop_kwok(self) -> None:
         """All nodes are lost: no more heartbeats."""
         self._servers["kwok"].stop(signal.SIGKILL)

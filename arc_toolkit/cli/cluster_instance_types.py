@@ -1,0 +1,52 @@
+"""`cluster instance-types`: the InstanceTypes of a cluster, and on how many of its nodes each fits."""
+
+from __future__ import annotations
+
+import argparse
+
+from arc_toolkit.cli import live
+from arc_toolkit.console import Console
+from arc_toolkit.errors import OK
+
+EPILOG = """\
+example:
+  arc-toolkit cluster instance-types
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    live.add_sizing_options(parser)
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
+    live.add_options(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Only looks: `gen-instance-types --from-cluster --check` is the one that fails where a type no longer fits."""
+    from arc_toolkit.cluster import fits, instance_types, snapshot
+
+    assumptions = live.assumptions(args)
+    client = live.connect(args)
+
+    def look() -> int:
+        present = instance_types.read(client)
+        members = snapshot.members(client, assumptions, args.tolerate, args.architecture, console.progress)
+        usable = [(member.node, member.supply) for member in members if not member.left_out]
+        found = fits.check(present, usable)
+        console.clear_progress()
+        if args.format == "json":
+            from arc_toolkit.output.jsonout import document
+
+            rows = [live.fit_json(fit) for fit in found]
+            console.out(document("cluster-instance-types", {"instance_types": rows}))
+        else:
+            console.out(live.types_table(found, console) if found else live.NO_TYPES)
+            for fit in found:
+                if fit.reason:
+                    console.note(
+                        f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
+                    )
+        return OK
+
+    return live.watch(client, console, look) if args.watch else look()
