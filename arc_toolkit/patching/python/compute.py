@@ -41,7 +41,7 @@ def pipeline_defaults(planner: Planner) -> None:
             for use in uses:
                 if use.how != "assign" or use.path != _JOB_DEFAULT:
                     continue
-                of_pipeline = isinstance(planner.meanings.of(ast.Name(name), use.spot), PipelineJob)
+                of_pipeline = isinstance(planner.meanings.of_name(name, use.spot), PipelineJob)
                 if of_pipeline and _differs(planner, use.value, wanted, ".".join((name, *use.path)), use.spot):
                     planner.changes.replace(use.spot, use.value, wanted.text)
 

@@ -6,12 +6,16 @@ Which variables, and why, is decided in `patching/threads.py`; here is only wher
 from __future__ import annotations
 
 import ast
+import json
+import os.path
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from arc_toolkit.patching import threads
+from arc_toolkit.patching.documents import parse
 from arc_toolkit.patching.python.changes import Place, quoted
 from arc_toolkit.patching.python.meaning import Builder, Sweep
+from arc_toolkit.patching.python.names import Binding, Spot, calls_in
 from arc_toolkit.patching.python.plan import Planner, Wanted, constant, given
 from arc_toolkit.patching.python.targets import Target
 from arc_toolkit.patching.threads import PRESTEP, RESTEP, Decision, Evidence
@@ -147,7 +151,7 @@ def _decision(planner: Planner, target: Target) -> Decision | None:
         instance_type = there if isinstance(there, str) else None
     decision = threads.decide(
         settings,
-        _evidence(target),
+        _evidence(planner, target),
         instance_type=instance_type,
         parallel=target.kind == "parallel",
         processes=_processes(target),
@@ -157,18 +161,56 @@ def _decision(planner: Planner, target: Target) -> Decision | None:
     return decision if decision.how in ("prestep", "literal") else None
 
 
-def _evidence(target: Target) -> list[Evidence]:
+_SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
+# Arguments of command(...) and parallel_run_function(task=RunFunction(...)) that say what runs.
+_TELLING = {"command": "command", "program_arguments": "command", "code": "code"}
+
+
+def _evidence(planner: Planner, target: Target) -> list[Evidence]:
+    """What the code, the component file and all that they name say about frameworks and workers."""
     found: list[Evidence] = []
     if target.builder is not None:
-        for node in ast.walk(target.builder.call):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found += threads.evidence_in_command(node.value, f"{target.builder.kind}(...)")
+        found += _of_builder(planner, target.builder, target.spot)
     component = target.component
-    if component is not None:
-        text = "\n".join(line.partition(" #")[0] for line in component.text.splitlines())
-        found += threads.evidence_in_command(text, component.file)
-        found += threads.evidence_in_command(component.file, "the name of the component file")
+    if component is not None and component.file:
+        path = os.path.normpath(os.path.join(planner.meanings.folder, component.file))
+        document = planner.library.load(path)
+        if document is not None:
+            found += planner.library.evidence(document.root, path)
+        found += threads.evidence_in_command(os.path.basename(component.file), "the name of the component file")
     return list(dict.fromkeys(found))
+
+
+def _of_builder(planner: Planner, builder: Builder, spot: Spot) -> Iterator[Evidence]:
+    """The literals of the call, looked at as the YAML that would say the same."""
+    spec: dict[str, object] = {"$schema": _SCHEMA, "type": "command", "command": ""}
+    environment: dict[str, str] = {}
+    spot = builder.spot or spot
+    for call in calls_in(builder.call):
+        for keyword in call.keywords:
+            value = planner.meanings.text(keyword.value, spot)
+            if value is not None and keyword.arg in _TELLING:
+                spec[_TELLING[keyword.arg]] = value
+            elif keyword.arg == "environment":
+                environment |= _environment(planner, keyword.value, spot)
+    if environment:
+        spec["environment"] = environment.get("", environment)
+    document = parse(planner.path, json.dumps(spec).encode(), planner.library.kind_of).documents[0]
+    yield from planner.library.evidence(document.root, planner.path)
+
+
+def _environment(planner: Planner, node: ast.expr, spot: Spot) -> dict[str, str]:
+    """`environment="name"` as {"": name}, or the literals of the `Environment(...)` that it names."""
+    if (name := planner.meanings.text(node, spot)) is not None:
+        return {"": name}
+    if isinstance(node, ast.Name):
+        found = planner.meanings.binding(node.id, spot)
+        if isinstance(found, Binding) and isinstance(found.value, ast.expr):
+            node, spot = found.value, found.spot
+    if not isinstance(node, ast.Call):
+        return {}
+    pairs = ((keyword.arg, planner.meanings.text(keyword.value, spot)) for keyword in node.keywords)
+    return {name: value for name, value in pairs if name in ("image", "conda_file", "name") and value is not None}
 
 
 def _processes(target: Target) -> int | None:

@@ -21,6 +21,11 @@ _DEEPEST = 20
 _TYPE_LINE = re.compile(r"(?m)^type:[ \t]*['\"]?([A-Za-z]+)")
 
 
+def is_resources_class(path: str) -> bool:
+    """JobResourceConfiguration, from its public module or from where it is written."""
+    return path.startswith("azure.ai.ml.") and path.endswith(f".{library.RESOURCES_CLASS}")
+
+
 @dataclass(frozen=True)
 class Library:
     """A thing of an SDK, by its import path."""
@@ -30,7 +35,11 @@ class Library:
     @property
     def role(self) -> str:
         role = library.ROLES.get(self.path, "")
-        return "automl" if not role and self.path.startswith(library.AUTOML) else role
+        if not role and self.path.startswith(library.AUTOML):
+            return "automl"
+        if not role and is_resources_class(self.path):
+            return "resources"
+        return role
 
 
 @dataclass(frozen=True)
@@ -151,11 +160,14 @@ class Meanings:
             self._seen[key] = self._of(node, spot, depth)
         return self._seen[key]
 
+    def of_name(self, name: str, spot: Spot, depth: int = 0) -> Meaning:
+        found = self.binding(name, spot)
+        return found if isinstance(found, Unknown) else self._bound(found, depth)
+
     def _of(self, node: ast.expr, spot: Spot, depth: int) -> Meaning:
         match node:
             case ast.Name():
-                found = self.binding(node.id, spot)
-                return found if isinstance(found, Unknown) else self._bound(found, depth)
+                return self.of_name(node.id, spot, depth)
             case ast.Attribute():
                 return self._attribute(node, spot, depth)
             case ast.Call():

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from arc_toolkit.patching.ignores import Ignores, find_ignores
+from arc_toolkit.patching.library import Library
 from arc_toolkit.patching.model import Finding, Settings, Severity
 from arc_toolkit.patching.python import library
 from arc_toolkit.patching.python.changes import Changes, Place, quoted
 from arc_toolkit.patching.python.layout import Impossible
-from arc_toolkit.patching.python.meaning import Builder, Meanings, PipelineFunction
+from arc_toolkit.patching.python.meaning import Builder, Meanings, PipelineFunction, is_resources_class
 from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot
 from arc_toolkit.patching.python.source import Source
 from arc_toolkit.patching.python.targets import Target, find_targets
+
+
+def read_file(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,11 @@ class Planner:
         self.new_files: list[tuple[str, bytes]] = []
         self._imports: dict[int, str] = {}
         self._ignores: dict[int, Ignores] = {}
+
+    @cached_property
+    def library(self) -> Library:
+        """The YAML files that the code names, and what those name."""
+        return Library(read_file)
 
     # --- findings ------------------------------------------------------------------------------------------------
 
@@ -178,13 +190,13 @@ class Planner:
 
     def resources_class(self, spot: Spot) -> str:
         """The local name of JobResourceConfiguration, imported where it has to be; `Impossible` when it cannot."""
-        path = f"{library.RESOURCES_MODULE}.{library.RESOURCES_CLASS}"
         scope: Scope | None = spot.scope
         while scope is not None:
             if id(scope) in self._imports:
                 return self._imports[id(scope)]
             for name, bindings in scope.bindings.items():
-                if bindings[-1].value == path and _before(bindings[-1].spot, spot):
+                value = bindings[-1].value
+                if isinstance(value, str) and is_resources_class(value) and _before(bindings[-1].spot, spot):
                     return name
             scope = scope.parent
         taken = self.meanings.binding(library.RESOURCES_CLASS, spot)
