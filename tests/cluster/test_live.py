@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -15,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.cli import cluster_nodes
-from arc_toolkit.console import Console
 from tests.cluster.control_plane import ControlPlane, node
 from tests.cluster.workloads import daemonset, settle
 from tests.support import Result
@@ -322,23 +319,19 @@ def test_watch_checks_again_when_a_node_changes_and_not_at_each_heartbeat(cluste
 # --- cluster nodes ----------------------------------------------------------------------------------------------
 
 
-def nodes(cluster: ControlPlane, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """`cluster nodes` run by its own parser."""
-    parser = argparse.ArgumentParser()
-    cluster_nodes.configure(parser)
-    code = cluster_nodes.run(parser.parse_args([*words, "--kubeconfig", str(cluster.kubeconfig)]), Console())
-    return code, capsys.readouterr().out
+@pytest.fixture
+def look(arc: Arc, cluster: ControlPlane) -> Arc:
+    """`look("nodes", ...)` is `arc-toolkit cluster nodes ...` on this cluster."""
+    return lambda command, *words: arc("cluster", command, "--kubeconfig", cluster.kubeconfig, *words)
 
 
-def test_cluster_nodes_shows_groups_and_the_types_that_fit(
-    cluster: ControlPlane, gen: Arc, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cluster_nodes_shows_groups_and_the_types_that_fit(cluster: ControlPlane, gen: Arc, look: Arc) -> None:
     settle(cluster, [daemonset("agent", "320m", "620Mi", {})], 1)
     gen("--share", "whole", "--share", "half", "--apply")
     cluster.create(big("lost", managed=False))
-    code, out = nodes(cluster, capsys)
-    assert code == 0
-    header, *rows = out.splitlines()
+    result = look("nodes")
+    assert result.code == 0, result.err
+    header, *rows = result.out.splitlines()
     assert header.split()[:3] == ["SIZE", "POOL", "NODES"]
     assert len(rows) == 2
     usable = next(row for row in rows if "left out" not in row)
@@ -350,13 +343,11 @@ def test_cluster_nodes_shows_groups_and_the_types_that_fit(
     assert any("left out: " in row for row in rows)
 
 
-def test_cluster_nodes_json_adds_up_and_sorts_and_shows_labels(
-    cluster: ControlPlane, gen: Arc, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cluster_nodes_json_adds_up_and_sorts_and_shows_labels(cluster: ControlPlane, gen: Arc, look: Arc) -> None:
     cluster.create(node("small", labels={"zone": "1"}))
     ready(cluster, "small")
     words = ["--by", "node", "--sort", "memory", "--label", "zone", "--format", "json"]
-    rows = json.loads(nodes(cluster, capsys, *words)[1])["rows"]
+    rows = json.loads(look("nodes", *words).out)["rows"]
     assert [row["name"] for row in rows] == ["big-0", "small"]
     assert [row["labels"]["zone"] for row in rows] == ["", "1"]
     for row in rows:
@@ -366,16 +357,35 @@ def test_cluster_nodes_json_adds_up_and_sorts_and_shows_labels(
     assert gen("--check").out == "the cluster has no InstanceTypes\n"
 
 
-def test_cluster_nodes_without_the_crd_still_shows_the_nodes(
-    cluster: ControlPlane, gen: Arc, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cluster_nodes_without_the_crd_still_shows_the_nodes(cluster: ControlPlane, gen: Arc, look: Arc) -> None:
     cluster.remove_crd()
     try:
-        code, out = nodes(cluster, capsys)
+        seen = look("nodes")
+        listed = look("instance-types")
         applied = gen("--apply")
     finally:
         cluster.install_crd()
-    assert code == 0
-    assert "Standard_B8ms" in out
-    assert applied.code == 2
-    assert "the AzureML extension is not installed, because the cluster arc-tests" in applied.err
+    assert seen.code == 0
+    assert "Standard_B8ms" in seen.out
+    for result in (applied, listed):
+        assert result.code == 2
+        assert "the AzureML extension is not installed, because the cluster arc-tests" in result.err
+
+
+def test_cluster_instance_types_shows_each_type_and_where_it_fits(
+    cluster: ControlPlane, gen: Arc, arc: Arc, look: Arc
+) -> None:
+    assert look("instance-types").out == "the cluster has no InstanceTypes\n"
+    gen("--share", "half", "--apply")
+    arc("gen-instance-types", "--sku", "Standard_NC24ads_A100_v4", "--apply", "--kubeconfig", cluster.kubeconfig)
+    result = look("instance-types")
+    assert result.code == 0, result.err
+    header, *rows = [line.split() for line in result.out.splitlines()]
+    assert header == ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
+    assert [(row[0], row[-1]) for row in rows] == [("24cpu220g-1gpu", "node"), ("4cpu16g", "fits")]
+    assert "24cpu220g-1gpu: no node that jobs can use has" in result.err
+    found = json.loads(look("instance-types", "--format", "json").out)["instance_types"]
+    assert [(row["name"], row["nodes"], row["fits"]) for row in found] == [
+        ("24cpu220g-1gpu", 0, None),
+        ("4cpu16g", 1, 2),
+    ]
