@@ -62,7 +62,7 @@ class Node:
 
 def parse_node(item: Mapping[str, Any], where: str) -> Node:
     """One raw Node object; `where` names the source in errors."""
-    metadata, spec, status = (item.get(key) or {} for key in ("metadata", "spec", "status"))
+    metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
     name = str(metadata.get("name", "?"))
     capacity = status.get("capacity")
     if not isinstance(capacity, dict) or "cpu" not in capacity or "memory" not in capacity:
@@ -98,6 +98,13 @@ def parse_node(item: Mapping[str, Any], where: str) -> Node:
         )
     except (QuantityError, ValueError) as error:
         raise ArcError(f"{where}: node {name}: {error}") from None
+    except (AttributeError, TypeError):
+        raise ArcError(f"{where}: node {name} is not shaped like a Node object") from None
+
+
+def _mapping(item: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = item.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def left_out(node: Node, tolerated: Collection[str] = (), architecture: str = "amd64") -> str | None:

@@ -105,12 +105,22 @@ def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
     """The running pods of a cluster (raw objects of a PodList) by the node they sit on."""
     found: dict[str, list[Occupant]] = {}
     for pod in pods:
-        spec = pod.get("spec") or {}
-        node = spec.get("nodeName")
-        if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            continue
-        found.setdefault(node, []).append(_occupant(pod.get("metadata") or {}, spec))
+        try:
+            spec = pod.get("spec") or {}
+            node = spec.get("nodeName")
+            if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                continue
+            found.setdefault(node, []).append(_occupant(pod.get("metadata") or {}, spec))
+        except (QuantityError, ValueError) as error:
+            raise ArcError(f"pod {_name(pod)}: {error}") from None
+        except (AttributeError, TypeError):
+            raise ArcError(f"pod {_name(pod)} is not shaped like a Pod object") from None
     return found
+
+
+def _name(pod: Mapping[str, Any]) -> str:
+    metadata = pod.get("metadata")
+    return str(metadata.get("name", "?")) if isinstance(metadata, dict) else "?"
 
 
 def _occupant(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Occupant:

@@ -7,10 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing.nodes import parse_node
+from arc_toolkit.sizing.occupants import by_node
 from tests.sizing.builders import as_list, node
 from tests.support import Result
 
@@ -93,6 +100,33 @@ def test_nodes_that_cannot_be_used_are_named_with_the_reason(arc: Arc, tmp_path:
     assert result.code == 0
     assert "left out 1 node (a): NotReady" in result.err
     assert "left out 1 node (c): cordoned" in result.err
+
+
+KEYS = """metadata name labels spec taints status capacity allocatable conditions type nodeInfo cpu memory pods
+nvidia.com/gpu nodeName containers resources requests ownerReferences kind initContainers overhead annotations phase"""
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=4)
+    | st.sampled_from(["2", "4Gi", "True", "DaemonSet"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), json_values))
+def test_any_json_is_a_node_or_one_sentence(item: dict[str, Any]) -> None:
+    with suppress(ArcError):
+        parse_node(item, "here")
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), json_values))
+def test_any_json_is_a_pod_or_one_sentence(item: dict[str, Any]) -> None:
+    with suppress(ArcError):
+        by_node([item])
 
 
 def test_an_output_folder_that_cannot_be_written_leaves_nothing(arc: Arc, tmp_path: Path) -> None:
