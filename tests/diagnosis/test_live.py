@@ -1,0 +1,174 @@
+"""How a stream is followed: list, watch, 410, an apiserver that is away. test_live_cluster.py has the real thing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_toolkit.cluster.client import ApiError, Forbidden, Gone, Unreachable
+from arc_toolkit.console import Console
+from arc_toolkit.diagnosis import history
+from arc_toolkit.diagnosis.history import History
+from arc_toolkit.diagnosis.live import Recorder
+from arc_toolkit.errors import ArcError
+
+SERVER = "https://127.0.0.1:6443"
+
+
+def pod(name: str, version: int) -> dict[str, Any]:
+    labels = {"ml.azure.com/run-id": name}
+    metadata = {
+        "name": name,
+        "namespace": "azureml",
+        "uid": name,
+        "resourceVersion": str(version),
+        "labels": labels,
+    }
+    return {"metadata": metadata, "spec": {}, "status": {"phase": "Running"}}
+
+
+class Listing:
+    def __init__(self, items: list[dict[str, Any]], version: str) -> None:
+        self._items, self.resource_version = items, version
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._items)
+
+
+class Script:
+    """A client that plays the pods' stream: each list and watch is the next of the script, the last one waits."""
+
+    server, name, where = SERVER, "script", "the cluster script"
+
+    def __init__(self, *acts: Any) -> None:
+        self._acts = list(acts)
+        self.asked: list[str] = []
+        self.over = threading.Event()
+
+    def list(self, path: str, params: dict[str, str]) -> Listing:
+        if path != "/api/v1/pods":
+            return Listing([], "1")
+        self.asked.append("list")
+        act = self._next()
+        return act if isinstance(act, Listing) else Listing([], "1")
+
+    def watch(self, path: str, version: str, params: dict[str, str]) -> Iterator[dict[str, Any]]:
+        if path == "/api/v1/pods":
+            self.asked.append(f"watch {version}")
+            for event in self._next() or ():
+                if isinstance(event, Exception):
+                    raise event
+                yield event
+            if not self._acts:
+                self.over.set()
+        threading.Event().wait()
+
+    def _next(self) -> Any:
+        if not self._acts:
+            self.over.set()
+            return None
+        act = self._acts.pop(0)
+        if isinstance(act, Exception):
+            raise act
+        return act
+
+
+def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the recorder until the script is over; then Ctrl-C."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with History(str(path), SERVER) as store:
+        recorder = Recorder(client, store, 30, Console(quiet=True))  # type: ignore[arg-type]
+        collect = recorder._collect
+
+        def collect_until_over() -> None:
+            over = client.over.is_set()
+            collect()
+            if over:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(recorder, "_collect", collect_until_over)
+        recorder.run()
+
+
+def names(path: Path) -> dict[str, bool]:
+    """Recorded pods, and whether they are gone."""
+    return {
+        item["metadata"]["name"]: "deletionTimestamp" in item["metadata"] for item in history.read(str(path)).pods
+    }
+
+
+def event(kind: str, item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "object": item}
+
+
+def test_after_410_the_stream_is_listed_again_and_what_is_missing_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Gone("too old", 410, {})
+    client = Script(
+        Listing([pod("a", 1), pod("b", 2)], "5"),
+        [event("ADDED", pod("c", 6)), gone],
+        Listing([pod("b", 2), pod("d", 8)], "9"),
+    )
+    record(tmp_path / "h.db", client, monkeypatch)
+    assert client.asked == ["list", "watch 5", "list", "watch 9"]
+    assert names(tmp_path / "h.db") == {"a": True, "b": False, "c": True, "d": False}
+
+
+def test_recorder_goes_on_from_the_version_it_stopped_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]), monkeypatch)
+    again = Script([event("DELETED", pod("a", 9))])
+    record(tmp_path / "h.db", again, monkeypatch)
+    assert again.asked[0] == "watch 7"
+    assert names(tmp_path / "h.db") == {"a": True}
+
+
+def test_apiserver_that_is_away_is_waited_for_and_the_stream_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting = ApiError("the server is starting", 503, {})
+    client = Script(
+        Listing([pod("a", 1)], "5"),
+        [event("MODIFIED", pod("a", 6)), Unreachable("away")],
+        [starting],
+        [Forbidden("not yet", 403, {})],
+        [event("DELETED", pod("a", 8))],
+    )
+    record(tmp_path / "h.db", client, monkeypatch)
+    assert client.asked[:5] == ["list", "watch 5", "watch 6", "watch 6", "watch 6"]
+    assert names(tmp_path / "h.db") == {"a": True}
+
+
+def test_cluster_that_was_restored_from_a_backup_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = ApiError("Too large resource version: 99, current: 3", 504, {})
+    client = Script(Listing([], "99"), [event("ADDED", pod("a", 100)), ahead], Listing([pod("a", 3)], "3"))
+    record(tmp_path / "h.db", client, monkeypatch)
+    assert client.asked[-2:] == ["list", "watch 3"]
+
+
+@pytest.mark.parametrize("error", [Unreachable("away"), Forbidden("may not list pods", 403, {})])
+def test_what_is_refused_at_the_first_try_ends_the_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ArcError
+) -> None:
+    with pytest.raises(ArcError, match=str(error)):
+        record(tmp_path / "h.db", Script(error), monkeypatch)
+
+
+def test_list_that_breaks_off_is_read_again_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Breaking(Listing):
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            yield pod("a", 1)
+            raise Unreachable("away")
+
+    client = Script(Breaking([], "5"), Listing([pod("a", 1), pod("b", 2)], "6"))
+    record(tmp_path / "h.db", client, monkeypatch)
+    assert client.asked == ["list", "list", "watch 6"]
+    assert set(names(tmp_path / "h.db")) == {"a", "b"}
