@@ -79,11 +79,12 @@ class Editor:
 
     def set(self, path: Path, value: Value) -> None:
         """Put `value` at `path` (document number first). A value that is there and equal is no change."""
-        node = self._source.documents[int(path[0])]
+        documents = self._source.documents
+        node = documents[int(path[0])] if int(path[0]) < len(documents) else None
         for depth, step in enumerate(path[1:], start=1):
             rest = path[depth + 1 :]
-            if isinstance(node, yaml.SequenceNode):
-                node = node.value[int(step)]
+            if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+                node = node.value[step]
                 continue
             if not isinstance(node, yaml.MappingNode):
                 raise Refused(f"`{_shown(path[:depth])}` is not a mapping")
