@@ -55,6 +55,9 @@ def component(plan: Plan, docker: Any) -> dict[str, Any]:
     out["environment"] = docker
     if taken.distribution:
         out["distribution"] = taken.distribution
+    # For whoever uses the component without the sweep.
+    if plan.asked:
+        out["resources"] = plan.asked
     return out
 
 
@@ -91,8 +94,9 @@ def step(plan: Plan) -> str:
     }
     if plan.trial.outputs:
         out["outputs"] = {name: _output(spec) for name, spec in plan.trial.outputs.items()}
+    out["settings"] = {"default_compute": plan.compute}
     trial = trial if trial.startswith("../") else f"./{trial}"
-    node: dict[str, Any] = {"type": "sweep", "trial": trial, "compute": plan.compute, **plan.body}
+    node: dict[str, Any] = {"type": "sweep", "trial": trial, **plan.body}
     if plan.fixed:
         node["inputs"] = bound
     if plan.trial.outputs:
@@ -126,6 +130,8 @@ def job(plan: Plan, docker: Any) -> str:
         trial["environment_variables"] = plan.variables
     if taken.distribution:
         trial["distribution"] = taken.distribution
+    if plan.asked:
+        trial["resources"] = plan.asked
     out["trial"] = trial
     out |= plan.body
     out["resources"] = {"instance_type": plan.instance_type, "instance_count": plan.instance_count}

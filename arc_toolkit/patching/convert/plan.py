@@ -68,6 +68,12 @@ class Plan:
         return self.settings.instance_count or DEFAULT_INSTANCE_COUNT
 
     @property
+    def asked(self) -> dict[str, str | int]:
+        """The resources that the user asked for, which `patch` writes on components and trials too."""
+        given = {"instance_type": self.settings.instance_type, "instance_count": self.settings.instance_count}
+        return {key: value for key, value in given.items() if value is not None}
+
+    @property
     def compute(self) -> str:
         given = self.settings.compute or UNSET
         return given if given.startswith("azureml:") else f"azureml:{given}"

@@ -39,6 +39,8 @@ def convert(path: str, data: bytes, settings: Settings, read: Read) -> FileResul
     """The v2 files for a v1.5 sweep; a file that is no v1.5 sweep comes back unchanged."""
     findings: list[Finding] = []
     try:
+        if path == "-":
+            raise Refused("standard input has no folder to write into: give the sweep's file")
         sweep = parse(path, data)
         if trial.kind_of(sweep.data) != "sweepcomponent":
             return FileResult(path, data)
@@ -129,12 +131,8 @@ def _variables(plan: Plan, packages: str, read: Read, findings: list[Finding]) -
         code = read_or_none(read, posixpath.join(folder, word)) if word.endswith(".py") else None
         if code is not None:
             evidence += evidence_in_code(code.decode("utf-8", "replace"), word)
-    decision = decide(
-        plan.settings,
-        evidence,
-        instance_type=plan.settings.instance_type,
-        literal_only=plan.settings.sweep_as != "job" and plan.cores is not None,
-    )
+    # As `patch` decides it for the v1.5 spec, so that the order of the two makes no difference.
+    decision = decide(plan.settings, evidence, instance_type=plan.settings.instance_type)
     if decision.how == "cannot":
         findings.append(
             Finding("threads", "warning", "no threads are set", plan.sweep.path, reason=decision.reason)

@@ -53,3 +53,24 @@ def test_a_bad_sweep_is_one_sentence_and_the_others_are_done(arc: Arc, folder: P
     assert "lr has the distribution 'poisson': use one of choice, randint" in result.err
     assert (folder / "sweep.v2.yaml").is_file()
     assert not (folder / "bad.v2.yaml").exists()
+
+
+@pytest.mark.parametrize("form", ["step", "job", "python"])
+def test_a_second_run_over_the_folder_leaves_the_new_files_alone(arc: Arc, folder: Path, form: str) -> None:
+    (folder / "train.py").write_text("import lightgbm\n")
+    words = (
+        "patch",
+        folder,
+        "--sweep-to-v2",
+        "--as",
+        form,
+        "--instance-type",
+        "32cpu128g",
+        "--instance-count",
+        "2",
+    )
+    words = (*words, "--compute", "arc", "--threads", "auto")
+    assert arc(*words, "--write").code == 0
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    arc(*words, "--write")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == after

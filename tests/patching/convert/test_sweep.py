@@ -42,8 +42,9 @@ def test_a_step_is_written_beside_the_old_files_which_stay(tmp_path: Path) -> No
     job = document(result)
     assert job["inputs"]["instance_type"] == "32cpu128g"
     assert job["inputs"]["instance_count"] == 2
+    assert job["settings"]["default_compute"] == "azureml:k8s"
+    assert component(result)["resources"] == {"instance_type": "32cpu128g", "instance_count": 2}
     step = job["jobs"]["sweep"]
-    assert step["compute"] == "azureml:k8s"
     assert step["trial"] == "./sweep.trial.v2.yaml"
     assert step["resources"] == {
         "instance_type": "${{parent.inputs.instance_type}}",
@@ -457,6 +458,11 @@ def test_bad_input_is_one_sentence_and_no_file(
 )
 def test_broken_yaml_is_refused_with_its_place(tmp_path: Path, text: str, sentence: str) -> None:
     assert sentence in (convert(tmp_path, text).refused or "")
+
+
+def test_a_sweep_from_standard_input_is_refused() -> None:
+    result = sweep.convert("-", yaml.safe_dump(SWEEP).encode(), Settings(), read)
+    assert result.refused == "standard input has no folder to write into: give the sweep's file"
 
 
 def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
