@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from arc_toolkit.azure import operations
 from arc_toolkit.azure.compute import list_computes
 from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Side, Unknown
-from arc_toolkit.azure.scope import Resolver
+from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing.nodes import parse_nodes
+from arc_toolkit.sizing.occupants import by_node
+
+if TYPE_CHECKING:
+    from arc_toolkit.cluster.client import Client
 
 # API groups whose kinds preflight looks for; read by discovery, which every signed-in user may.
 GROUPS = ("amlarc.azureml.com", "scheduling.volcano.sh")
@@ -23,24 +28,20 @@ Progress = Callable[[str], None]
 _T = TypeVar("_T")
 
 
-class Kubernetes(Protocol):
-    """What is needed of arc_toolkit.cluster.client.Client."""
-
-    def get(self, path: str) -> dict[str, Any]: ...
-    def list(self, path: str, params: Mapping[str, object] | None = None) -> Iterable[dict[str, Any]]: ...
-
-
 def azure_side(
     resolver: Resolver, kind: str, open_session: Callable[[], Session], progress: Progress
 ) -> dict[str, Any]:
     """provider, resource, extension and computes; and the cluster and workspace that they are about."""
     try:
         cluster = resolver.cluster(kind)
-        session = open_session()
-        progress("signing in to Azure")
-        provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
+        return _read_azure(open_session(), cluster, resolver, progress)
     except ArcError as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
         return unknown("azure", str(error))
+
+
+def _read_azure(session: Session, cluster: Cluster, resolver: Resolver, progress: Progress) -> dict[str, Any]:
+    progress("signing in to Azure")
+    provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
     progress("reading the cluster and its extension from Azure")
     resource = _fact(lambda: operations.cluster_resource(session, cluster))
     # Without the provider there can be no extension, and asking for it would be an error.
@@ -58,23 +59,19 @@ def azure_side(
     }
 
 
-def cluster_side(
-    client: Kubernetes, progress: Progress, which_pods: Mapping[str, object] | None = None
-) -> dict[str, Any]:
+def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
     """CRDs, nodes, pods and instance types."""
-    from arc_toolkit.sizing.nodes import parse_nodes
-    from arc_toolkit.sizing.occupants import by_node
+    from arc_toolkit.cluster import instance_types, snapshot
 
     progress("reading the cluster")
     crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
-    nodes = _fact(lambda: parse_nodes(client.list("/api/v1/nodes"), "the cluster"))
-    progress("reading pods")
-    pods = _fact(lambda: by_node(client.list("/api/v1/pods", which_pods)))
+    nodes = _fact(lambda: parse_nodes(snapshot.nodes(client, progress), client.where))
+    pods = _fact(lambda: by_node(snapshot.pods(client, progress)))
     types: Any = crds
     if not isinstance(crds, Unknown):
         types = Unknown("the CRD of instance types is missing")
         if INSTANCE_TYPES_CRD in crds:
-            types = _fact(lambda: list(client.list("/apis/amlarc.azureml.com/v1alpha1/instancetypes")))
+            types = _fact(lambda: list(instance_types.read(client).values()))
     return {"crds": crds, "nodes": nodes, "occupants": pods, "instance_types": types}
 
 
@@ -88,7 +85,7 @@ def facts(azure: Mapping[str, Any], cluster: Mapping[str, Any]) -> Facts:
     return Facts(**azure, **cluster)
 
 
-def _kinds(client: Kubernetes, group: str) -> list[str]:
+def _kinds(client: Client, group: str) -> list[str]:
     """`plural.group` of what the API server serves of a group; nothing where it does not know the group."""
     try:
         versions = client.get(f"/apis/{group}").get("versions") or ()

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         try:
             client = live.connect(args)
             server = client.server
-            cluster = gather.cluster_side(client, console.progress, live.SITTING)
+            cluster = gather.cluster_side(client, console.progress)
         except ArcError as error:
             cluster = gather.unknown("cluster", str(error))
     facts = gather.facts(azure, cluster)

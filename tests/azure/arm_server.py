@@ -183,7 +183,9 @@ class Arm:
 
     def _operation(self, path: str) -> tuple[int, dict[str, Any], dict[str, str]]:
         number = path.rsplit("/", 1)[1]
-        operation = self.operations[number]
+        operation = self.operations.get(number)
+        if operation is None:
+            raise Failure(404, "OperationNotFound", f"There is no operation {number}.")
         operation.polls -= 1
         if operation.polls > 0:
             return 200, {"name": number, "status": operation.resource["properties"]["provisioningState"]}, {}

@@ -91,6 +91,7 @@ class FakeCluster:
     """The two calls of the Kubernetes client that preflight makes."""
 
     server = "https://127.0.0.1:6443"
+    where = "the cluster"
 
     def __init__(
         self, nodes: list[Any], pods: list[Any], types: list[Any], groups: dict[str, str] | None = None

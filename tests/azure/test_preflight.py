@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from arc_toolkit.azure import gather
 from arc_toolkit.azure.preflight import Check, Facts, Unknown, checks, different_cluster
+from arc_toolkit.cli.main import command_parser
 from arc_toolkit.cluster.failures import Unreachable
 from tests.azure.conftest import CLUSTER
 from tests.azure.objects import FakeCluster, compute, installed, instance_type, node, pod
@@ -25,7 +27,7 @@ def facts(**changed: Any) -> Facts:
     pods = changed.pop("pods", [])
     types = changed.pop("types", [WHOLE])
     groups = changed.pop("groups", None)
-    live = gather.cluster_side(FakeCluster(nodes, pods, types, groups), lambda _: None)
+    live = gather.cluster_side(cast(Any, FakeCluster(nodes, pods, types, groups)), lambda _: None)
     azure: dict[str, Any] = {
         "provider": "Registered",
         "resource": {"properties": {"agentPoolProfiles": []}},
@@ -74,7 +76,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once() -> None:
 
     silent = Silent([], [], [])
     with pytest.raises(Unreachable):
-        gather.cluster_side(silent, lambda _: None)
+        gather.cluster_side(cast(Any, silent), lambda _: None)
     assert silent.asked == 1
 
 
@@ -265,6 +267,38 @@ def test_daemonsets_system_pools_and_small_deployments_are_no_problem() -> None:
         pod("of-somebody-else", "cpu-0", "ReplicaSet", cpu="900m", namespace="default"),
     ]
     assert check("extension placement", facts(pods=pods)).state == "ok"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"provider": "NotRegistered"},
+        {"extension": None, "groups": {}},
+        {"extension": installed("Failed", enableTraining="False", installVolcano="False"), "groups": {}},
+        {
+            "extension": installed(**{"nodeSelector.agentpool": "gone"}),
+            "computes": [],
+            "nodes": [node("spot-0", taints=[SPOT])],
+        },
+        {"types": []},
+        {
+            "types": [instance_type("too-big", "16", "60Gi")],
+            "pods": [pod("gateway-1", "cpu-0", "ReplicaSet", cpu="15")],
+        },
+        {"types": [instance_type("away", "1", "1Gi", agentpool="gone")]},
+        {"nodes": [node("gpu-0", labels={"kubernetes.azure.com/accelerator": "nvidia"})]},
+        {"nodes": [], "resource": {"properties": {"agentPoolProfiles": [ZERO]}}},
+    ],
+)
+def test_every_command_that_mends_is_one_that_exists(changed: dict[str, Any]) -> None:
+    commands = [row.mend for row in checks(facts(**changed)) if row.mend]
+    assert commands
+    for command in commands:
+        program, name, *words = shlex.split(command)
+        if program == "arc-toolkit":
+            command_parser(name).parse_args(words)  # raises ArcError where an option does not exist
+        else:
+            assert program == "az"
 
 
 def test_two_different_clusters_are_noticed_where_that_is_certain() -> None:

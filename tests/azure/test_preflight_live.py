@@ -94,6 +94,32 @@ def test_a_user_without_rights_is_told_which_verb_and_resource_are_missing(
     assert all(line.startswith(("ok", "cannot tell")) for line in rows.values())
 
 
+def test_the_read_role_without_crds_and_deployments_is_enough(arc: Arc, cluster: ControlPlane) -> None:
+    """Preflight needs nodes, pods and instance types; the rest it learns by discovery."""
+    cluster.start_volcano()
+    cluster.add_node("cpu-0")
+    make_type(cluster, "whole", "3900m", "15000Mi")
+    cluster.wait("Ready nodes", lambda: ready(cluster))
+    group = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+        {"apiGroups": ["amlarc.azureml.com"], "resources": ["instancetypes"], "verbs": ["list"]},
+    ]
+    name = {"metadata": {"name": "preflight-least"}}
+    subject = {"kind": "User", "name": "nobody", "apiGroup": group}
+    reference = {"apiGroup": group, "kind": "ClusterRole", "name": "preflight-least"}
+    cluster.create({"apiVersion": f"{group}/v1", "kind": "ClusterRole", **name, "rules": rules})
+    binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", **name}
+    cluster.create({**binding, "roleRef": reference, "subjects": [subject]})
+    try:
+        words = ("cluster", "preflight", "--only", "cluster", "--kubeconfig", cluster.write_kubeconfig("nobody"))
+        cluster.wait("the rights", lambda: arc(*words).code == 0)
+        assert arc(*words).err == "6 ok\n"
+    finally:
+        for kind in ("ClusterRoleBinding", "ClusterRole"):
+            cluster.delete(kind, "preflight-least", namespace="", api_version=f"{group}/v1")
+
+
 def test_a_server_that_does_not_answer_is_asked_once_and_told_in_one_sentence(
     arc: Arc, cluster: ControlPlane
 ) -> None:
