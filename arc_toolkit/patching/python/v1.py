@@ -6,6 +6,7 @@ import ast
 import os.path
 import re
 from collections.abc import Iterator
+from itertools import count
 
 from arc_toolkit.patching.python.names import Binding, Spot, calls_in
 from arc_toolkit.patching.python.plan import Planner, constant
@@ -169,8 +170,10 @@ def _convert(
     name = fields.get("name")
     stem = re.sub(r"[^a-z0-9]+", "_", str(name).lower()).strip("_") if name else "parallel"
     folder, file = os.path.split(planner.path)
-    target = os.path.join(folder, f"{os.path.splitext(file)[0]}.{stem}.parallel.yml")
-    planner.new_files.append((target, text.encode()))
+    taken = {path for path, _ in planner.new_files}
+    names = (f"{stem}_{number}" if number > 1 else stem for number in count(1))
+    targets = (os.path.join(folder, f"{os.path.splitext(file)[0]}.{name}.parallel.yml") for name in names)
+    planner.new_files.append((next(path for path in targets if path not in taken), text.encode()))
     for field, written in unknown.items():
         notes.append(f"{field} is {written}, which is not a literal: write it in by hand")
     for note in notes:
