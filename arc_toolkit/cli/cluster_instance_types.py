@@ -44,9 +44,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             console.out(live.types_table(found, console) if found else live.NO_TYPES)
             for fit in found:
                 if fit.reason:
-                    console.note(
-                        f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
-                    )
+                    console.note(live.reason_text(fit))
         return OK
 
     return live.watch(client, console, look) if args.watch else look()

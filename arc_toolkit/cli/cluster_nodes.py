@@ -179,7 +179,7 @@ def _table(rows: Sequence[Row], args: argparse.Namespace) -> str:
                 *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in numbers),
                 str(row.gpus or "-"),
                 *(row.labels[key] or "-" for key in args.label),
-                f"left out: {row.left_out}" if row.left_out else types or "-",
+                f"left out: {row.left_out.partition(', which')[0]}" if row.left_out else types or "-",
             ]
         )
     return table(headers, lines, right=(3, 4, 5, 6, 7, 8))

@@ -120,7 +120,8 @@ def apply(args: argparse.Namespace, client: Client, manifests: list[dict[str, An
         outdated, kept = instance_types.outdated(manifests, present)
         if outdated:
             names = ", ".join(item["metadata"]["name"] for item in outdated)
-            console.warn(f"made by arc-toolkit and no longer generated, so deleted now: {names}")
+            fate = "would be deleted" if args.dry_run else "are deleted now"
+            console.warn(f"made by arc-toolkit and no longer generated, these {fate}: {names}")
         tell(instance_types.prune(client, outdated, dry_run=args.dry_run))
         tell(instance_types.Outcome(item["metadata"]["name"], "kept", reason) for item, reason in kept)
     if args.format == "json":
@@ -166,13 +167,15 @@ def drift_text(found: list[Fit], console: Console) -> str:
     """A table of all types, and for each that drifted why, with the waterfall of the node that takes fewest."""
     if not found:
         return NO_TYPES
-    parts = [types_table(found, console)]
-    for fit in found:
-        if fit.reason:
-            parts.append(f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}")
-        if fit.drifted and fit.tightest:
-            parts.append(waterfall_text(fit.tightest))
-    return "\n\n".join(parts)
+    reasons = [reason_text(fit) for fit in found if fit.reason]
+    # Several types may fail on the same node; its waterfall is shown once.
+    tightest = {fit.tightest.name: fit.tightest for fit in found if fit.drifted and fit.tightest}
+    parts = [types_table(found, console), "\n".join(reasons), *map(waterfall_text, tightest.values())]
+    return "\n\n".join(part for part in parts if part)
+
+
+def reason_text(fit: Fit) -> str:
+    return f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
 
 
 def types_table(found: list[Fit], console: Console) -> str:

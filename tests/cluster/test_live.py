@@ -183,7 +183,7 @@ def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_m
     assert len(types(cluster)) == 5
     result = gen("--share", "half", "--apply", "--prune")
     assert result.code == 0
-    assert "no longer generated, so deleted now: 2cpu8g, 8cpu32g" in result.err
+    assert "no longer generated, these are deleted now: 2cpu8g, 8cpu32g" in result.err
     assert result.out.splitlines() == [
         "4cpu16g unchanged",
         "2cpu8g pruned",
