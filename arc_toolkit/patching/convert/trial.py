@@ -141,9 +141,9 @@ def take(
     names = dict(legal_names(given, python, tell, "inputs"))
     out_names = dict(legal_names(outputs, python, tell, "outputs"))
     known = {"inputs": names, "search_space": names, "outputs": out_names}
+    at = "launcher" if distribution else "command"
     for ref in placeholders.references(parts):
         if ref.name not in known[ref.kind]:
-            at = "launcher" if distribution else "command"
             raise source.refuse(f"the command names {ref.kind}.{ref.name}, which is not declared: declare it", at)
     for part in parts:
         name = part.name if isinstance(part, placeholders.Ref) and part.kind == "inputs" else ""
@@ -151,6 +151,7 @@ def take(
             tell(
                 "warning",
                 f"the command uses the optional input {name} outside of brackets: v2 has no value for it then",
+                at,
             )
     trial = Trial(
         source,

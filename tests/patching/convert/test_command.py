@@ -58,7 +58,7 @@ def test_a_bad_sweep_is_one_sentence_and_the_others_are_done(arc: Arc, folder: P
 @pytest.mark.parametrize("form", ["step", "job", "python"])
 def test_a_second_run_over_the_folder_leaves_the_new_files_alone(arc: Arc, folder: Path, form: str) -> None:
     (folder / "train.py").write_text("import lightgbm\n")
-    options = "--instance-type 32cpu128g --instance-count 2 --compute arc --threads auto".split()
+    options = ["--instance-type", "32cpu128g", "--instance-count", "2", "--compute", "arc", "--threads", "auto"]
     words = ("patch", folder, "--sweep-to-v2", "--as", form, *options)
     assert arc(*words, "--write").code == 0
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
