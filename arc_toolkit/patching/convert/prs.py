@@ -91,8 +91,9 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
         notes.append(f"give a path to {', '.join((*inputs, *side))} before the job is submitted")
     if output:
         out["outputs"] = {output: {"type": "uri_file" if _appends(given) else "uri_folder"}}
+    out["settings"] = {"default_compute": _compute(given, notes)}
     if given.get("allow_reuse") is False:
-        out["settings"] = {
+        out["settings"] |= {
             Note("allow_reuse=False: an inline step has no is_deterministic."): None,
             "force_rerun": True,
         }
@@ -101,12 +102,8 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
 
 
 def _step(given: dict[str, Any], inputs: list[str], side: list[str], output: str | None, notes: list[str]) -> Any:
-    compute = str(given.get("compute_target") or UNSET)
-    if "compute_target" not in given:
-        notes.append(f"compute_target is not known: {UNSET} stands for it")
     step: dict[str, Any] = {
         "type": "parallel",
-        "compute": compute if compute.startswith("azureml:") else f"azureml:{compute}",
         "resources": {
             "instance_type": "${{parent.inputs.instance_type}}",
             "instance_count": "${{parent.inputs.instance_count}}",
@@ -172,6 +169,13 @@ def _task(given: dict[str, Any], output: str | None, notes: list[str]) -> dict[s
     if output and _appends(given):
         task["append_row_to"] = f"${{{{outputs.{output}}}}}"
     return task
+
+
+def _compute(given: dict[str, Any], notes: list[str]) -> str:
+    compute = str(given.get("compute_target") or UNSET)
+    if "compute_target" not in given:
+        notes.append(f"compute_target is not known: {UNSET} stands for it")
+    return compute if compute.startswith("azureml:") else f"azureml:{compute}"
 
 
 def _instance_type(given: dict[str, Any], notes: list[str]) -> str:

@@ -55,10 +55,9 @@ def test_every_field_of_the_table_is_placed() -> None:
         "labels": {"type": "uri_folder"},
     }
     assert job["outputs"] == {"scores": {"type": "uri_file"}}
-    assert job["settings"] == {"force_rerun": True}
+    assert job["settings"] == {"default_compute": "azureml:k8s", "force_rerun": True}
     assert job["jobs"]["score_all"] == {
         "type": "parallel",
-        "compute": "azureml:k8s",
         "resources": {
             "instance_type": "${{parent.inputs.instance_type}}",
             "instance_count": "${{parent.inputs.instance_count}}",
