@@ -98,8 +98,8 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
     if len(tries) > 1:
         tries.sort(key=lambda entry: (entry.number, entry.rank or ""))
     last = tries[-1].number
-    single = len({entry.rank for entry in tries}) == 1
-    starts = _starts(tries)
+    single = len(tries) == 1 or len({entry.rank for entry in tries}) == 1
+    starts = _starts(tries) if len(tries) > 1 else {}
     for entry in tries:
         entry.outcome = _outcome(entry, last)
         deleted = entry.outcome is Outcome.UNKNOWN and entry.pod is not None and entry.pod.deleted is not None

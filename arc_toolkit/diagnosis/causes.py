@@ -10,6 +10,7 @@ Exit code 137 alone is never a cause.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals
@@ -134,7 +135,7 @@ def _from_pod(pod: Pod, cluster: Cluster) -> list[Clue]:
 
 def _evicted(where: str, message: str, time: float | None) -> Clue:
     for pattern, kind, confidence, words in signals.EVICTED:
-        if pattern.search(message):
+        if re.search(pattern, message):
             return Clue(Evidence(where, "Evicted", words, time, ORDER[where]), kind, confidence)
     words = "evicted, and no known message says why"
     return Clue(Evidence(where, "Evicted", words, time, ORDER[where]), Kind.NODE_PRESSURE, "low")

@@ -101,39 +101,41 @@ def _scan_stream(path: str, stream: BinaryIO) -> Scanned | Skipped:
     data, view = _BUFFER.data, _BUFFER.view
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = Scanned(path, [])
-    kept = 0  # bytes carried over from the chunk before
+    end = 0  # of what the buffer holds
     limit: int | None = None  # a log that is being written is read as far as it was when reading began
     error = ""
     fallback: str | None = None
-    while True:
-        try:
-            got = readinto(view[kept : kept + CHUNK]) or 0
-        except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as problem:
-            got, error = 0, why(problem)
-        if limit is not None:
-            got = min(got, limit - result.size)
-        end = kept + got
-        first = result.size == 0
-        result.size += got
-        if first and got:
+    final = False
+    while not final:
+        begin = end
+        while end < len(data) and not final:  # a stream may give less than it was asked for
+            try:
+                got = readinto(view[end:]) or 0
+            except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as problem:
+                got, error = 0, why(problem)
+            if limit is not None:
+                got = min(got, limit - result.size)
+            end += got
+            result.size += got
+            final = not got
+        if not begin and end:
             if data.find(0, 0, min(end, 1024)) >= 0:
                 return Skipped(path, BINARY)
             _read_head(data, min(end, OVERLAP), result)
         # Unless this is the end, a hit in the overlap waits for the next chunk, where its whole line is.
-        stop = end if not got else end - OVERLAP + len(NEEDLE)
-        at = data.find(NEEDLE, 0, max(stop, 0))
+        stop = end if final else end - OVERLAP + len(NEEDLE)
+        at = data.find(NEEDLE, 0, stop)
         while at >= 0:
-            _take_node(data, at, end, not got, result)
+            _take_node(data, at, end, final, result)
             at = data.find(NEEDLE, at + len(NEEDLE), stop)
-        if not got:
-            break
-        if first and not result.nodes:
+        if not begin and not result.nodes:
             fallback = _hostname(data, end)
-        if limit is None and got == CHUNK and isinstance(stream, io.FileIO):
-            status = os.fstat(stream.fileno())
-            limit = max(status.st_size, result.size) if stat.S_ISREG(status.st_mode) else None
-        kept = min(end, OVERLAP)
-        data[:kept] = data[end - kept : end]
+        if not final:
+            if limit is None and isinstance(stream, io.FileIO):
+                status = os.fstat(stream.fileno())
+                limit = max(status.st_size, result.size) if stat.S_ISREG(status.st_mode) else None
+            data[:OVERLAP] = data[end - OVERLAP : end]
+            end = OVERLAP
     if not result.nodes and fallback:
         result.nodes.append(fallback)
     if not result.nodes:
@@ -160,7 +162,8 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: Scanned)
     if name in result.nodes:
         return
     if not result.nodes and result.start is None:
-        begin = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
+        low = max(at - 200, 0)
+        begin = max(data.rfind(b"\n", low, at) + 1, data.rfind(b"\r", low, at) + 1, low)
         stamp = times.STAMP.search(data, begin, min(at, begin + 80))
         if stamp:
             result.start = times.from_stamp(stamp)

@@ -115,30 +115,30 @@ def table() -> dict[tuple[str, str], Signal]:
 
 
 # `status.reason` Evicted means little without its message (kubelet eviction/helpers.go). First match wins.
-EVICTED: tuple[tuple[re.Pattern[str], Kind, Confidence, str], ...] = (
+EVICTED: tuple[tuple[str, Kind, Confidence, str], ...] = (
     (
-        re.compile(r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit"),
+        r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit",
         Kind.OWN_STORAGE,
         "high",
         "over its own limit of local storage",
     ),
     (
-        re.compile(r"Usage of EmptyDir volume .* exceeds the limit"),
+        r"Usage of EmptyDir volume .* exceeds the limit",
         Kind.OWN_STORAGE,
         "high",
         "over the limit of an emptyDir volume",
     ),
-    (re.compile(r"low on resource: \[?memory"), Kind.NODE_PRESSURE, "high", "the node was low on memory"),
+    (r"low on resource: \[?memory", Kind.NODE_PRESSURE, "high", "the node was low on memory"),
     (
-        re.compile(r"low on resource: \[?(?:ephemeral-storage|inodes|nodefs|imagefs)"),
+        r"low on resource: \[?(?:ephemeral-storage|inodes|nodefs|imagefs)",
         Kind.NODE_PRESSURE,
         "high",
         "the node was low on disk",
     ),
-    (re.compile(r"low on resource: \[?pids"), Kind.NODE_PRESSURE, "high", "the node was low on process ids"),
-    (re.compile(r"The node had condition: \[?\w+"), Kind.NODE_PRESSURE, "high", "the node was under pressure"),
-    (re.compile(r"low on resource"), Kind.NODE_PRESSURE, "medium", "the node was low on a resource"),
-    (re.compile(r"[Pp]reempt(?:ed|ing)"), Kind.SCHEDULER, "medium", "made room for another pod"),
+    (r"low on resource: \[?pids", Kind.NODE_PRESSURE, "high", "the node was low on process ids"),
+    (r"The node had condition: \[?\w+", Kind.NODE_PRESSURE, "high", "the node was under pressure"),
+    (r"low on resource", Kind.NODE_PRESSURE, "medium", "the node was low on a resource"),
+    (r"[Pp]reempt(?:ed|ing)", Kind.SCHEDULER, "medium", "made room for another pod"),
 )
 
 # Third-party termination handlers word it so, under reasons of their own.
