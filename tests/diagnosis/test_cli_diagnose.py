@@ -260,3 +260,13 @@ def test_many_jobs_are_cut_in_the_table_and_whole_in_csv(arc: Arc, tmp_path: Pat
         write_log(tmp_path, f"j{number}/system_logs/{LOG}", NODE_A)
     assert "... and 10 more jobs (--format csv has them all)" in arc("diagnose", tmp_path).out
     assert len(names(json.loads(arc("diagnose", tmp_path, "--format", "json").out))) == 60
+
+
+def test_the_examples_of_the_documentation_are_real(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs/diagnose.md").read_text()
+    blocks = [part.split("\n```")[0] for part in page.split("```console\n$ ")[1:]]
+    assert len(blocks) == 2
+    for block in blocks:
+        command, _, expected = block.partition("\n")
+        assert arc(*command.split()[1:]).out.rstrip("\n") == expected
