@@ -91,7 +91,10 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
         notes.append(f"give a path to {', '.join((*inputs, *side))} before the job is submitted")
     if output:
         out["outputs"] = {output: {"type": "uri_file" if _appends(given) else "uri_folder"}}
-    out["settings"] = {"default_compute": _compute(given, notes)}
+    if "compute_target" not in given:
+        notes.append(f"compute_target is not known: {UNSET} stands for it")
+    # Where `patch --compute` looks too: it finds nothing to change then.
+    out["settings"] = {"default_compute": _compute(given)}
     if given.get("allow_reuse") is False:
         out["settings"] |= {
             Note("allow_reuse=False: an inline step has no is_deterministic."): None,
@@ -104,6 +107,7 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
 def _step(given: dict[str, Any], inputs: list[str], side: list[str], output: str | None, notes: list[str]) -> Any:
     step: dict[str, Any] = {
         "type": "parallel",
+        "compute": _compute(given),
         "resources": {
             "instance_type": "${{parent.inputs.instance_type}}",
             "instance_count": "${{parent.inputs.instance_count}}",
@@ -171,10 +175,8 @@ def _task(given: dict[str, Any], output: str | None, notes: list[str]) -> dict[s
     return task
 
 
-def _compute(given: dict[str, Any], notes: list[str]) -> str:
+def _compute(given: dict[str, Any]) -> str:
     compute = str(given.get("compute_target") or UNSET)
-    if "compute_target" not in given:
-        notes.append(f"compute_target is not known: {UNSET} stands for it")
     return compute if compute.startswith("azureml:") else f"azureml:{compute}"
 
 

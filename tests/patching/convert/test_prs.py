@@ -58,6 +58,7 @@ def test_every_field_of_the_table_is_placed() -> None:
     assert job["settings"] == {"default_compute": "azureml:k8s", "force_rerun": True}
     assert job["jobs"]["score_all"] == {
         "type": "parallel",
+        "compute": "azureml:k8s",
         "resources": {
             "instance_type": "${{parent.inputs.instance_type}}",
             "instance_count": "${{parent.inputs.instance_count}}",
