@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.patching.options import settings_of
     from arc_toolkit.patching.run import run as run_over
-    from arc_toolkit.patching.show import finding_data, finding_text, summary
+    from arc_toolkit.patching.show import finding_data, finding_text
 
     settings = settings_of(args)
     counts: Counter[str] = Counter()
@@ -67,13 +67,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.out(document("check", payload))
     else:
         show_machine(args.format, findings, console)
-    plural = Counter({f"{name}s": counts[name] for name in ("error", "warning", "note")})
-    plural["skipped"] = counts["skipped"]
-    files = f"{counts['files']} file{'s' * (counts['files'] != 1)}"
-    console.note(f"checked {files}: " + summary(plural, ["errors", "warnings", "notes", "skipped"]))
+    parts = [_number(counts[name], name) for name in ("error", "warning", "note")]
+    console.note(f"checked {_number(counts['files'], 'file')}: {', '.join(parts)}, {counts['skipped']} skipped")
     if problems:
         return USAGE
     return FOUND if (counts["error"] or counts["warning"]) and not args.exit_zero else OK
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def show_machine(form: str, findings: list[Finding], console: Console) -> None:

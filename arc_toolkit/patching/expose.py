@@ -196,6 +196,10 @@ def _component_of(work: Work, step: Target, name: str) -> dict[str, Any] | None:
     for key in _COMPONENT_KEYS:
         if key in step.own:
             body[key] = construct(step.get(key))
+    asked = {"instance_type": work.settings.instance_type, "instance_count": work.settings.instance_count}
+    if resources := {field: value for field, value in asked.items() if value is not None}:
+        # As every other component of the run gets them.
+        body["resources"] = resources
     return body if isinstance(body.get("command"), str) else None
 
 

@@ -81,8 +81,10 @@ class Editor:
         """Put `value` at `path` (document number first). A value that is there and equal is no change."""
         documents = self._source.documents
         node = documents[int(path[0])] if int(path[0]) < len(documents) else None
+        flow = False
         for depth, step in enumerate(path[1:], start=1):
             rest = path[depth + 1 :]
+            flow = flow or bool(isinstance(node, yaml.CollectionNode) and node.flow_style)
             if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
                 node = node.value[step]
                 continue
@@ -108,7 +110,7 @@ class Editor:
                 raise Refused(f"`{_shown(path)}` is not a single value")
             if node.value == str(value):
                 return
-            self._replace_scalar(node, value)
+            self._replace_scalar(node, value, flow)
         _plant(self._changes, path, Put(value))
 
     def remove(self, path: Path) -> None:
@@ -249,14 +251,14 @@ class Editor:
 
     # --- writing -------------------------------------------------------------------------------------------
 
-    def _replace_scalar(self, node: yaml.ScalarNode, value: Value) -> None:
+    def _replace_scalar(self, node: yaml.ScalarNode, value: Value, flow: bool = False) -> None:
         start, end = self._scalar_slice(node)
         if start == end:  # an empty value: `key:` with nothing behind it
-            text = " " + scalar_text(value)
+            text = " " + scalar_text(value, flow=flow)
         elif isinstance(value, str) and node.style == "'" and value.isprintable():
             text = "'" + value.replace("'", "''") + "'"
         else:
-            text = scalar_text(value, quote=node.style == '"')
+            text = scalar_text(value, flow=flow, quote=node.style == '"')
         old = self._replaced.get(id(node))
         if old is not None and old[1] != value:
             raise Refused("two different values are wanted where an anchor makes them one")

@@ -16,7 +16,7 @@ COMMAND_JOB = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
 command: python train.py  # as ever
 environment: azureml:lightgbm@latest
-compute: azureml:aks
+compute: azureml:cluster
 """
 COMPONENT = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json

@@ -37,6 +37,7 @@ CASES = {
     "null becomes a flow mapping": ("r: null\n", (("r", "x"), 1), "r: {x: 1}\n"),
     "an empty flow mapping is filled": ("r: {}\n", (("r", "x"), 1), "r: {x: 1}\n"),
     "a flow mapping grows at its front": ("r: { a: b }\n", (("r", "x"), 1), "r: { x: 1, a: b }\n"),
+    "a binding inside of a flow mapping is quoted": ("r: {a: b}\n", (("r", "a"), "${{x.y}}"), 'r: {a: "${{x.y}}"}\n'),
     "JSON stays JSON": ('{"r": {"a": "b"}}', (("r", "x"), "y"), '{"r": {"x": "y", "a": "b"}}'),
     "no final newline stays none": ("a: 1", (("b",), 2), "a: 1\nb: 2"),
     "CRLF stays CRLF": ("a: 1\r\nb: 2\r\n", (("c", "d"), 3), "a: 1\r\nb: 2\r\nc:\r\n  d: 3\r\n"),
