@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -277,6 +278,7 @@ def main() -> int:
     if options.path:
         print(cache_folder())
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, and takes Go along
     if not options.list and missing(locate()):
         try:
             build_missing()

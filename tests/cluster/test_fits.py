@@ -1,0 +1,167 @@
+"""Types against nodes, and answers of a server as sentences: the pure parts, with no cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arc_toolkit.cluster import failures, fits, instance_types
+from arc_toolkit.sizing.nodes import Node, parse_node
+from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
+from tests.sizing import builders
+
+Object = dict[str, Any]
+
+
+def member(**options: Any) -> tuple[Node, Supply]:
+    node = parse_node(builders.node(**options), "test")
+    return node, supply_of_node(node, Assumptions(), [])
+
+
+def kind(
+    cpu: str = "1",
+    memory: str = "1Gi",
+    *,
+    share: str = "",
+    selector: Object | None = None,
+    gpu: Object | None = None,
+) -> Object:
+    amounts = {"cpu": cpu, "memory": memory}
+    annotations = {"arc-toolkit.io/share": share} if share else {}
+    return {
+        "metadata": {"name": "t", "annotations": annotations},
+        "spec": {
+            "nodeSelector": selector,
+            "resources": {"requests": amounts, "limits": {**amounts, **(gpu or {})}},
+        },
+    }
+
+
+def state(item: Object, *usable: tuple[Node, Supply]) -> tuple[str, str]:
+    [fit] = fits.check({"t": item}, usable)
+    return fit.state, fit.reason
+
+
+def test_a_type_fits_where_the_tightest_node_takes_as_many_as_it_was_made_for() -> None:
+    node = member()
+    half = node[1].memory // 2 // 2**20
+    assert state(kind("1", f"{half}Mi", share="half"), node)[0] == "fits"
+    assert state(kind("1", f"{half + 1}Mi", share="half"), node)[0] == "fits less often"
+    assert state(kind("1", f"{2 * half + 2}Mi"), node)[0] == "does not fit"
+
+
+def test_one_node_of_several_that_is_too_small_is_drift() -> None:
+    large, small = member(name="large"), member(name="small", allocatable_memory="100000000Ki")
+    found = state(kind("1", "200Gi"), large, small)
+    assert found[0] == "does not fit"
+    assert found[1].startswith("on 1 of 2 nodes: it asks ")
+
+
+def test_a_selector_is_compared_with_case_as_kubernetes_does() -> None:
+    selector = {"node.kubernetes.io/instance-type": "standard_d64s_v5"}
+    assert state(kind(selector=selector), member())[0] == "no node"
+
+
+def test_gpus_of_another_vendor_do_not_count() -> None:
+    node = member(gpus=4)
+    assert state(kind(gpu={"nvidia.com/gpu": 4}), node)[0] == "fits"
+    assert state(kind(gpu={"amd.com/gpu": 4}), node)[0] == "does not fit"
+    assert state(kind(gpu={"nvidia.com/gpu": 5}), node)[0] == "does not fit"
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (kind(cpu="many"), "'many' is not a Kubernetes quantity"),
+        (kind(memory=""), "spec.resources.requests.memory is missing"),
+        (
+            {"metadata": {"name": "t"}, "spec": {"resources": None, "requests": {}}},
+            "spec.resources.requests.cpu is missing",
+        ),
+        ({"metadata": {"name": "t"}}, "spec.resources.requests.cpu is missing"),
+        (kind(gpu={"nvidia.com/gpu": "some"}), "some"),
+        (kind(share="most"), "most"),
+    ],
+)
+def test_a_type_that_is_not_valid_is_named_and_the_others_are_still_checked(item: Object, said: str) -> None:
+    found = fits.check({"bad": item, "good": kind()}, [member()])
+    assert [(fit.name, fit.state) for fit in found] == [("bad", "not valid"), ("good", "fits")]
+    assert said in found[0].reason
+
+
+@given(cpu_m=st.integers(1, 100_000), memory_mi=st.integers(1, 400_000), n=st.integers(1, 12))
+def test_a_type_fits_exactly_when_n_of_it_are_no_more_than_the_node_gives(
+    cpu_m: int, memory_mi: int, n: int
+) -> None:
+    node, supply = NODE
+    item = kind(f"{cpu_m}m", f"{memory_mi}Mi", share=f"1/{n}")
+    enough = n * cpu_m <= supply.cpu_m and n * memory_mi * 2**20 <= supply.memory
+    assert (state(item, (node, supply))[0] == "fits") is enough
+
+
+NODE = member()
+
+
+# --- pruning ----------------------------------------------------------------------------------------------------
+
+
+def stored(name: str, *, label: bool = True, manager: str = "arc-toolkit", source: str = "cluster") -> Object:
+    labels = {"app.kubernetes.io/managed-by": "arc-toolkit"} if label else {}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": {"arc-toolkit.io/source": source},
+            "managedFields": [{"manager": manager, "operation": "Apply"}],
+        }
+    }
+
+
+def test_only_types_with_our_label_that_we_applied_from_the_same_source_are_pruned() -> None:
+    present = {
+        "wanted": stored("wanted"),
+        "old": stored("old"),
+        "unlabelled": stored("unlabelled", label=False),
+        "theirs": stored("theirs", manager="kubectl"),
+        "from-size": stored("from-size", source="sku"),
+    }
+    prune, keep = instance_types.outdated([stored("wanted")], present)
+    assert [item["metadata"]["name"] for item in prune] == ["old"]
+    assert [(item["metadata"]["name"], why) for item, why in keep] == [("from-size", "made from sku, not cluster")]
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+def answer(status: int, message: str, path: str = "/api/v1/nodes", **details: Any) -> failures.ApiError:
+    body = {"message": message, "details": details}
+    return failures.from_response(status, body, method="GET", path=path, where="the cluster x")
+
+
+def test_a_forbidden_in_a_namespace_names_it() -> None:
+    said = 'pods is forbidden: User "ada" cannot watch resource "pods" in API group "" in the namespace "ml"'
+    expected = 'user "ada" may not watch pods in namespace ml on the cluster x: the ClusterRole arc-toolkit-read'
+    assert str(answer(403, said)).startswith(expected)
+
+
+def test_a_forbidden_of_another_kind_is_passed_on() -> None:
+    assert str(answer(403, "quota exceeded")) == "the cluster x forbids it: quota exceeded"
+
+
+def test_a_missing_object_is_not_taken_for_a_missing_extension() -> None:
+    missing = answer(404, 'instancetypes "t" not found', f"{failures.INSTANCE_TYPES}/t", name="t")
+    assert "not installed" not in str(missing)
+    assert "not installed" in str(answer(404, "404 page not found", failures.INSTANCE_TYPES))
+
+
+def test_other_answers_carry_the_code_the_request_and_the_message() -> None:
+    assert str(answer(500, "etcd is down")) == "the cluster x answered 500 to GET /api/v1/nodes: etcd is down"
+
+
+def test_conflicts_name_field_and_manager() -> None:
+    body = {"details": {"causes": [{"field": ".spec.a", "message": 'conflict with "helm" using v1'}, {}]}}
+    conflict = failures.Conflict("", 409, body)
+    assert conflict.fields() == [("spec.a", "helm"), ("?", "another manager")]
