@@ -115,7 +115,7 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
                 end=entry.end,
                 next_start=starts.get(entry.number + 1),
                 failure=entry.failure,
-                findings=job.findings,
+                findings=[finding for number, finding in job.findings if number == entry.number],
             )
         )
         # A pod that was deleted while it ran, with nothing to show for it, was most likely cancelled: nobody's fault.

@@ -48,7 +48,7 @@ class Group:
     name: str
     run_id: str | None
     tries: list[Try] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[tuple[int, Finding]] = field(default_factory=list)  # with the number of their attempt
     notes: list[str] = field(default_factory=list)
 
 
@@ -152,7 +152,7 @@ def _attach_findings(groups: list[Group], findings: Sequence[Finding]) -> None:
         if group is None:
             group = by_root[place.root] = Group(place.root, place.job, None)
             groups.append(group)
-        group.findings.append(finding)
+        group.findings.append((place.number, finding))
 
 
 def _join_pods(groups: list[Group], cluster: Cluster) -> None:

@@ -73,7 +73,6 @@ class Event:
     reason: str
     message: str
     time: float | None
-    component: str
 
 
 @dataclass
@@ -268,38 +267,38 @@ def _node(raw: Json) -> Node:
 
 
 def _add_event(cluster: Cluster, raw: Json) -> None:
-    """An event of core/v1 or of events.k8s.io/v1, filed under its node or pod."""
+    """An event of core/v1 or of events.k8s.io/v1, filed under its node or pod.
+
+    One that was repeated is filed at its first and at its last time: in between, Kubernetes only counts.
+    """
     about = _dict(raw.get("involvedObject")) or _dict(raw.get("regarding"))
-    moment = next(
-        (
-            parsed
-            for value in (
-                _dict(raw.get("series")).get("lastObservedTime"),
-                raw.get("lastTimestamp"),
-                raw.get("deprecatedLastTimestamp"),
-                raw.get("eventTime"),
-                raw.get("firstTimestamp"),
-                _dict(raw.get("metadata")).get("creationTimestamp"),
-            )
-            if (parsed := times.parse(value)) is not None
-        ),
-        None,
+    series, meta = _dict(raw.get("series")), _dict(raw.get("metadata"))
+    last = _first_time(
+        series.get("lastObservedTime"),
+        raw.get("lastTimestamp"),
+        raw.get("deprecatedLastTimestamp"),
+        raw.get("eventTime"),
+        raw.get("firstTimestamp"),
+        meta.get("creationTimestamp"),
     )
-    event = Event(
-        reason=_text(raw.get("reason")),
-        message=_text(raw.get("message")) or _text(raw.get("note")),
-        time=moment,
-        component=_text(_dict(raw.get("source")).get("component")) or _text(raw.get("reportingComponent")),
-    )
+    first = _first_time(raw.get("firstTimestamp"), raw.get("deprecatedFirstTimestamp"), raw.get("eventTime"))
     name = _text(about.get("name"))
     if about.get("kind") == "Node":
-        cluster.node_events.setdefault(name, []).append(event)
-        if event.reason in signals.HISTORY_CUTS and moment is not None:
-            _cut(cluster, name, moment)
+        target = cluster.node_events.setdefault(name, [])
     elif about.get("kind") == "Pod":
-        uid = _text(about.get("uid"))
-        key = uid or f"{_text(about.get('namespace')) or 'default'}/{name}"
-        cluster.pod_events.setdefault(key, []).append(event)
+        key = _text(about.get("uid")) or f"{_text(about.get('namespace')) or 'default'}/{name}"
+        target = cluster.pod_events.setdefault(key, [])
+    else:
+        return
+    message = _text(raw.get("message")) or _text(raw.get("note"))
+    for moment in (last,) if first is None or first == last else (first, last):
+        target.append(Event(_text(raw.get("reason")), message, moment))
+    if about.get("kind") == "Node" and raw.get("reason") in signals.HISTORY_CUTS and last is not None:
+        _cut(cluster, name, last)
+
+
+def _first_time(*values: object) -> float | None:
+    return next((moment for value in values if (moment := times.parse(value)) is not None), None)
 
 
 def _cut(cluster: Cluster, node: str, moment: float) -> None:

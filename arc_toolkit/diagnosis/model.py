@@ -94,7 +94,6 @@ class Attempt:
     end: float | None = None
     pod: str | None = None
     pod_uid: str | None = None
-    node_uid: str | None = None
     pool: str | None = None
     spot: bool | None = None
     vm_instance: int | None = None

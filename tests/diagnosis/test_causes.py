@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,6 +149,11 @@ def test_a_normal_event_of_the_kubelet_counts_like_a_warning() -> None:
     assert cause_of([KILLED_POD], events=[ready]).kind is Kind.NODE_LOST
 
 
+def test_an_event_that_was_repeated_counts_at_its_first_time_too() -> None:
+    repeated = {**event("NodeNotReady", 120), "firstTimestamp": "2026-03-03T10:28:00Z", "count": 9}
+    assert cause_of([KILLED_POD], events=[repeated]).kind is Kind.NODE_LOST
+
+
 @pytest.mark.parametrize("minute", [0, 19, 45])
 def test_events_outside_the_window_are_not_the_cause(minute: float) -> None:
     assert cause_of([KILLED_POD], events=[event("SystemOOM", minute)]).kind is Kind.UNKNOWN
@@ -235,6 +241,10 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
     cause = build(logs, findings=[finding]).attempts[0].cause
     assert cause is not None
     assert (cause.kind, cause.confidence) == (Kind.NODE_MEMORY, "low")
+    of_the_retry = replace(finding, path="job/retry-001/logs/sys/perf/n/node_resource_usage.csv")
+    other = build(logs, findings=[of_the_retry]).attempts[0].cause
+    assert other is not None
+    assert other.kind is Kind.UNKNOWN
 
 
 def test_the_table_of_reason_strings_is_whole() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -226,3 +227,12 @@ def test_standard_input_is_a_log_packed_or_not(packed: bool, monkeypatch: pytest
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))
     monkeypatch.setattr("sys.stdin", stdin)
     assert read("-")[0][0].nodes == [NODE_A]
+
+
+def test_saved_kubernetes_json_may_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.dumps({"kind": "List", "items": [{"kind": "Node", "metadata": {"name": NODE_A}}]}).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+    _, inventory = read("-")
+    (facts,) = collect.read_kubernetes(inventory)
+    assert [item["metadata"]["name"] for item in facts.nodes] == [NODE_A]
+    assert facts.nodes_complete
