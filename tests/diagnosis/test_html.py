@@ -1,0 +1,246 @@
+"""The HTML report: what is in it, and that nothing in it can be anything but text. test_html_browser.py opens it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arc_toolkit.diagnosis import html
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    Evidence,
+    Finding,
+    Job,
+    Kind,
+    Level,
+    Outcome,
+    Report,
+    Restart,
+    Skipped,
+    Stats,
+    Verdict,
+)
+from tests.diagnosis.sample import sample_report
+from tests.support import Result
+
+EVIL = "<script>window.pwned=1</script>\"'><img src=x onerror=window.pwned=1>&\x1b[31m"
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and a check that every one is closed where it should be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text: list[str] = []
+        self.wrong: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        self.wrong += self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._open or self._open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] not in (["style"], ["script"]):
+            self.text.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def hostile_report(text: str) -> Report:
+    """A report in which everything that comes from outside is this text."""
+    evidence = Evidence(text, text, text, 0.0)
+    cause = Cause(Kind.NODE_MEMORY, "high", (evidence,), True)
+    attempt = Attempt(text, 0, text, rank=text, outcome=Outcome.FAILED, cause=cause, notes=(text,), pool=text)
+    retry = Attempt(text, 1, text, rank=text, outcome=Outcome.UNKNOWN)
+    job = Job(text, text + "!", 2, Outcome.FAILED, (text,), (Kind.NODE_MEMORY,), 0.0, notes=(text,))
+    bad = Verdict(
+        text, Level.BAD, text, 1, 2, (0.1, 0.9), 0.2, evidence=(evidence,), reason=text, suggestions=(text,)
+    )
+    fine = Verdict(text + "2", Level.OK, text, reason=text)
+    return Report(
+        attempts=(attempt, retry),
+        jobs=(job,),
+        verdicts=(bad, fine),
+        skipped=(Skipped(text, text),),
+        restarts=(Restart(text, 0.0, "resumed", 2, 1, 1, 1.0, 1.0, (text,)),),
+        findings=(Finding(text, evidence, text),),
+        stats=Stats(skipped={text: 1}),
+        notes=(text,),
+    )
+
+
+def allowed(page: str) -> Page:
+    """The page, after checking that only our own script and style are in it and every tag is closed."""
+    parsed = Page(page)
+    assert not parsed.wrong
+    assert len(parsed.all("script")) == 1
+    assert len(parsed.all("style")) == 1
+    for tag, attributes in parsed.elements:
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form")
+        for name in ("href", "src"):
+            assert attributes.get(name, "#").startswith(("#", "data:,")), attributes
+        assert "style" not in attributes  # the policy would not allow it
+    return parsed
+
+
+def test_job_called_script_is_text_everywhere() -> None:
+    page = html.render(hostile_report(EVIL))
+    parsed = allowed(page)
+    assert "window.pwned" in "".join(parsed.text)
+    assert "\x1b" not in page
+
+
+@settings(max_examples=60)
+@given(st.text(min_size=1, max_size=60))
+def test_any_text_from_outside_stays_text(text: str) -> None:
+    allowed(html.render(hostile_report(text)).encode("utf-8", "replace").decode())
+
+
+def test_policy_allows_exactly_the_script_and_style_of_the_page() -> None:
+    import base64
+    import hashlib
+
+    page = html.render(sample_report())
+    policy = next(meta["content"] for meta in Page(page).all("meta") if "http-equiv" in meta)
+    for tag in ("script", "style"):
+        found = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert found
+        digest = base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_page_names_every_job_node_cause_and_restart() -> None:
+    report = sample_report()
+    text = " ".join(" ".join(Page(html.render(report)).text).split())
+    for job in report.jobs:
+        assert job.name in text
+    for verdict in report.verdicts:
+        assert verdict.node in text
+    for words in (
+        "own memory limit",
+        "spot preemption",
+        "fails everywhere",
+        "4200 → 3800",
+        "mini-batches",
+        "unpack it first",
+    ):
+        assert words in text
+
+
+def test_ids_are_unique_and_every_reference_leads_somewhere() -> None:
+    parsed = allowed(html.render(sample_report()))
+    ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in parsed.elements:
+        for name in ("aria-labelledby", "for"):
+            assert attributes.get(name, ids[0]) in ids
+        if attributes.get("href", "").startswith("#"):
+            assert attributes["href"][1:] in ids
+
+
+def test_failed_jobs_stand_before_retried_ones_and_those_before_the_rest() -> None:
+    names = re.findall(r'<details class="card job" data-text="(\S+)', html.render(sample_report()))
+    assert set(names[:2]) == {"dull_plum_7r3", "red_elm_5f0"}
+    assert all(name.startswith(("calm_fir", "keen_oak")) for name in names[-5:])
+
+
+def test_nothing_found_is_a_page_too() -> None:
+    parsed = allowed(html.render(Report()))
+    assert "0" in "".join(parsed.text)
+
+
+def test_very_large_report_leaves_jobs_out_and_says_so() -> None:
+    jobs = tuple(Job(f"job{n}", None, 1, Outcome.SUCCEEDED, (), (), None) for n in range(html.MOST_JOBS + 5))
+    failed = Job("the one that failed", None, 2, Outcome.FAILED, (), (), None)
+    page = html.render(Report(jobs=(*jobs, failed)))
+    assert "the one that failed" in page
+    assert "6 more jobs are in the JSON and CSV output" in page
+
+
+# --- the timeline -----------------------------------------------------------------------------------------------
+
+
+def attempt(number: int, start: float | None, end: float | None, rank: str | None = None) -> Attempt:
+    return Attempt("job", number, "node", rank=rank, start=start, end=end, outcome=Outcome.FAILED)
+
+
+def places(*attempts: Attempt) -> list[tuple[float, float]]:
+    return [(float(bar["left"]), float(bar["width"])) for bar in html.timeline(attempts)["bars"]]
+
+
+def test_bars_stand_where_their_times_are() -> None:
+    assert places(attempt(0, 0, 50), attempt(1, 75, 100)) == [(0.0, 49.6), (75.0, 24.6)]
+
+
+def test_bars_without_times_stand_one_after_the_other() -> None:
+    assert places(attempt(0, None, None), attempt(1, None, 7)) == [(0.0, 49.6), (50.0, 49.6)]
+
+
+def test_ranks_of_one_try_stand_under_each_other() -> None:
+    line = html.timeline([attempt(0, None, None, "worker-0"), attempt(0, None, None, "worker-1")])
+    assert [(bar["left"], bar["row"]) for bar in line["bars"]] == [("0.00", 0), ("0.00", 1)]
+    assert line["rows"] == 2
+
+
+def test_attempt_without_an_end_lasts_until_the_next_begins() -> None:
+    assert places(attempt(0, 0, None), attempt(1, 50, 100)) == [(0.0, 49.6), (50.0, 49.6)]
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 9),
+            st.none() | st.floats(-1e10, 1e10),
+            st.none() | st.floats(-1e10, 1e10),
+            st.sampled_from([None, "worker-0", "worker-1"]),
+        ),
+        max_size=70,
+    )
+)
+def test_bars_never_leave_the_timeline(rows: list[tuple[int, float | None, float | None, str | None]]) -> None:
+    for left, width in places(*[attempt(*row) for row in rows]):
+        assert 0 <= left <= 99
+        assert width >= 0.99
+        assert left + width <= 100.01
+
+
+def test_diagnose_writes_the_page(arc: Callable[..., Result], tmp_path: Path) -> None:
+    log = tmp_path / "<b>job" / "system_logs" / "amlarc_cr_bootstrap.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("++ echo 'Run on node: aks-gpu-12345678-vmss000001'\n")
+    result = arc("diagnose", tmp_path, "--format", "html", "-o", tmp_path / "page.html")
+    assert result.code == 0, result.err
+    page = (tmp_path / "page.html").read_text()
+    assert "&lt;b&gt;job" in page
+    allowed(page)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_of_cause_has_a_colour_that_the_legend_explains(kind: Kind) -> None:
+    one = Attempt("job", 0, "node", outcome=Outcome.FAILED, cause=Cause(kind, "high"))
+    assert html.group(one) in html.GROUPS
