@@ -1,0 +1,119 @@
+"""`patch --check` over real AzureML files, against composing them with PyYAML's C loader, and a ruamel.yaml round trip.
+
+Start-up is in none of them: all run in this process, on the same files, in turns; the best of the rounds counts.
+Memory: the peak of `patch --check` over a tree of ten times as many files.
+
+scripts/bench patch                  ratios of one run; exit 1 if a limit does not hold
+ARC_TOOLKIT_BENCH_CORPUS=DIR         other files than ../shared/corpus
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+
+import yaml
+
+from arc_toolkit.patching.model import Settings
+from arc_toolkit.patching.run import run
+from scripts.benchmarks.common import cpu_of_call, report
+from tests.support import CORPUS
+
+MOST_OF_COMPOSE = 4.0
+LEAST_AHEAD_OF_RUAMEL = 20.0
+MOST_GROWTH_MIB = 16
+ROUNDS = 15
+CASES = {
+    "patch --check (rules)": Settings(),
+    "patch --check --instance-type --instance-count": Settings(instance_type="32cpu128g", instance_count=2),
+    "the same with --threads auto": Settings(instance_type="32cpu128g", instance_count=2, threads="auto"),
+}
+
+
+def compose_all(paths: list[Path]) -> None:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for path in paths:
+        try:
+            list(yaml.compose_all(path.read_bytes(), Loader=loader))
+        except yaml.YAMLError:
+            continue
+
+
+def round_trip(paths: list[Path]) -> None:
+    from ruamel.yaml import YAML
+
+    for path in paths:
+        try:
+            editor = YAML()
+            data = editor.load(path.read_bytes())
+            if isinstance(data, dict):
+                data.setdefault("resources", {})["instance_type"] = "32cpu128g"
+            editor.dump(data, StringIO())
+        except Exception:
+            continue  # what it cannot read costs it less
+
+
+def check(corpus: Path, settings: Settings) -> int:
+    return sum(1 for outcome in run([str(corpus)], settings, lambda _: None) if outcome.result)
+
+
+def peak_mib(folder: Path) -> float:
+    """The peak memory of `patch --check` in a process of its own."""
+    code = (
+        "import resource, sys; from arc_toolkit.cli.main import main;"
+        "main(['patch', sys.argv[1], '--instance-type', '32cpu128g', '--check', '--quiet']);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    return float(done.stderr.split()[-1])
+
+
+def main() -> None:
+    corpus = Path(os.environ.get("ARC_TOOLKIT_BENCH_CORPUS", str(CORPUS)))
+    if not corpus.is_dir():
+        print(f"patch: no corpus at {corpus}")
+        return
+    paths = sorted(path for path in corpus.rglob("*") if path.suffix in (".yml", ".yaml"))
+    best = dict.fromkeys([*CASES, "compose"], float("inf"))
+    for settings in CASES.values():
+        check(corpus, settings)
+    for _ in range(ROUNDS):
+        best["compose"] = min(best["compose"], cpu_of_call(lambda: compose_all(paths), rounds=1))
+        for name, settings in CASES.items():
+            call = lambda settings=settings: check(corpus, settings)  # noqa: E731
+            best[name] = min(best[name], cpu_of_call(call, rounds=1))
+    ruamel = cpu_of_call(lambda: round_trip(paths), rounds=1)
+    rows = [(name, best[name], best["compose"], "compose") for name in CASES]
+    rows += [(name, best[name], ruamel, "ruamel.yaml round trip") for name in list(CASES)[1:2]]
+    report(f"patch: {len(paths)} files", rows)
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = Path(folder, "1"), Path(folder, "10")
+        shutil.copytree(corpus, small, copy_function=shutil.copyfile)
+        for number in range(10):
+            shutil.copytree(corpus, large / str(number), copy_function=shutil.copyfile)
+        one, ten = peak_mib(small), peak_mib(large)
+    print(f"  peak memory: {one:.1f} MiB for {len(paths)} files, {ten:.1f} MiB for {10 * len(paths)}")
+    print(f"  this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    worst = max(best[name] for name in list(CASES)[:2]) / best["compose"]
+    ahead = ruamel / best[list(CASES)[1]]
+    missed = []
+    if worst > MOST_OF_COMPOSE:
+        missed.append(f"{worst:.2f} times compose, and at most {MOST_OF_COMPOSE} is wanted")
+    if ahead < LEAST_AHEAD_OF_RUAMEL:
+        missed.append(f"{ahead:.1f} times ahead of ruamel.yaml, and at least {LEAST_AHEAD_OF_RUAMEL} is wanted")
+    if ten - one > MOST_GROWTH_MIB:
+        missed.append(f"{ten - one:.1f} MiB more for ten times the files")
+    for line in missed:
+        print(f"  MISSED: {line}")
+    if missed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
