@@ -10,8 +10,10 @@ import fcntl
 import json
 import os
 import select
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -58,7 +60,11 @@ class Browser:
             "about:blank",
         ]
         self._process = subprocess.Popen(
-            command, pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            pass_fds=(to_read, to_write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # its helpers end with it
         )
         os.close(to_read)
         os.close(to_write)
@@ -77,7 +83,13 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
+        self._session = None
+        with suppress(OSError, RuntimeError):
+            self.send("Browser.close")
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         os.close(self._read)
         os.close(self._write)

@@ -1,0 +1,53 @@
+"""Make docs/images/report-*.png: the made-up fleet of the tests as the HTML page, in a real Chromium.
+
+.venv/bin/python -m scripts.report_pictures
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from arc_toolkit.diagnosis import html  # noqa: E402
+from tests.diagnosis.browser import Browser  # noqa: E402
+from tests.diagnosis.sample import sample_report  # noqa: E402
+
+LARGEST_BYTES = 150_000
+# name -> size, dark, and what is done to the page first
+PICTURES = {
+    "desktop": (1100, 1010, False, "document.querySelector('details.job').open = true"),
+    "dark": (
+        1100,
+        760,
+        True,
+        "scrollTo({top: document.getElementById('jobs').offsetTop - 90, behavior: 'instant'})",
+    ),
+    "phone": (375, 812, False, ""),
+}
+
+
+def main() -> None:
+    found = subprocess.run([ROOT / "scripts" / "chromium"], stdout=subprocess.PIPE, text=True, check=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        page = Path(folder) / "report.html"
+        page.write_text(html.render(sample_report()), encoding="utf-8")
+        with Browser(found.stdout.strip().splitlines()[-1], Path(folder) / "profile") as browser:
+            for name, (width, height, dark, first) in PICTURES.items():
+                browser.open(page, width=width, height=height, dark=dark)
+                if first:
+                    browser.evaluate(first)
+                data = browser.screenshot()
+                path = ROOT / "docs" / "images" / f"report-{name}.png"
+                path.write_bytes(data)
+                print(f"{path.relative_to(ROOT)}: {len(data)} bytes")
+                if len(data) > LARGEST_BYTES:
+                    sys.exit(f"{path.name} is larger than {LARGEST_BYTES} bytes")
+
+
+if __name__ == "__main__":
+    main()
