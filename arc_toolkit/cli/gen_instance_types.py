@@ -90,7 +90,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     elif args.output == "-" and not args.apply:
         console.out(text_of(types, selection, args.format), end="")
     if client and args.apply:
-        return live.apply(args, client, [entry.manifest() for entry in types], console)
+        return live.apply(args, client, types, selection, console)
     return OK
 
 

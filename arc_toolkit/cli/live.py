@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.console import Console
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
     from arc_toolkit.cluster.fits import Fit
     from arc_toolkit.cluster.instance_types import Outcome
+    from arc_toolkit.sizing.instance_types import InstanceType
     from arc_toolkit.sizing.nodes import Node
     from arc_toolkit.sizing.supply import Assumptions, Supply
 
 _SETTLE_SECONDS = 2  # nodes of a pool change together
 _RECHECK_SECONDS = 300  # what no node shows, such as a new DaemonSet
-
 
 NO_TYPES = "the cluster has no InstanceTypes"
 DRIFT = ""  # what --check without a folder means: compare with the cluster
@@ -102,10 +102,13 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
 # --- apply ------------------------------------------------------------------------------------------------------
 
 
-def apply(args: argparse.Namespace, client: Client, manifests: list[dict[str, Any]], console: Console) -> int:
+def apply(
+    args: argparse.Namespace, client: Client, types: Sequence[InstanceType], selection: Selection, console: Console
+) -> int:
     """Apply the types, prune if asked, and print one line for each; 1 if a conflict was left."""
     from arc_toolkit.cluster import instance_types
 
+    manifests = [entry.manifest() for entry in types]
     present = instance_types.read(client)
     told: list[Outcome] = []
 
@@ -117,7 +120,7 @@ def apply(args: argparse.Namespace, client: Client, manifests: list[dict[str, An
 
     tell(instance_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=args.dry_run))
     if args.prune:
-        outdated, kept = instance_types.outdated(manifests, present)
+        outdated, kept = instance_types.outdated(manifests, present, selection.nodes, selection.left_out)
         if outdated:
             names = ", ".join(item["metadata"]["name"] for item in outdated)
             fate = "would be deleted" if args.dry_run else "are deleted now"

@@ -6,16 +6,18 @@ what the first began, and finds the rest unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
 from arc_toolkit.sizing.instance_types import API_VERSION, MANAGED_BY, PREFIX
+from arc_toolkit.sizing.nodes import Node
 
 Action = Literal["created", "configured", "unchanged", "conflict", "pruned", "kept"]
 Object = dict[str, Any]
+PASSING = ("NotReady", "cordoned")  # as sizing.nodes.left_out says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +65,37 @@ def apply(
 
 
 def outdated(
-    manifests: Iterable[Object], present: Mapping[str, Object]
+    manifests: Iterable[Object],
+    present: Mapping[str, Object],
+    nodes: Sequence[Node] = (),
+    left_out: Sequence[tuple[Node, str]] = (),
 ) -> tuple[list[Object], list[tuple[Object, str]]]:
     """Types that this tool made and no longer makes: those to prune, and those to keep with the reason.
 
     Ours are those that carry our label and that we applied. A type made from another kind of source (`--sku`
-    against `--from-cluster`) is kept: its pool may just have no nodes now.
+    against `--from-cluster`) is kept: its pool may just have no nodes now. So is one whose nodes are there, but all
+    left out of this run for a reason that passes.
     """
     wanted = {manifest["metadata"]["name"]: _source(manifest) for manifest in manifests}
     sources = set(wanted.values())
+    reasons = {node.name: reason for node, reason in left_out}
     prune, keep = [], []
     for name, item in sorted(present.items()):
         if name in wanted or not _ours(item):
             continue
-        if _source(item) in sources:
-            prune.append(item)
-        else:
+        selector = (item.get("spec") or {}).get("nodeSelector") or {}
+        states = [reasons.get(node.name, "") for node in nodes if _selects(selector, node)]
+        if _source(item) not in sources:
             keep.append((item, f"made from {_source(item) or 'an unknown source'}, not {' or '.join(sources)}"))
+        elif states and all(state in PASSING for state in states):
+            keep.append((item, f"its nodes are {' or '.join(sorted(set(states)))} now"))
+        else:
+            prune.append(item)
     return prune, keep
+
+
+def _selects(selector: Mapping[str, str], node: Node) -> bool:
+    return all(node.labels.get(key) == value for key, value in selector.items())
 
 
 def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[Outcome]:

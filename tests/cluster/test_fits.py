@@ -133,6 +133,26 @@ def test_only_types_with_our_label_that_we_applied_from_the_same_source_are_prun
     assert [(item["metadata"]["name"], why) for item, why in keep] == [("from-size", "made from sku, not cluster")]
 
 
+def test_a_type_whose_nodes_are_all_not_ready_is_kept_and_one_that_a_usable_node_serves_is_pruned() -> None:
+    lost = parse_node(builders.node(name="a", size="Standard_E8s_v5", pool="e8"), "")
+    cordoned, usable = (parse_node(builders.node(name=name), "") for name in "bc")
+    present = {
+        name: {**stored(name), "spec": kind(selector=selector)["spec"]} for name, selector in SELECTORS.items()
+    }
+    left_out = [(lost, "NotReady"), (cordoned, "cordoned")]
+    prune, keep = instance_types.outdated([stored("wanted")], present, [lost, cordoned, usable], left_out)
+    assert [item["metadata"]["name"] for item in prune] == ["any", "gone", "served"]
+    assert [(item["metadata"]["name"], why) for item, why in keep] == [("lost", "its nodes are NotReady now")]
+
+
+SELECTORS: dict[str, Object] = {
+    "lost": {"node.kubernetes.io/instance-type": "Standard_E8s_v5"},
+    "served": {"node.kubernetes.io/instance-type": "Standard_D64s_v5"},
+    "gone": {"node.kubernetes.io/instance-type": "Standard_B2s"},
+    "any": {},
+}
+
+
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
