@@ -290,10 +290,10 @@ def _add_event(cluster: Cluster, raw: Json) -> None:
         target = cluster.pod_events.setdefault(key, [])
     else:
         return
-    message = _text(raw.get("message")) or _text(raw.get("note"))
+    reason, message = _text(raw.get("reason")), _text(raw.get("message")) or _text(raw.get("note"))
     for moment in (last,) if first is None or first == last else (first, last):
-        target.append(Event(_text(raw.get("reason")), message, moment))
-    if about.get("kind") == "Node" and raw.get("reason") in signals.HISTORY_CUTS and last is not None:
+        target.append(Event(reason, message, moment))
+    if about.get("kind") == "Node" and reason in signals.HISTORY_CUTS and last is not None:
         _cut(cluster, name, last)
 
 

@@ -15,7 +15,7 @@ import pytest
 from arc_toolkit.diagnosis import collect
 from arc_toolkit.diagnosis.model import Skipped
 from arc_toolkit.diagnosis.scan import Scanned
-from arc_toolkit.diagnosis.sources import files
+from arc_toolkit.diagnosis.sources import streams
 from arc_toolkit.diagnosis.sources.files import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, save, write_log
@@ -86,7 +86,7 @@ def test_members_that_lead_outside_or_are_archives_are_said_and_the_rest_is_read
 
 
 def test_a_zip_bomb_is_stopped_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
     make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": b" " * (30 << 20), f"j/{LOG}": node_line(NODE_A)})
     scans, inventory = read(tmp_path)
     assert [scan.nodes for scan in scans if scan.nodes] == [[NODE_A]]
@@ -103,13 +103,49 @@ def test_a_truncated_gz_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:
     assert list(inventory.counts) == ["truncated or damaged compressed data"]
 
 
-def test_a_truncated_zip_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
-    path = make_zip(tmp_path / "z.zip", {f"j/{LOG}": node_line(NODE_A)})
-    path.write_bytes(path.read_bytes()[:60])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_truncated_zip_is_said_and_its_members_are_read_as_far_as_they_go(
+    tmp_path: Path, method: int, streamed: bool
+) -> None:
+    class Pipe(io.BytesIO):
+        """Not seekable, so that sizes stand behind the data, as where a zip is made while it is sent."""
+
+        def seekable(self) -> bool:
+            return not streamed
+
+        def seek(self, *args: int) -> int:
+            if streamed:
+                raise OSError
+            return super().seek(*args)
+
+    out = Pipe()
+    noise = os.urandom(30000).hex().encode()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr(f"j/system_logs/{LOG}", node_line(NODE_A) + noise)
+        archive.writestr(f"j/system_logs/retry-001/{LOG}", node_line(NODE_B) + noise)
+        archive.writestr(f"k/{LOG}", node_line("never-reached"))
+    data = out.getvalue()
+    cut = data.index(b"k/" + LOG.encode()) - 20000
+    (tmp_path / "z.zip").write_bytes(data[:cut])
+    scans, inventory = read(tmp_path)
+    assert [scan.nodes for scan in scans] == [[NODE_A], [NODE_B]]
+    assert [scan.path.removeprefix(f"{tmp_path}/") for scan in scans] == [
+        f"z.zip/j/system_logs/{LOG}",
+        f"z.zip/j/system_logs/retry-001/{LOG}",
+    ]
+    assert "zip truncated or damaged: its members are read as far as they go" in inventory.counts
+    if method == zipfile.ZIP_DEFLATED:
+        assert scans[1].note == "truncated or damaged compressed data"
+
+
+def test_a_zip_of_which_nothing_is_left_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "z.zip").write_bytes(b"PK\x03\x04 and then nothing")
+    (tmp_path / "empty.zip").write_bytes(b"")
     write_log(tmp_path, f"k/{LOG}", NODE_B)
     scans, inventory = read(tmp_path)
     assert [scan.nodes for scan in scans] == [[NODE_B]]
-    assert reasons(inventory) == {"z.zip": "zip truncated or damaged compressed data"}
+    assert sorted(reasons(inventory)) == ["empty.zip", "z.zip"]
 
 
 def test_a_zip_member_with_damaged_data_is_said(tmp_path: Path) -> None:

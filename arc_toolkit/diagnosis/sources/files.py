@@ -12,23 +12,20 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
 
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, Skipped
 from arc_toolkit.diagnosis.scan import why
+from arc_toolkit.diagnosis.sources.streams import open_gzip, plain, unzip
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
-    from zipfile import ZipFile
+    pass
 
 UNRELATED = "not a file that diagnose reads"
 KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events)\.json(?:\.gz)?", re.IGNORECASE)
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".7z", ".rar")
-
-# A deflated log is 5 to 50 times larger unpacked; the format's ceiling is 1032. Past this it is a trap.
-BOMB_RATIO = 500
-BOMB_FLOOR_BYTES = 64 << 20
 
 
 @dataclass
@@ -199,28 +196,9 @@ def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
 
 
 def _add_zip(path: str, inventory: Inventory) -> None:
-    """The members of a zip by their names. Nothing is written, so a member's path can do no harm, only mislead."""
-    from zipfile import BadZipFile
+    from arc_toolkit.diagnosis.sources.zips import add_zip
 
-    try:
-        members = archive(path).infolist()
-    except (OSError, BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
-        return inventory.skip(path, "zip " + why(error if isinstance(error, OSError) else EOFError()))
-    for index, member in enumerate(members):
-        if member.is_dir():
-            continue
-        inventory.seen += 1
-        inner = member.filename.replace("\\", "/")
-        shown = f"{clean(path)}/{clean(inner)}"
-        parts = inner.split("/")
-        if inner.startswith("/") or ".." in parts or parts[0].endswith(":"):
-            inventory.skip(shown, "zip member whose path leads outside the zip")
-        elif member.flag_bits & 1:
-            inventory.skip(shown, "encrypted zip member")
-        elif not inventory.offer(parts[-1], LogFile(shown, member.file_size, partial(open_member, path, index))):
-            nested = parts[-1].lower().endswith((".zip", *ARCHIVES))
-            inventory.skip(shown, "archive inside a zip: unpack it first" if nested else UNRELATED)
-    return None
+    add_zip(path, inventory)
 
 
 def _add_stdin(inventory: Inventory) -> None:
@@ -229,74 +207,9 @@ def _add_stdin(inventory: Inventory) -> None:
     head = stdin.peek(4)[:64] if isinstance(stdin, io.BufferedReader) else b""
     if head.startswith(b"PK\x03\x04"):
         raise ArcError("a zip cannot be read from standard input: save it, and give its name")
-    opener: Callable[[], BinaryIO] = partial(_plain, stdin)
+    opener: Callable[[], BinaryIO] = partial(plain, stdin)
     if head.startswith(b"\x1f\x8b"):
-        opener = partial(_unzip, stdin, None)
+        opener = partial(unzip, stdin, None)
     log = LogFile("stdin", None, opener)
     is_json = head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"
     (inventory.kubernetes if is_json else inventory.streams).append(log)
-
-
-def archive(path: str) -> ZipFile:
-    """An open zip. Each process opens its own: a forked one would share the file's position with its parent."""
-    return _archive(path, os.getpid())
-
-
-@lru_cache(maxsize=2)  # members of one zip come one after the other, so a few are enough
-def _archive(path: str, process: int) -> ZipFile:
-    import zipfile
-
-    return zipfile.ZipFile(path)
-
-
-def open_member(path: str, index: int) -> BinaryIO:
-    from zipfile import BadZipFile
-
-    opened = archive(path)
-    member = opened.infolist()[index]
-    try:
-        stream = cast(BinaryIO, _Stream(opened.open(member), member.compress_size))
-    except BadZipFile:
-        raise EOFError from None
-    return _unzip(stream, member.compress_size) if member.filename.endswith(".gz") else stream
-
-
-def open_gzip(path: str) -> BinaryIO:
-    return _unzip(io.FileIO(path), os.path.getsize(path))
-
-
-def _plain(stream: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, _Stream(stream))
-
-
-def _unzip(stream: BinaryIO, size: int | None) -> BinaryIO:
-    import gzip
-
-    return cast(BinaryIO, _Stream(cast(IO[bytes], gzip.GzipFile(fileobj=stream, mode="rb")), size))
-
-
-class _Stream(io.RawIOBase):
-    """Decompressed bytes as they come, up to the point where the data is broken or grows like a bomb."""
-
-    def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:
-        self._inner = inner
-        self._limit = None if compressed_size is None else max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
-        self._count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            # read1: what was decompressed before a fault is returned before the fault is raised.
-            data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
-        except Exception as error:
-            # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise EOFError from None
-        self._count += len(data)
-        if self._limit is not None and self._count > self._limit:
-            raise ValueError(f"unpacks to more than {BOMB_RATIO} times its size")
-        buffer[: len(data)] = data
-        return len(data)

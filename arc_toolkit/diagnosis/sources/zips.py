@@ -1,0 +1,146 @@
+"""Members of a zip by their names. Nothing is unpacked to disk, so a member's path can do no harm, only mislead.
+
+A zip whose end is missing (a download that broke off) has no list of members; those that are there are found by
+their own headers, and read as far as they go.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
+
+from arc_toolkit.diagnosis.model import LogFile
+from arc_toolkit.diagnosis.scan import why
+from arc_toolkit.diagnosis.sources.streams import Stream, unzip
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+    from arc_toolkit.diagnosis.sources.files import Inventory
+
+LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+STORED, DEFLATED = 0, 8
+
+
+def add_zip(path: str, inventory: Inventory) -> None:
+    """Offer every member to the inventory."""
+    from zipfile import BadZipFile
+
+    from arc_toolkit.diagnosis.sources.files import clean
+
+    shown = clean(path)
+    try:
+        members = archive(path).infolist()
+    except OSError as error:
+        return inventory.skip(path, "zip " + why(error))
+    except (BadZipFile, ValueError, RuntimeError, EOFError, struct.error):
+        inventory.skip(path, "zip truncated or damaged: its members are read as far as they go")
+        for name, opener in _salvage(path):
+            _offer(f"{shown}/{clean(name)}", name, None, opener, inventory)
+        return None
+    for index, member in enumerate(members):
+        if member.is_dir():
+            continue
+        if member.flag_bits & 1:
+            inventory.seen += 1
+            inventory.skip(f"{shown}/{clean(member.filename)}", "encrypted zip member")
+            continue
+        opener = partial(open_member, path, index)
+        _offer(f"{shown}/{clean(member.filename)}", member.filename, member.file_size, opener, inventory)
+    return None
+
+
+def _offer(shown: str, name: str, size: int | None, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
+    from arc_toolkit.diagnosis.sources.files import ARCHIVES, UNRELATED
+
+    inventory.seen += 1
+    parts = name.replace("\\", "/").split("/")
+    shown = shown.replace("\\", "/")
+    if not parts[0] or ".." in parts or parts[0].endswith(":"):
+        inventory.skip(shown, "zip member whose path leads outside the zip")
+    elif not inventory.offer(parts[-1], LogFile(shown, size, opener)):
+        nested = parts[-1].lower().endswith((".zip", *ARCHIVES))
+        inventory.skip(shown, "archive inside a zip: unpack it first" if nested else UNRELATED)
+
+
+def archive(path: str) -> ZipFile:
+    """An open zip. Each process opens its own: a forked one would share the file's position with its parent."""
+    return _archive(path, os.getpid())
+
+
+@lru_cache(maxsize=2)  # members of one zip come one after the other, so a few are enough
+def _archive(path: str, process: int) -> ZipFile:
+    import zipfile
+
+    return zipfile.ZipFile(path)
+
+
+def open_member(path: str, index: int) -> BinaryIO:
+    from zipfile import BadZipFile
+
+    opened = archive(path)
+    member = opened.infolist()[index]
+    try:
+        stream = cast(BinaryIO, Stream(opened.open(member), member.compress_size))
+    except BadZipFile:
+        raise EOFError from None
+    return unzip(stream, member.compress_size) if member.filename.endswith(".gz") else stream
+
+
+def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
+    """Name and opener of each member that has a header of its own."""
+    try:
+        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = data.find(b"PK\x03\x04")
+            while 0 <= at <= len(data) - LOCAL_HEADER.size:
+                _, _, flags, method, _, _, _, size, _, name_length, extra = LOCAL_HEADER.unpack_from(data, at)
+                begin = at + LOCAL_HEADER.size
+                name = data[begin : begin + name_length].decode("utf-8", "replace")
+                following = data.find(b"PK\x03\x04", at + 4)
+                if method in (STORED, DEFLATED) and not flags & 1 and name and not name.endswith("/"):
+                    body = begin + name_length + extra
+                    # Where the size stands behind the data, the next header tells where the data ends.
+                    rest = (following if following >= 0 else len(data)) - body
+                    yield name, partial(_open_part, path, name, body, method, size or max(rest, 0))
+                at = following
+    except (OSError, ValueError):
+        return
+
+
+def _open_part(path: str, name: str, offset: int, method: int, size: int) -> BinaryIO:
+    file = io.FileIO(path)
+    file.seek(offset)
+    stream = cast(BinaryIO, Stream(cast(IO[bytes], _Part(file, method, size)), size))
+    return unzip(stream, size) if name.endswith(".gz") else stream
+
+
+class _Part:
+    """The bytes of one member, read from its place in the file until it or the file ends."""
+
+    def __init__(self, stream: io.FileIO, method: int, size: int) -> None:
+        self._stream, self._left = stream, size
+        self._inflate = zlib.decompressobj(-zlib.MAX_WBITS) if method == DEFLATED else None
+
+    def read1(self, count: int) -> bytes:
+        inflate = self._inflate
+        while True:
+            raw = (inflate.unconsumed_tail if inflate else b"") or self._stream.read(min(count, self._left)) or b""
+            if not (inflate and inflate.unconsumed_tail):
+                self._left -= len(raw)
+            if inflate is None:
+                if not raw and self._left > 0:
+                    raise EOFError
+                return raw
+            if inflate.eof:
+                return b""
+            if not raw:
+                raise EOFError
+            data = inflate.decompress(raw, count)
+            if data:
+                return data
