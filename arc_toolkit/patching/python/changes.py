@@ -104,10 +104,9 @@ class Changes:
             edits += _edits(change, source)
         return found
 
-    def tops(self) -> list[tuple[Source, ast.stmt]]:
-        """The top-level statements that something happens in."""
-        seen = {id(change.place.top): (change.place.source, change.place.top) for change in self._nodes.values()}
-        return list(seen.values())
+    def places(self) -> list[Place]:
+        """The statements that something happens in."""
+        return list({id(change.place.stmt): change.place for change in self._nodes.values()}.values())
 
     # --- on the tree ---------------------------------------------------------------------------------------------
 

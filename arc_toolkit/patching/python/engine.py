@@ -43,8 +43,9 @@ def is_candidate(data: bytes) -> bool:
 def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:
     """All edits of a file, proven; `Refused` when one of them cannot be made or proven."""
     folder = os.path.dirname(os.path.abspath(path))
-    planner = make_plan(read_module(sources), settings, path, folder)
-    findings = tuple(sorted(planner.findings, key=lambda found: (found.line, found.column)))
+    module = read_module(sources)
+    planner = make_plan(module, settings, path, folder)
+    findings = planner.findings
     edits: list[list[Edit]] = [[] for _ in sources]
     if planner.changes:
         try:
@@ -53,6 +54,7 @@ def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite
             _prove(sources, edits, planner, settings, path, folder)
         except (Impossible, OverlapError, proof.Unproven) as error:
             raise Refused(str(error), findings) from None
+    module.forget()
     return Rewrite(edits, findings, tuple(planner.new_files))
 
 
@@ -73,42 +75,19 @@ def _prove(
     folder: str,
 ) -> None:
     """Parse what changed, compare it with the old tree as it should have become, and plan once more: nothing."""
-    tops = planner.changes.tops()
-    parts = [
-        proof.segments(source, [top for owner, top in tops if owner is source]) if found else []
-        for source, found in zip(sources, edits, strict=True)
-    ]
-    renewed = [
-        proof.reparse(source, part, found) for source, part, found in zip(sources, parts, edits, strict=True)
-    ]
-    # Neighbours of each part, by identity: `apply` inserts statements into the same lists.
-    bodies = [list(source.body) for source in sources]
+    parts = proof.segments(planner.changes.places())
+    by_source = {id(source): found for source, found in zip(sources, edits, strict=True)}
+    if sum(map(len, edits)) != sum(len(part.inside(by_source[id(part.source)])) for part in parts):
+        raise proof.Unproven("an edit lies outside of the statements it belongs to")
+    renewed = [part.reparse(by_source[id(part.source)]) for part in parts]
     planner.changes.apply()
-    again: list[Source] = []
-    for source, body, part, new in zip(sources, bodies, parts, renewed, strict=True):
-        at = 0
-        for segment, fresh in zip(part, new, strict=True):
-            again.append(_kept(source, body[at : segment.first]))
-            following = body[segment.last + 1] if segment.last + 1 < len(body) else None
-            previous = body[segment.first - 1] if segment.first else None
-            if not proof.same(_between(source.body, previous, following), fresh.body):
-                raise proof.Unproven("the new text says more than what was asked for")
-            again.append(fresh)
-            at = segment.last + 1
-        again.append(_kept(source, body[at:]))
-    again = [source for source in again if source.body]
-    if make_plan(read_module(again), settings, path, folder).changes:
+    fresh: dict[int, Source] = {}
+    for part, new in zip(parts, renewed, strict=True):
+        if not proof.same(part.statements(), new.body):
+            raise proof.Unproven("the new text says more than what was asked for")
+        fresh |= {id(stmt): new for stmt in new.body}
+        part.replace(new.body)
+    module = read_module(sources, fresh)
+    if make_plan(module, settings, path, folder).changes:
         raise proof.Unproven("a second run would change it again")
-
-
-def _between(body: list[ast.stmt], previous: ast.stmt | None, following: ast.stmt | None) -> list[ast.stmt]:
-    start = next(i for i, stmt in enumerate(body) if stmt is previous) + 1 if previous is not None else 0
-    end = next(i for i, stmt in enumerate(body) if stmt is following) if following is not None else len(body)
-    return body[start:end]
-
-
-def _kept(source: Source, body: list[ast.stmt]) -> Source:
-    """The same text with some of its statements."""
-    part = Source(source.text, body, source.label, source.file_lines)
-    part.__dict__["starts"] = source.starts
-    return part
+    module.forget()

@@ -116,6 +116,7 @@ class Meanings:
         self.folder = folder
         self._files: dict[str, tuple[str, str]] = {}
         self._seen: dict[int, Meaning] = {}
+        self._pipelines: dict[int, PipelineFunction | None] = {}
 
     # --- names ---------------------------------------------------------------------------------------------------
 
@@ -149,6 +150,15 @@ class Meanings:
     def role(self, node: ast.expr, spot: Spot) -> str:
         path = self.path(node, spot)
         return Library(path).role if path else ""
+
+    def pipeline(self, scope: Scope) -> PipelineFunction | None:
+        """The pipeline function that a scope is the inside of."""
+        if id(scope) not in self._pipelines:
+            meaning = None
+            if isinstance(scope.node, ast.FunctionDef) and scope.node.decorator_list and scope.spot is not None:
+                meaning = self.function(scope.node, scope.spot)
+            self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
+        return self._pipelines[id(scope)]
 
     # --- meanings ------------------------------------------------------------------------------------------------
 

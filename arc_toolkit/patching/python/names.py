@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Literal
 
 from arc_toolkit.patching.python.changes import Place
@@ -102,10 +103,31 @@ class Module:
 
     sources: Sequence[Source]
     scopes: list[Scope] = field(default_factory=list)
+    # Scopes with statements that were parsed again, and those around them; empty: all count.
+    changed: set[int] = field(default_factory=set)
 
     @property
     def top(self) -> Scope:
         return self.scopes[0]
+
+    @property
+    def relevant(self) -> list[Scope]:
+        """The scopes to look at. In a second run those in which nothing was changed need no second look."""
+        if not self.changed:
+            return self.scopes
+        return [scope for scope in self.scopes if id(scope) in self.changed]
+
+    def mark(self, scope: Scope | None) -> None:
+        while scope is not None and id(scope) not in self.changed:
+            self.changed.add(id(scope))
+            scope = scope.parent
+
+    def forget(self) -> None:
+        """Cut the circles of scopes and places, so that the memory of a file goes with it."""
+        for scope in self.scopes:
+            scope.bindings.clear()
+            scope.uses.clear()
+            scope.spots.clear()
 
     @cached_property
     def _mentions(self) -> dict[int, list[int]]:
@@ -122,12 +144,15 @@ class Module:
         return index < len(lines) and lines[index] <= (spot.stmt.end_lineno or spot.stmt.lineno)
 
 
-def read_module(sources: Sequence[Source]) -> Module:
-    """Walk all statements of the sources, as one module."""
-    module = Module(sources)
+def read_module(sources: Sequence[Source], fresh: Mapping[int, Source] = MappingProxyType({})) -> Module:
+    """Walk all statements of the sources, as one module.
+
+    `fresh` gives statements (by identity) that have another source: those that were parsed again.
+    """
+    module = Module([*sources, *{id(source): source for source in fresh.values()}.values()])
     scope = Scope(None, None)
     module.scopes.append(scope)
-    walker = _Walker(module)
+    walker = _Walker(module, fresh)
     block = Block("scope")
     for source in sources:
         for stmt in source.body:
@@ -142,8 +167,9 @@ def read_module(sources: Sequence[Source]) -> Module:
 
 
 class _Walker:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, fresh: Mapping[int, Source]) -> None:
         self.module = module
+        self.fresh = fresh
         self.order = 0
         self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source, ast.stmt]] = []
 
@@ -151,6 +177,9 @@ class _Walker:
         self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt
     ) -> None:
         self.order += 1
+        if self.fresh and id(stmt) in self.fresh:
+            source = self.fresh[id(stmt)]
+            self.module.mark(scope)
         spot = Spot(source, top, body, stmt, scope, block, self.order)
         match stmt:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
@@ -180,6 +209,8 @@ class _Walker:
                 # A class body is not seen from its methods.
                 parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
                 inner = Scope(stmt, parent, spot)
+                if self.fresh and id(stmt) in self.fresh:
+                    self.module.mark(inner)
                 arguments = stmt.args
                 for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
                     for argument in group:
@@ -296,6 +327,8 @@ def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
                 return None
 
 
+# Values of node attributes that hold no call: positions, names, literals.
+_LEAVES = frozenset({int, str, type(None), ast.Name, ast.Constant, ast.Load, ast.Store, ast.alias})
 _BODIES = frozenset({"body", "orelse", "finalbody", "handlers", "decorator_list", "cases"})
 
 
@@ -306,9 +339,10 @@ def calls_in(node: ast.AST) -> Iterator[ast.Call]:
         item = stack.pop()
         if isinstance(item, ast.Call):
             yield item
-        for name in item._fields:
-            child = getattr(item, name, None)
-            if isinstance(child, ast.AST):
+        for name, child in item.__dict__.items():
+            kind = child.__class__
+            if kind is list:
+                if name not in _BODIES:
+                    stack += [part for part in child if part.__class__ not in _LEAVES]
+            elif kind not in _LEAVES:
                 stack.append(child)
-            elif isinstance(child, list) and name not in _BODIES:
-                stack.extend(part for part in child if isinstance(part, ast.AST))

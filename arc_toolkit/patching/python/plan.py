@@ -50,11 +50,17 @@ class Planner:
         self.path = path
         self.meanings = Meanings(module, folder)
         self.changes = Changes()
-        self.findings: list[Finding] = []
+        self._findings: dict[Finding, None] = {}
         self.targets: list[Target] = find_targets(module, self.meanings)
         self.new_files: list[tuple[str, bytes]] = []
-        self._imports: dict[int, str] = {}
+        # Scope -> local name of JobResourceConfiguration and where it is imported (None: added in this run).
+        self._imports: dict[int, tuple[str, Spot | None] | None] = {}
         self._ignores: dict[int, Ignores] = {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """In the order of the text, each once."""
+        return tuple(sorted(self._findings, key=lambda found: (found.line, found.column)))
 
     @cached_property
     def library(self) -> Library:
@@ -93,8 +99,7 @@ class Planner:
             fixed,
             reason,
         )
-        if found not in self.findings:
-            self.findings.append(found)
+        self._findings[found] = None
 
     def left(self, target: Target, wanted: Wanted, reason: str) -> None:
         self._about(target, wanted.rule, "warning", f"{wanted.name} is left as it is", reason=reason)
@@ -190,15 +195,19 @@ class Planner:
 
     def resources_class(self, spot: Spot) -> str:
         """The local name of JobResourceConfiguration, imported where it has to be; `Impossible` when it cannot."""
-        scope: Scope | None = spot.scope
-        while scope is not None:
-            if id(scope) in self._imports:
-                return self._imports[id(scope)]
-            for name, bindings in scope.bindings.items():
-                value = bindings[-1].value
-                if isinstance(value, str) and is_resources_class(value) and _before(bindings[-1].spot, spot):
-                    return name
-            scope = scope.parent
+        for scope in _outward(spot.scope):
+            if id(scope) not in self._imports:
+                self._imports[id(scope)] = next(
+                    (
+                        (name, bindings[-1].spot)
+                        for name, bindings in scope.bindings.items()
+                        if isinstance(value := bindings[-1].value, str) and is_resources_class(value)
+                    ),
+                    None,
+                )
+            found = self._imports[id(scope)]
+            if found is not None and (found[1] is None or _before(found[1], spot)):
+                return found[0]
         taken = self.meanings.binding(library.RESOURCES_CLASS, spot)
         if isinstance(taken, Binding):
             raise Impossible(f"the name {library.RESOURCES_CLASS} means something else here")
@@ -207,7 +216,6 @@ class Planner:
 
     def _import(self, spot: Spot) -> None:
         line = f"from {library.RESOURCES_MODULE} import {library.RESOURCES_CLASS}"
-        scope: Scope | None = self.module.top
         for scope in [self.module.top, *_outward(spot.scope)]:
             imports = [
                 binding.spot
@@ -231,23 +239,22 @@ class Planner:
                 self.changes.insert_after(imports[-1], line)
             else:
                 continue
-            self._imports[id(scope)] = library.RESOURCES_CLASS
+            self._imports[id(scope)] = library.RESOURCES_CLASS, None
             return
         source = spot.source
         first = next(stmt for stmt in source.body if not _is_preamble(stmt))
         self.changes.insert_before(Place(source, first, source.body, first), line)
-        self._imports[id(self.module.top)] = library.RESOURCES_CLASS
+        self._imports[id(self.module.top)] = library.RESOURCES_CLASS, None
 
     # --- pipelines -----------------------------------------------------------------------------------------------
 
     def pipelines(self) -> list[tuple[Spot, PipelineFunction]]:
         """All functions under `@dsl.pipeline`, with their places."""
         found = []
-        for scope in self.module.scopes:
-            if isinstance(scope.node, ast.FunctionDef) and scope.spot is not None:
-                meaning = self.meanings.function(scope.node, scope.spot)
-                if isinstance(meaning, PipelineFunction):
-                    found.append((scope.spot, meaning))
+        for scope in self.module.relevant:
+            pipeline = self.meanings.pipeline(scope)
+            if pipeline is not None and scope.spot is not None:
+                found.append((scope.spot, pipeline))
         return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from arc_toolkit.patching.python import layout, library
@@ -72,12 +72,13 @@ class Target:
 
 
 def find_targets(module: Module, meanings: Meanings) -> list[Target]:
-    """All targets, in the order of the text."""
+    """All targets of the scopes to be looked at, in the order of the text."""
     read = {name for source in module.sources for name in _read(source.text)}
     found: list[Target] = []
-    for scope in module.scopes:
-        pipeline = _pipeline(scope, meanings)
-        named: set[int] = set()
+    for scope in module.relevant:
+        pipeline = meanings.pipeline(scope)
+        named: dict[int, Target] = {}
+        here: dict[str, list[Target]] = {}
         for name, bindings in scope.bindings.items():
             for index, binding in enumerate(bindings):
                 if not isinstance(binding.value, _CALLS):
@@ -85,13 +86,18 @@ def find_targets(module: Module, meanings: Meanings) -> list[Target]:
                 following = bindings[index + 1] if index + 1 < len(bindings) else None
                 target = _target(scope, name, binding, following, pipeline, meanings, read)
                 if target is not None:
-                    named.add(id(target.call))
-                    found.append(target)
-        found += _nameless(scope, pipeline, meanings, named)
+                    named[id(target.call)] = target
+                    here.setdefault(name, []).append(target)
+        found += named.values()
+        found += _nameless(scope, pipeline, meanings, named.keys())
+        for target in named.values():
+            target.refusal = target.refusal or _why_not(target, here[target.name], meanings)
     for target in found:
-        _refuse(target, found, meanings)
+        if not target.name and not target.refusal:
+            target.refusal = _why_not(target, [], meanings)
     _mark_swept(found, meanings)
-    found.sort(key=lambda target: (module.sources.index(target.spot.source), target.call.lineno))
+    order = {id(source): index for index, source in enumerate(module.sources)}
+    found.sort(key=lambda target: (order[id(target.spot.source)], target.call.lineno))
     return found
 
 
@@ -102,14 +108,6 @@ def _read(text: str) -> Iterator[str]:
         if found := _LAST_WORD.search(text, max(0, at - 80), at):
             yield found[0]
         at = text.find(".outputs", at + 1)
-
-
-def _pipeline(scope: Scope, meanings: Meanings) -> PipelineFunction | None:
-    if isinstance(scope.node, ast.FunctionDef) and scope.spot is not None:
-        meaning = meanings.function(scope.node, scope.spot)
-        if isinstance(meaning, PipelineFunction):
-            return meaning
-    return None
 
 
 def _target(
@@ -193,7 +191,7 @@ def _may_be_component(function: ast.expr) -> bool:
 
 
 def _nameless(
-    scope: Scope, pipeline: PipelineFunction | None, meanings: Meanings, named: set[int]
+    scope: Scope, pipeline: PipelineFunction | None, meanings: Meanings, named: Container[int]
 ) -> Iterator[Target]:
     """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
     for spot in scope.spots:
@@ -222,24 +220,18 @@ def _nameless(
                 )
 
 
-def _refuse(target: Target, others: list[Target], meanings: Meanings) -> None:
-    """Find the reason, if any, why this target must stay as it is."""
-    if target.refusal:
-        return
-    target.refusal = library.NO_RESOURCES.get(target.kind, "") or _why_not(target, others, meanings)
-
-
-def _why_not(target: Target, others: list[Target], meanings: Meanings) -> str:
+def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str:
+    """The reason, if any, why this target must stay as it is."""
     call, spot = target.call, target.spot
+    if target.kind in library.NO_RESOURCES:
+        return library.NO_RESOURCES[target.kind]
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return "its arguments come from **" + next(
             (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
         )
     if target.name and spot.block.has("loop"):
         return "it is made in a loop, so one name stands for several steps"
-    for other in others:
-        if other is target or other.name != target.name or other.spot.scope is not spot.scope or not target.name:
-            continue
+    for other in namesakes:
         mine, theirs = spot.block, other.spot.block
         if not (mine.within(theirs) or theirs.within(mine)) and mine.has("if") and theirs.has("if"):
             return "it is chosen at run time: several branches make it"
