@@ -85,13 +85,32 @@ def test_members_that_lead_outside_or_are_archives_are_said_and_the_rest_is_read
     ]
 
 
-def test_a_zip_bomb_is_stopped_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_is_not_unpacked_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
     make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": b" " * (30 << 20), f"j/{LOG}": node_line(NODE_A)})
     scans, inventory = read(tmp_path)
-    assert [scan.nodes for scan in scans if scan.nodes] == [[NODE_A]]
-    assert reasons(inventory) == {LOG: "cannot be read: unpacks to more than 500 times its size"}
-    assert max(scan.size for scan in scans) < 20 << 20
+    assert [scan.nodes for scan in scans] == [[NODE_A]]
+    assert reasons(inventory) == {LOG: streams.BOMB}
+
+
+def test_a_gz_bomb_is_stopped_while_it_unpacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
+    (tmp_path / f"{LOG}.gz").write_bytes(gzip.compress(b" " * (60 << 20)))
+    scans, inventory = read(tmp_path)
+    assert reasons(inventory) == {f"{LOG}.gz": f"cannot be read: {streams.BOMB}"}
+    assert scans[0].size < 40 << 20
+
+
+def test_members_that_share_their_data_are_not_read_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"j/{LOG}", node_line(NODE_A) + os.urandom(500).hex().encode() * 300)
+        archive.filelist += archive.filelist * 5000
+    scans, inventory = read(tmp_path)
+    assert len(scans) < 1500
+    assert inventory.counts["zip member that overlaps others"] == 5001 - len(scans)
 
 
 def test_a_truncated_gz_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:

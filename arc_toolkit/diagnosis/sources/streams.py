@@ -9,6 +9,12 @@ from typing import IO, BinaryIO, cast
 # A deflated log is 5 to 50 times larger unpacked; the format's ceiling is 1032. Past this it is a trap.
 BOMB_RATIO = 500
 BOMB_FLOOR_BYTES = 64 << 20
+BOMB = f"unpacks to more than {BOMB_RATIO} times its size"
+
+
+def limit(compressed_size: int) -> int:
+    """As many bytes as compressed data of this size may give."""
+    return max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
 
 
 def open_gzip(path: str) -> BinaryIO:
@@ -30,7 +36,7 @@ class Stream(io.RawIOBase):
 
     def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:
         self._inner = inner
-        self._limit = None if compressed_size is None else max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
+        self._limit = None if compressed_size is None else limit(compressed_size)
         self._count = 0
 
     def readable(self) -> bool:
@@ -47,6 +53,6 @@ class Stream(io.RawIOBase):
             raise EOFError from None
         self._count += len(data)
         if self._limit is not None and self._count > self._limit:
-            raise ValueError(f"unpacks to more than {BOMB_RATIO} times its size")
+            raise ValueError(BOMB)
         buffer[: len(data)] = data
         return len(data)

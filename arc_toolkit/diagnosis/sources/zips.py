@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.diagnosis.scan import why
+from arc_toolkit.diagnosis.sources import streams
 from arc_toolkit.diagnosis.sources.streams import Stream, unzip
 
 if TYPE_CHECKING:
@@ -44,15 +45,24 @@ def add_zip(path: str, inventory: Inventory) -> None:
         for name, opener in _salvage(path):
             _offer(f"{shown}/{clean(name)}", name, None, opener, inventory)
         return None
+    total, most = 0, streams.limit(os.path.getsize(path))
     for index, member in enumerate(members):
         if member.is_dir():
             continue
+        name, size = member.filename, member.file_size
+        total += size
+        trap = ""
         if member.flag_bits & 1:
+            trap = "encrypted zip member"
+        elif size > streams.limit(member.compress_size):
+            trap, total = streams.BOMB, total - size
+        elif total > most:  # more than all members together can hold, unless they share their data
+            trap = "zip member that overlaps others"
+        if trap:
             inventory.seen += 1
-            inventory.skip(f"{shown}/{clean(member.filename)}", "encrypted zip member")
-            continue
-        opener = partial(open_member, path, index)
-        _offer(f"{shown}/{clean(member.filename)}", member.filename, member.file_size, opener, inventory)
+            inventory.skip(f"{shown}/{clean(name)}", trap)
+        else:
+            _offer(f"{shown}/{clean(name)}", name, size, partial(open_member, path, index), inventory)
     return None
 
 
@@ -106,8 +116,8 @@ def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
                 if method in (STORED, DEFLATED) and not flags & 1 and name and not name.endswith("/"):
                     body = begin + name_length + extra
                     # Where the size stands behind the data, the next header tells where the data ends.
-                    rest = (following if following >= 0 else len(data)) - body
-                    yield name, partial(_open_part, path, name, body, method, size or max(rest, 0))
+                    rest = max((following if following >= 0 else len(data)) - body, 0)
+                    yield name, partial(_open_part, path, name, body, method, min(size or rest, rest))
                 at = following
     except (OSError, ValueError):
         return
