@@ -14,7 +14,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from arc_toolkit.patching.model import Edit, FileResult, Finding, OverlapError, Settings, Skipped, apply_edits
 from arc_toolkit.patching.python.engine import Refused, converted_sweeps, is_candidate, rewrite
-from arc_toolkit.patching.python.source import Source, Unusable, parse
+from arc_toolkit.patching.python.source import Source, Unusable, no_collection, parse
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -248,7 +248,8 @@ def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
             cells = read_cells(text)
         parsed, broken = _parsed(text, cells)
         findings += _about_broken(text, broken, settings, path)
-        result = rewrite([source for _, source in parsed], settings, path)
+        with no_collection():
+            result = rewrite([source for _, source in parsed], settings, path)
         after = _spliced(text, [cell for cell, _ in parsed], result.edits)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1

@@ -13,12 +13,20 @@ __all__ = ["patch_source"]
 
 def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
     """What the settings and rules make of one Python file."""
-    from arc_toolkit.patching.model import apply_edits
-    from arc_toolkit.patching.python.engine import Refused, converted_sweeps, is_candidate, rewrite
-    from arc_toolkit.patching.python.source import Source, Unusable, decode, encode, parse
+    from arc_toolkit.patching.python.engine import is_candidate
+    from arc_toolkit.patching.python.source import no_collection
 
     if not is_candidate(data):
         return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
+    with no_collection():
+        return _patch(path, data, settings)
+
+
+def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
+    from arc_toolkit.patching.model import apply_edits
+    from arc_toolkit.patching.python.engine import Refused, converted_sweeps, rewrite
+    from arc_toolkit.patching.python.source import Source, Unusable, decode, encode, parse
+
     try:
         text, encoding = decode(data)
         source = Source(text, parse(text))

@@ -224,10 +224,11 @@ class Meanings:
         path = self.path(node, spot)
         if path is not None:
             return self._imported(dotted(node), path)
-        base = self.of(node.value, spot, depth + 1)
-        if node.attr == "component" and isinstance(base, Builder | Step):
-            return Component("v2", base.kind)
-        return Unknown(f"{dotted(node)} is not known here")
+        if node.attr == "component":
+            base = self.of(node.value, spot, depth + 1)
+            if isinstance(base, Builder | Step):
+                return Component("v2", base.kind)
+        return NOTHING
 
     def _call(self, call: ast.Call, spot: Spot, depth: int) -> Meaning:
         function = call.func
@@ -237,10 +238,14 @@ class Meanings:
                 if isinstance(base, Step | Builder):
                     return Sweep(call, base)
                 return Sweep(call, base if isinstance(base, Unknown) else NOTHING)
-            if workspace := self._workspace(function, call, spot, depth):
-                return workspace
+            if function.attr in ("get", "load", "create_or_update"):
+                workspace = self._workspace(function, call, spot, depth)
+                if workspace is not None:
+                    return workspace
         meaning = self.of(function, spot, depth + 1)
         match meaning:
+            case Unknown():
+                return meaning
             case Library():
                 return self._library_call(meaning, call, spot)
             case Component():
@@ -249,10 +254,6 @@ class Meanings:
                 return Step("v2", meaning.kind, meaning, call)
             case PipelineFunction():
                 return PipelineJob(meaning)
-            case Unknown():
-                if meaning.why:
-                    return meaning
-                return Unknown(f"made by {dotted(function)}(), which is not known here")
         return NOTHING
 
     def _library_call(self, what: Library, call: ast.Call, spot: Spot) -> Meaning:

@@ -7,12 +7,14 @@ form feeds and other characters, so lines are found here.
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import re
 import tokenize
 import warnings
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -29,6 +31,20 @@ _PYTHON_2_LINE = re.compile(
     r"^\s*(?:print\s+[\"'\w%]|print\s*>>|exec\s+[\"'\w]|raise\s+\w+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)"
     r"|<>|\b0[0-7]+\b|\b\d+[lL]\b|\b[uU][rR][\"']|`"
 )
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the collector of cycles: trees are many small objects without any, and it would walk them again and
+    again. What holds cycles here is cut by hand (`Module.forget`)."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Unusable(Exception):

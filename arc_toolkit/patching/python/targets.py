@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
@@ -24,7 +23,6 @@ from arc_toolkit.patching.python.meaning import (
 )
 from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot, Use, calls_in
 
-_LAST_WORD = re.compile(r"\w+$")
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -105,8 +103,10 @@ def _read(text: str) -> Iterator[str]:
     """Names whose `.outputs` are read somewhere."""
     at = text.find(".outputs")
     while at >= 0:
-        if found := _LAST_WORD.search(text, max(0, at - 80), at):
-            yield found[0]
+        start = at
+        while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
+            start -= 1
+        yield text[start:at]
         at = text.find(".outputs", at + 1)
 
 
@@ -194,8 +194,11 @@ def _nameless(
     scope: Scope, pipeline: PipelineFunction | None, meanings: Meanings, named: Container[int]
 ) -> Iterator[Target]:
     """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
+    module = meanings.module
+    if pipeline is None and scope.spot is not None and not module.mentions(scope.spot):
+        return
     for spot in scope.spots:
-        if pipeline is None and not meanings.module.mentions(spot):
+        if pipeline is None and not module.mentions(spot):
             continue
         for call in calls_in(spot.stmt):
             if id(call) in named:
