@@ -24,6 +24,9 @@ BAD_RATE, GOOD_RATE, BROKEN_JOB_RATE = 0.35, 0.03, 0.85
 BROKEN_JOBS, MOST_TRIES = 12, 6
 
 
+Rule = Callable[[list[Attempt]], set[str]]  # the nodes that it calls bad
+
+
 @dataclass(frozen=True)
 class Fleet:
     name: str
@@ -96,7 +99,7 @@ def ours(attempts: list[Attempt]) -> set[str]:
     return {verdict.node for verdict in verdicts if verdict.level is Level.BAD}
 
 
-RULES: dict[str, Callable[[list[Attempt]], set[str]]] = {
+RULES: dict[str, Rule] = {
     "two or more failures": two_failures,
     "failure rate of 30 % or more": raw_rate,
     "Wilson bound above the rest": wilson_bound,
@@ -128,16 +131,18 @@ class Score:
         return self.wrong / self.reports
 
 
-def score(fleet: Fleet, rule: Callable[[list[Attempt]], set[str]], seeds: range) -> Score:
-    total = Score()
+def score(fleet: Fleet, rules: dict[str, Rule], seeds: range) -> dict[str, Score]:
+    """Every rule on the same attempts."""
+    totals = {name: Score() for name in rules}
     for seed in seeds:
         attempts, bad = simulate(fleet, seed)
-        named = rule(attempts)
-        total.right += len(named & bad)
-        total.wrong += len(named - bad)
-        total.missed += len(bad - named)
-        total.reports += 1
-    return total
+        for name, rule in rules.items():
+            named, total = rule(attempts), totals[name]
+            total.right += len(named & bad)
+            total.wrong += len(named - bad)
+            total.missed += len(bad - named)
+            total.reports += 1
+    return totals
 
 
 def broken(fleet: Fleet, result: Score) -> list[str]:
@@ -158,11 +163,10 @@ def main() -> int:
     print(f"Simulated fleets, {len(seeds)} seeds each: precision / recall / wrong verdicts per report")
     for fleet in FLEETS:
         print(f"\n  {fleet.name}: {fleet.nodes} nodes, {fleet.bad} bad")
-        for name, rule in RULES.items():
-            result = score(fleet, rule, seeds)
+        for name, result in score(fleet, RULES, seeds).items():
             figures = [f"{value:.2f}" if value is not None else "-" for value in (result.precision, result.recall)]
             print(f"    {name:<32} {figures[0]:>5} / {figures[1]:>5} / {result.wrong_per_report:7.3f}")
-            if rule is ours:
+            if RULES[name] is ours:
                 misses += broken(fleet, result)
     print("\n" + ("\n".join(f"FAILED {miss}" for miss in misses) or "All thresholds hold."))
     return 1 if misses else 0

@@ -8,20 +8,20 @@ from scripts.benchmarks.fleet import Fleet, ours, score, simulate, two_failures
 
 
 def test_bad_nodes_are_found_and_no_good_one_is_named() -> None:
-    result = score(Fleet("3000 jobs", 100, 3000, 4), ours, range(4))
+    result = score(Fleet("3000 jobs", 100, 3000, 4), {"ours": ours}, range(4))["ours"]
     assert result.precision == 1.0
     assert result.recall is not None
     assert result.recall >= 0.9
 
 
 def test_few_jobs_give_few_verdicts_but_no_wrong_ones() -> None:
-    fleet = Fleet("600 jobs", 100, 600, 4)
-    assert score(fleet, ours, range(10)).wrong == 0
-    assert score(fleet, two_failures, range(10)).wrong > 50
+    result = score(Fleet("600 jobs", 100, 600, 4), {"ours": ours, "naive": two_failures}, range(10))
+    assert result["ours"].wrong == 0
+    assert result["naive"].wrong > 50
 
 
 def test_no_bad_node_means_no_bad_verdict() -> None:
-    assert score(Fleet("no bad node, 600 jobs", 100, 600, 0), ours, range(10)).wrong == 0
+    assert score(Fleet("no bad node, 600 jobs", 100, 600, 0), {"ours": ours}, range(10))["ours"].wrong == 0
 
 
 def test_jobs_that_fail_everywhere_are_named() -> None:

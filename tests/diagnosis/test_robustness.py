@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -145,16 +146,26 @@ def peak_memory_mib(*words: str) -> tuple[str, float]:
     return done.stdout, int(done.stderr.rsplit("peak ", 1)[1]) / 1024
 
 
+@pytest.fixture
+def holes(tmp_path: Path) -> Iterator[Path]:
+    """A folder where a sparse file takes no memory to read: in memory itself, where there is such a place."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="arc-toolkit-test-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.slow
-def test_a_10_gb_log_is_read_in_flat_memory(tmp_path: Path) -> None:
-    path = tmp_path / f"j/system_logs/{LOG}"
+def test_a_10_gb_log_is_read_in_flat_memory(holes: Path) -> None:
+    path = holes / f"j/system_logs/{LOG}"
     path.parent.mkdir(parents=True)
-    with path.open("wb") as stream:  # sparse: it takes no disk
+    with path.open("wb") as stream:
         stream.write(b"+ set -x\n" * 1000)
         stream.seek(10 << 30)
         stream.write(b"\n" + node_line(NODE_A))
     assert path.stat().st_size > 10 << 30
-    out, peak = peak_memory_mib("diagnose", str(tmp_path), "--format", "json")
+    out, peak = peak_memory_mib("diagnose", str(holes), "--format", "json")
     document = json.loads(out)
     assert document["jobs"][0]["nodes"] == [NODE_A]
     assert document["summary"]["bytes_read"] == path.stat().st_size
