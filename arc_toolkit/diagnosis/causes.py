@@ -1,7 +1,8 @@
 """Why one attempt ended: all evidence in the order of `signals.ORDER`, the strongest that proves something decides.
 
 Three rules stand beside the order, each because a weaker place explains a stronger one:
-- a node that is lost or drained may be so because Azure took a spot machine, or the autoscaler or maintenance came;
+- a node that is lost or drained may be so because Azure took a spot machine, or the autoscaler or maintenance came,
+  and one that is lost because it ran out of memory (the one retry that Microsoft documents) or had a fault;
 - a kill for memory within a minute of a SystemOOM is the node's, since a container's own limit causes no SystemOOM;
 - the identity sidecar that fails alone with 137 is a documented proxy problem, not memory.
 Exit code 137 alone is never a cause.
@@ -88,6 +89,10 @@ def _explained(lead: Clue, node_clues: list[Clue], about: Circumstances) -> tupl
         gone = lead.evidence.reason in ("DeletionByPodGC", "Terminated", "NodeShutdown", "Shutdown")
         if gone and about.spot:
             return Kind.SPOT, "medium", lead
+    if kind is Kind.NODE_LOST:
+        for clue in node_clues:
+            if clue.kind in (Kind.NODE_MEMORY, Kind.NODE_FAULT) and clue.confidence != "low":
+                return clue.kind, clue.confidence, clue
     if kind in (Kind.OWN_MEMORY, Kind.USER, Kind.NODE_PRESSURE):
         for clue in node_clues:
             if clue.kind is Kind.NODE_MEMORY and _same_moment(clue.evidence.time, about.end):

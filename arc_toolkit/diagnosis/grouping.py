@@ -29,6 +29,7 @@ class Try:
     node: str | None
     truncated: bool = False
     start: float | None = None
+    start_exact: bool = False  # else it is when the line was shipped, some time later
     end: float | None = None
     size: int = 0
     uid: str | None = None
@@ -87,6 +88,7 @@ def _tries(scan: Scanned, place: Place) -> list[Try]:
                 node=node,
                 truncated=scan.truncated and index == len(scan.nodes) - 1,
                 start=scan.start,
+                start_exact=scan.start_exact,
                 size=scan.size,
                 uid=scan.pod_uid,
                 failure=scan.failure,
@@ -236,7 +238,7 @@ def _free_number(group: Group, pod: Pod) -> int:
 def _match_by_time(group: Group, waiting: dict[str, list[Pod]]) -> None:
     """A folder that is not named after the run: one run alone had a pod on that node at that time."""
     for entry in group.tries:
-        if entry.start is None or entry.node is None:
+        if entry.start is None or not entry.start_exact or entry.node is None:
             continue
         near = {
             run_id
@@ -253,7 +255,7 @@ def _match_by_time(group: Group, waiting: dict[str, list[Pod]]) -> None:
 
 def _take_pod(entry: Try, pod: Pod) -> None:
     entry.pod, entry.uid = pod, pod.uid or entry.uid
-    if entry.start is not None and pod.start is not None and abs(entry.start - pod.start) > 3600:
+    if entry.start_exact and pod.start is not None and abs((entry.start or 0.0) - pod.start) > 3600:
         entry.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
     entry.start = pod.start or entry.start
     entry.end = pod.end

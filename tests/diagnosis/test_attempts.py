@@ -51,11 +51,13 @@ def test_a_folder_of_another_name_is_joined_by_pod_uid_or_by_node_and_time() -> 
     pods = [pod("run-1", uid="u1", start=0)]
     by_uid = build([log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, pod_uid="u1")], [facts(pods)])
     assert [(job.name, job.run_id) for job in by_uid.jobs] == [("download", "run-1")]
-    near = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772532030.0)
+    near = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772532030.0, start_exact=True)
     by_time = build([near], [facts(pods)])
     assert [(job.name, job.run_id) for job in by_time.jobs] == [("download", "run-1")]
     assert by_time.attempts[0].pod_uid == "u1"
-    far = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772542030.0)
+    shipped = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772532030.0)
+    assert len(build([shipped], [facts(pods)]).jobs) == 2
+    far = log("download/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772542030.0, start_exact=True)
     assert len(build([far], [facts(pods)]).jobs) == 2
 
 
@@ -141,7 +143,7 @@ def test_clocks_that_disagree_change_no_order_and_are_said() -> None:
     report = build([log(FIRST, NODE_A, start=2000.0), log(RETRY, NODE_B, start=1000.0)])
     assert [attempt.node for attempt in report.attempts] == [NODE_A, NODE_B]
     assert "clocks disagree" in report.jobs[0].notes[0]
-    wrong = build([log(FIRST, NODE_A, start=1000.0)], [facts([pod()])]).attempts[0]
+    wrong = build([log(FIRST, NODE_A, start=1000.0, start_exact=True)], [facts([pod()])]).attempts[0]
     assert "disagree" in wrong.notes[0]
     assert wrong.start == 1772532000.0
 

@@ -57,6 +57,8 @@ def tainted(key: str, value: str) -> dict[str, Any]:
         (pod(disruption="EvictionByEvictionAPI"), [], [event("ScaleDown", 29)], Kind.SCALE_DOWN),
         (pod(disruption="DeletionByTaintManager"), [], [event("RedeployScheduled", 26)], Kind.DRAIN),
         (pod(disruption="DeletionByPodGC"), [node(spot=True)], [], Kind.SPOT),
+        (pod(disruption="DeletionByTaintManager"), [], [event("SystemOOM", 24)], Kind.NODE_MEMORY),
+        (pod(disruption="DeletionByTaintManager"), [], [event("KernelOops", 24)], Kind.NODE_FAULT),
         # status.reason, split by its message
         (pod(reason="Evicted", message=LOW_MEMORY), [], [], Kind.NODE_PRESSURE),
         (pod(reason="Evicted", message="The node had condition: [DiskPressure]. "), [], [], Kind.NODE_PRESSURE),
