@@ -170,9 +170,12 @@ def _join_pods(groups: list[Group], cluster: Cluster) -> None:
         if run_id in waiting:
             group.run_id = run_id
             _match(group, sorted(waiting.pop(run_id), key=_by_start))
+    on_node: dict[str, list[Pod]] = {}
+    for pod in cluster.pods:
+        on_node.setdefault(pod.node or "", []).append(pod)
     for group in groups:
         if group.run_id is None and waiting:
-            _match_by_time(group, waiting)
+            _match_by_time(group, waiting, on_node)
     for run_id, pods in waiting.items():
         group = Group(f"cluster/{run_id}", run_id, run_id)
         _match(group, sorted(pods, key=_by_start))
@@ -235,19 +238,20 @@ def _free_number(group: Group, pod: Pod) -> int:
     return free[0] if free else max(taken, default=-1) + 1
 
 
-def _match_by_time(group: Group, waiting: dict[str, list[Pod]]) -> None:
+def _match_by_time(group: Group, waiting: dict[str, list[Pod]], on_node: dict[str, list[Pod]]) -> None:
     """A folder that is not named after the run: one run alone had a pod on that node at that time."""
     for entry in group.tries:
         if entry.start is None or not entry.start_exact or entry.node is None:
             continue
         near = {
-            run_id
-            for run_id, pods in waiting.items()
-            for pod in pods
-            if _fits(entry, pod) and abs((pod.start or 0.0) - entry.start) <= CLOCK_TOLERANCE_SECONDS
+            pod.run_id
+            for pod in on_node.get(entry.node, [])
+            if pod.run_id in waiting
+            and _fits(entry, pod)
+            and abs((pod.start or 0.0) - entry.start) <= CLOCK_TOLERANCE_SECONDS
         }
         if len(near) == 1:
-            group.run_id = near.pop()
+            group.run_id = near.pop() or ""
             group.notes.append("the run id was found by node and time")
             _match(group, sorted(waiting.pop(group.run_id), key=_by_start))
             return
