@@ -56,7 +56,7 @@ def discover(paths: Iterable[str]) -> Iterator[Found | Skipped | Problem]:
 
 def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
     # Each folder with its real name: below a real folder only a link has another one.
-    stack = [(top, os.path.realpath(top), Gitignore.around(top).within(top))]
+    stack = [(top, os.path.realpath(top), Gitignore.around(top))]
     while stack:
         folder, real_folder, rules = stack.pop()
         try:
@@ -65,6 +65,8 @@ def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
         except OSError as error:
             yield Skipped(folder, f"the folder cannot be read ({error.strerror})")
             continue
+        if any(entry.name == ".gitignore" for entry in entries):
+            rules = rules.within(folder)
         folders = []
         for entry in entries:
             path = os.path.join(folder, entry.name) if folder != "." else entry.name
@@ -74,7 +76,7 @@ def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
                 if rules.ignores(path, True):
                     yield Skipped(path, "ignored by .gitignore")
                 else:
-                    folders.append((path, os.path.join(real_folder, entry.name), rules.within(path)))
+                    folders.append((path, os.path.join(real_folder, entry.name), rules))
             elif entry.is_symlink() and os.path.isdir(path):
                 yield Skipped(path, "a symbolic link to a folder")
             elif entry.name.lower().endswith(ENDINGS):

@@ -22,9 +22,9 @@ from arc_toolkit.patching.yaml_nodes import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Target:
-    """A job, step, trial, component or spec inside of a document."""
+    """A job, step, trial, component or spec inside of a document. Not changed once made; not frozen, for speed."""
 
     kind: Kind
     # The step's name; for a root the component's name or the file's.
@@ -40,7 +40,7 @@ class Target:
     own: dict[str, tuple[Node, Node]] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "own", pairs(self.node))
+        self.own = pairs(self.node)
 
     def get(self, name: str, *path: str | int) -> Node | None:
         pair = self.own.get(name)
@@ -114,8 +114,9 @@ def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> Sourc
 
 def _document(index: int, path: str, root: yaml.MappingNode, kind: Kind, kind_of: KindOf) -> Document:
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
-    name = text_of(get(root, "name")) or stem
-    target = Target(kind, name, (index,), root, root.value[0][0], reference=_trial_file(root, path))
+    target = Target(kind, stem, (index,), root, root.value[0][0])
+    target.name = target.text("name") or stem
+    target.reference = local_reference(target.text("trial"), path)
     targets = [target]
     if kind.name == "sweep job":
         targets += _trial(target, "sweep trial")
@@ -128,21 +129,21 @@ def _steps(pipeline: Target, path: str, kind_of: KindOf) -> Iterator[Target]:
     for name, (key, node) in pairs(pipeline.get("jobs")).items():
         if not isinstance(node, yaml.MappingNode):
             continue
-        reference = local_reference(text_of(get(node, "component")), path)
-        needs_kind = get(node, "type") is None and reference is not None
-        kind = step_kind(node, kind_of(reference) if needs_kind and reference else None)
-        if kind.family == "sweep":
-            reference = _trial_file(node, path)
-        step = Target(kind, name, (*pipeline.path, "jobs", name), node, key, pipeline, reference)
+        step = Target(KINDS["other step"], name, (*pipeline.path, "jobs", name), node, key, pipeline)
+        reference = local_reference(step.text("component"), path)
+        needs_kind = reference is not None and step.get("type") is None
+        kind = step_kind(step.own, node, kind_of(reference) if needs_kind and reference else None)
+        step.kind = kind
+        step.reference = local_reference(step.text("trial"), path) if kind.family == "sweep" else reference
         yield step
         if kind.family == "sweep":
             yield from _trial(step, "sweep step trial")
-        inline = get(node, "component")
+        inline = step.get("component")
         if isinstance(inline, yaml.MappingNode):
             component = KINDS.get(f"{kind.family} component")
             if component is not None:
                 yield Target(component, name, (*step.path, "component"), inline, key, step)
-        if get(node, "jobs") is not None:
+        if step.get("jobs") is not None:
             yield from _steps(step, path, kind_of)
 
 
@@ -151,10 +152,6 @@ def _trial(sweep: Target, kind: str) -> Iterator[Target]:
     if isinstance(trial, yaml.MappingNode):
         key = sweep.own["trial"][0] if "trial" in sweep.own else sweep.at
         yield Target(KINDS[kind], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
-
-
-def _trial_file(node: Node, path: str) -> str | None:
-    return local_reference(text_of(get(node, "trial")), path)
 
 
 def local_reference(written: str | None, path: str) -> str | None:

@@ -58,12 +58,10 @@ def plan(
 ) -> Work:
     """All edits and findings for a file; with `before`, its second run, only the edits."""
     work = Work(file, library, settings, in_folder=in_folder, before=before)
+    chosen = _chosen(settings.only, settings.skip, before is not None)
     text = file.yaml.text
-    checks = [
-        rule.check
-        for rule in _chosen(settings.only, settings.skip, before is not None)
-        if rule.check and (not rule.needs or any(word in text for word in rule.needs))
-    ]
+    words = {word for word in _words(chosen) if word in text}
+    checks = [rule.check for rule in chosen if rule.check and (not rule.needs or not words.isdisjoint(rule.needs))]
     for document in file.documents:
         if settings.places_anything:
             place_resources(work, document)
@@ -74,6 +72,11 @@ def plan(
         for check in checks:
             check(work, document)
     return work
+
+
+@cache
+def _words(rules: tuple[Rule, ...]) -> frozenset[str]:
+    return frozenset(word for rule in rules for word in rule.needs)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arc_toolkit.patching.yaml_nodes import Node, get, pairs, text_of
 
@@ -25,16 +25,14 @@ class Kind:
     variables: bool
     # Why it does not keep what it does not keep.
     why: str = ""
+    # What `--kind` names: command, parallel, sweep, ...
+    family: str = field(init=False)
+    # job, component, step, trial or spec (v1.5)
+    role: str = field(init=False)
 
-    @property
-    def family(self) -> str:
-        """What `--kind` names: command, parallel, sweep, ..."""
-        return self.name.partition(" ")[0]
-
-    @property
-    def role(self) -> str:
-        """job, component, step, trial or spec (v1.5)."""
-        return self.name.rpartition(" ")[2]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "family", self.name.partition(" ")[0])
+        object.__setattr__(self, "role", self.name.rpartition(" ")[2])
 
 
 _DROPS = "a v2 component loads `environment_variables` and drops them"
@@ -101,8 +99,8 @@ HINTS = re.compile(r"""^["']?(?:\$schema|type|command|jobs|trial|apiVersion)["']
 def recognise(root: Node) -> tuple[Kind | None, str]:
     """The kind of a document, by `type`, then `$schema`, then shape; or None and what it is instead."""
     own = pairs(root)
-    declared = text_of(get(root, "type")) or ""
-    schema = text_of(get(root, "$schema")) or ""
+    declared = (text_of(own["type"][1]) if "type" in own else None) or ""
+    schema = (text_of(own["$schema"][1]) if "$schema" in own else None) or ""
     name = declared.partition("@")[0]
     if spec := _SPECS.get(name.lower()):
         return KINDS[spec], ""
@@ -172,9 +170,9 @@ def _is_command(own: Mapping[str, tuple[Node, Node]]) -> bool:
     return "command" in own and "environment" in own and "runs-on" not in own
 
 
-def step_kind(step: Node, referenced: Kind | None) -> Kind:
+def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: Kind | None) -> Kind:
     """The kind of a pipeline's step; `referenced` is the kind of the component file it names, where it is known."""
-    declared = text_of(get(step, "type")) or ""
+    declared = text_of(own["type"][1] if "type" in own else get(step, "type")) or ""
     if not declared:
         if get(step, "trial") is not None:
             declared = "sweep"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import yaml
 
@@ -24,16 +24,14 @@ from arc_toolkit.patching.yaml_nodes import MAX_BYTES, Node, Unusable, get, pair
 
 Read = Callable[[str], bytes]
 
-_KEPT_FILES = 16
+_KEPT_FILES = 32
 _KEPT_EVIDENCE = 512
 # A code folder is looked through as far as that; what matters stands near the top.
 _CODE_FILES = 200
 _CODE_BYTES = 256 * 1024
 
-_YAML_USE = re.compile(
-    r"""(?:^|[\s{,])["']?(component|trial)["']?[ \t]*:[ \t]*["']?((?:file:)?[^\s"'#{},]+\.ya?ml)"""
-)
-_PYTHON_USE = re.compile(r"""["']([^"'\n]+\.ya?ml)["']""")
+_YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?((?:file:)?[^\s"'#{},]+\.ya?ml)""")
+_PYTHON_USE = re.compile(rb"""["']([^"'\n]+\.ya?ml)["']""")
 # Where a command, or what stands for one, is in each kind.
 _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("command",),
@@ -65,11 +63,13 @@ class Library:
             return
         if b".yml" not in data and b".yaml" not in data:
             return
-        text = data.decode("utf-8", errors="replace")
         pattern = _PYTHON_USE if python else _YAML_USE
-        for match in pattern.finditer(text):
-            how, written = ("python", match[1]) if python else (match[1], match[2])
-            if reference := local_reference(written.replace("\\", "/"), path):
+        for match in pattern.finditer(data):
+            if not python and b"#" in data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]:
+                continue  # in a comment
+            how, raw = ("python", match[1]) if python else (match[1].decode(), match[2])
+            written = raw.decode("utf-8", errors="replace").replace("\\", "/")
+            if reference := local_reference(written, path):
                 self._uses.setdefault(reference, set()).add(how)
 
     def uses(self, path: str) -> set[str]:
@@ -128,7 +128,7 @@ class Library:
 
     def evidence(self, target: Target, path: str) -> tuple[Evidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
-        found = list(self._of_node(target.node, path, code_default=target.kind.role == "spec"))
+        found = list(self._of_node(target.node, path, code_default=target.kind.role == "spec", own=target.own))
         for inline in ("trial", "component"):
             if inline in target.own:
                 found += self._of_node(target.own[inline][1], path)
@@ -141,23 +141,27 @@ class Library:
             root = document.root
             yield from self._of_node(root.node, path, code_default=root.kind.role == "spec")
 
-    def _of_node(self, node: Node, path: str, code_default: bool = False) -> Iterator[Evidence]:
+    def _of_node(
+        self,
+        node: Node,
+        path: str,
+        code_default: bool = False,
+        own: Mapping[str, tuple[Node, Node]] | None = None,
+    ) -> Iterator[Evidence]:
         if not isinstance(node, yaml.MappingNode):
             return
+        own = pairs(node) if own is None else own
         folder = os.path.dirname(os.path.abspath(path))
-        own = pairs(node)
-
-        def at(first: str, *rest: str) -> Node | None:
-            return get(own[first][1], *rest) if first in own else None
-
-        for place in _COMMANDS:
-            if command := text_of(at(*place)):
+        code = "." if code_default else None
+        for first, *rest in _COMMANDS:
+            if first in own and (command := text_of(get(own[first][1], *rest))):
                 yield from evidence_in_command(command)
-        for place in _ENVIRONMENTS:
-            if environment := at(*place):
+        for first, *rest in _ENVIRONMENTS:
+            if first in own and (environment := get(own[first][1], *rest)) is not None:
                 yield from self._of_environment(environment, folder)
-        codes = [text_of(at(*place)) for place in _CODES]
-        code = next((text for text in codes if text), "." if code_default else None)
+        for first, *rest in _CODES:
+            if first in own:
+                code = text_of(get(own[first][1], *rest)) or code
         if code is not None and ":" not in code.removeprefix("file:"):
             yield from self._of_code(os.path.normpath(os.path.join(folder, code.removeprefix("file:"))))
 
@@ -245,12 +249,18 @@ def _python_files(path: str) -> Iterator[str]:
     if path.endswith(".py"):
         yield path
         return
-    count = 0
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
-        for name in sorted(names):
-            if name.endswith(".py"):
-                yield os.path.join(folder, name)
+    stack, count = [path], 0
+    while stack:
+        try:
+            with os.scandir(stack.pop()) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path
                 count += 1
                 if count >= _CODE_FILES:
                     return
+            elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith((".", "__pycache__")):
+                stack.append(entry.path)

@@ -5,6 +5,7 @@ Results come one by one, so that memory stays flat; nothing here prints.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,16 @@ class Outcome:
 
 def run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None]) -> Iterator[Outcome]:
     """Every file of the given paths, patched in memory."""
+    thresholds = gc.get_threshold()
+    # Nodes come in thousands and hold no cycles: looking for garbage among them so often costs a tenth of the time.
+    gc.set_threshold(50_000, 20, 20)
+    try:
+        yield from _run(paths, settings, progress)
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None]) -> Iterator[Outcome]:
     items = list(discover(paths))
     library = Library(_read)
     found = [item for item in items if isinstance(item, Found)]
@@ -126,15 +137,18 @@ def _ignored(result: FileResult) -> FileResult:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as stream:
+    with open(path, "rb", buffering=0) as stream:
         return stream.read()
 
 
 def _quiet_read(path: str) -> bytes | None:
+    """The bytes of a file of a bearable size; None otherwise."""
     try:
-        return _read(path) if os.path.getsize(path) <= MAX_BYTES else None
+        with open(path, "rb", buffering=0) as stream:
+            data = stream.read(MAX_BYTES + 1)
     except OSError:
         return None
+    return data if data is not None and len(data) <= MAX_BYTES else None
 
 
 # --- writing ---------------------------------------------------------------------------------------------------

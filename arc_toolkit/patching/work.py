@@ -37,6 +37,9 @@ class Work:
         self.editor = Editor(file.yaml)
         self.ignores: Ignores = find_ignores(file.yaml.text)
         self.findings: list[Finding] = []
+        self._everything = not (
+            settings.only or settings.skip or settings.steps or settings.kinds or self.ignores.lines
+        )
         self.refusals: list[str] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Value] = {}
@@ -75,6 +78,8 @@ class Work:
     def wants(self, rule: str, target: Target) -> bool:
         """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`, ignores."""
         settings = self.settings
+        if self._everything:
+            return True
         if not settings.wants(rule) or self.ignores.covers(rule, place(target.at)[0]):
             return False
         if settings.kinds and target.kind.family not in settings.kinds:

@@ -70,6 +70,7 @@ class Editor:
         self._added: dict[int, tuple[yaml.MappingNode, dict[str, Any]]] = {}
         self._filled: dict[int, tuple[Node, Node, dict[str, Any]]] = {}
         self._removed: dict[int, Edit] = {}
+        self._indexes: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     @property
     def empty(self) -> bool:
@@ -159,7 +160,7 @@ class Editor:
 
     def finish(self) -> tuple[str, tuple[Node | None, ...]]:
         """The new text and its documents, proved; `Refused` otherwise."""
-        if "\r" in self._text.replace("\r\n", ""):
+        if "\r" in self._text and "\r" in self._text.replace("\r\n", ""):
             raise Refused("its lines end with bare carriage returns")
         edits = [edit for edit, _ in self._replaced.values()]
         edits += self._removed.values()
@@ -183,10 +184,18 @@ class Editor:
     # --- finding places ------------------------------------------------------------------------------------
 
     def _own(self, node: yaml.MappingNode, name: str) -> tuple[Node | None, Node | None]:
-        found = [pair for pair in node.value if pair[0].value == name and pair[0].tag != MERGE]
+        index = self._indexes.get(id(node))
+        if index is None:
+            index = self._indexes[id(node)] = {}
+            for pair in node.value:
+                if isinstance(pair[0], yaml.ScalarNode) and pair[0].tag != MERGE:
+                    index.setdefault(pair[0].value, []).append(pair)
+        found = index.get(name)
+        if not found:
+            return None, None
         if len(found) > 1:
             raise Refused(f"the key `{name}` stands twice in one mapping (line {found[1][0].start_mark.line + 1})")
-        return found[0] if found else (None, None)
+        return found[0]
 
     def _pair(self, path: Path) -> tuple[yaml.MappingNode, Node, Node]:
         mapping = self._source.documents[int(path[0])]
@@ -280,27 +289,36 @@ class Editor:
 
     def _neighbour(self, node: yaml.MappingNode, new: str) -> tuple[Node, int]:
         """The key after whose value new lines go, and where that value ends."""
-        usable: dict[str, tuple[Node, int, bool]] = {}
-        for key, value in node.value:
-            before = self._text[self._line_start(key) : key.start_mark.index]
-            end = self._content_end(key, value)
-            if end is None or id(key) in self._removed or not _BEFORE_KEY.fullmatch(before):
-                continue
-            single = isinstance(value, yaml.ScalarNode) and "\n" not in self._text[key.start_mark.index : end]
-            if isinstance(value, yaml.ScalarNode) and value.style in ("|", ">"):
-                header = self._text[value.start_mark.index : end].split("\n", 1)[0]
-                if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
-                    continue  # blank lines behind it, or the missing newline, are part of its value
-            usable[str(key.value)] = (key, end, single)
-        for name in _NEIGHBOURS.get(new, ()):
-            if name in usable and usable[name][2]:
-                return usable[name][:2]
-        if not usable:
-            raise Refused(f"there is no line after which `{new}` could stand")
+        preferred = _NEIGHBOURS.get(new, ())
+        own = pairs(node) if preferred else {}
+        for name in preferred:
+            if name in own and (found := self._usable(*own[name])) is not None and found[1]:
+                return own[name][0], found[0]
         # Inputs, variables and resources grow at their end; a job or step rather next to its short lines.
-        singles = [entry for entry in usable.values() if entry[2]]
-        last = list(usable.values())[-1]
-        return (singles[-1] if new in _NEIGHBOURS and singles else last)[:2]
+        last: tuple[Node, int] | None = None
+        for key, value in reversed(node.value):
+            if (found := self._usable(key, value)) is not None:
+                if found[1] or not preferred:
+                    return key, found[0]
+                last = last or (key, found[0])
+        if last is None:
+            raise Refused(f"there is no line after which `{new}` could stand")
+        return last
+
+    def _usable(self, key: Node, value: Node) -> tuple[int, bool] | None:
+        """Where a value ends and whether it is a scalar on one line; None where no line can be put after it."""
+        end = self._content_end(key, value)
+        if end is None or id(key) in self._removed:
+            return None
+        if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
+            return None
+        if not isinstance(value, yaml.ScalarNode):
+            return end, False
+        if value.style in ("|", ">"):
+            header = self._text[value.start_mark.index : end].split("\n", 1)[0]
+            if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
+                return None  # blank lines behind it, or the missing newline, are part of its value
+        return end, "\n" not in self._text[key.start_mark.index : end]
 
     def _lines_after(self, end: int, column: int, tree: dict[str, Any]) -> Edit:
         newline = "\r\n" if "\r\n" in self._text else "\n"

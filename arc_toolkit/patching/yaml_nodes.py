@@ -326,7 +326,10 @@ def _unchanged(old: Node, new: Node, memo: set[tuple[int, int]]) -> bool:
         # Keys are nearly always scalars; same() for the rest.
         if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
             return False
-        if not same(value, new_value, None, memo):
+        if isinstance(value, yaml.ScalarNode):
+            if value.tag != new_value.tag or value.value != new_value.value:
+                return False
+        elif not same(value, new_value, None, memo):
             return False
     return True
 
@@ -349,8 +352,11 @@ def _same_mapping(old: Node, new: Node, change: Change, memo: set[tuple[int, int
             kept = leaf.value is None and same(before[1], value, None, memo)
             if name != leaf.name or not (kept or (leaf.value is not None and holds(value, leaf.value))):
                 return False
-        elif not same(before[0], key, None, memo):
+        elif before[0].tag != key.tag or (before[0].value != key.value and not same(before[0], key, None, memo)):
             return False
+        elif leaf is None and isinstance(value, yaml.ScalarNode):
+            if value.value != before[1].value or value.tag != before[1].tag:
+                return False
         elif isinstance(leaf, Put):
             if not holds(value, leaf.value):
                 return False

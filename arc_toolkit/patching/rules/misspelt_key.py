@@ -71,6 +71,8 @@ def _look(
     known: frozenset[str],
     important: tuple[str, ...],
 ) -> None:
+    if known.issuperset(own):
+        return
     for name in own.keys() - known:
         near = difflib.get_close_matches(name.lower(), important, n=1, cutoff=0.8)
         if not near or near[0] in own:
