@@ -33,6 +33,7 @@ def list_logs(
 
 
 def _client(workspace: str | None, resource_group: str | None, subscription: str | None) -> Any:
+    from arc_toolkit.azure.compute import _cloud_options
     from arc_toolkit.azure.scope import Resolver
     from arc_toolkit.azure.session import explained, open_session
 
@@ -52,7 +53,7 @@ def _client(workspace: str | None, resource_group: str | None, subscription: str
             place.name,
             show_progress=False,
             enable_telemetry=False,
-            cloud=session.cloud.name,
+            **_cloud_options(session),
             **session.options,
         )
 
@@ -66,19 +67,23 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
     with explained(f"reading the job {job}"):
         try:
             operations = client.jobs._runs_operations
+            runs, place = operations._operation, _place(operations)
         except AttributeError:
             raise ArcError(
                 "this version of azure-ai-ml has no list of a run's log files: "
                 f"run `az ml job download --name {job} --all` and diagnose the folder"
             ) from None
-        files: dict[str, str] = dict(operations.get_run_details(job).log_files or {})
+        files: dict[str, str] = dict(runs.get_details(*place, job).log_files or {})
+        # The run history itself: `jobs.list` builds a whole job of each child and leaves out what it cannot parse.
+        children = [run.run_id for run in runs.get_child(*place, job)] if depth else []
     for path, url in sorted(files.items()):
         yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", None, partial(_open, url))
-    if depth:
-        with explained(f"listing the steps of the job {job}"):
-            children = [child.name for child in client.jobs.list(parent_job_name=job) if child is not None]
-        for child in children:
-            yield from _files(client, child, seen, depth - 1)
+    for child in children:
+        yield from _files(client, child, seen, depth - 1)
+
+
+def _place(operations: Any) -> tuple[str, str, str]:
+    return operations._subscription_id, operations._resource_group_name, operations._workspace_name
 
 
 def _open(url: str) -> BinaryIO:
