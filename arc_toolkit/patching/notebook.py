@@ -14,7 +14,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from arc_toolkit.patching.model import Edit, FileResult, Finding, OverlapError, Settings, Skipped, apply_edits
 from arc_toolkit.patching.python.engine import Refused, converted_sweeps, is_candidate, rewrite
-from arc_toolkit.patching.python.source import Source, Unusable, no_collection, parse
+from arc_toolkit.patching.python.source import Source, Unusable, parse, quiet
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -237,6 +237,11 @@ def _escaped(text: str) -> str:
 
 def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
     """What the settings and rules make of one notebook."""
+    with quiet():
+        return _patch(path, data, settings)
+
+
+def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     findings: list[Finding] = []
     try:
         text = data.decode("utf-8-sig")
@@ -248,8 +253,7 @@ def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
             cells = read_cells(text)
         parsed, broken = _parsed(text, cells)
         findings += _about_broken(text, broken, settings, path)
-        with no_collection():
-            result = rewrite([source for _, source in parsed], settings, path)
+        result = rewrite([source for _, source in parsed], settings, path)
         after = _spliced(text, [cell for cell, _ in parsed], result.edits)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1

@@ -14,11 +14,11 @@ __all__ = ["patch_source"]
 def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
     """What the settings and rules make of one Python file."""
     from arc_toolkit.patching.python.engine import is_candidate
-    from arc_toolkit.patching.python.source import no_collection
+    from arc_toolkit.patching.python.source import quiet
 
     if not is_candidate(data):
         return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
-    with no_collection():
+    with quiet():
         return _patch(path, data, settings)
 
 

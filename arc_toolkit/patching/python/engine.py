@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from arc_toolkit.patching.model import Edit, Finding, OverlapError, Settings
 from arc_toolkit.patching.python import library, proof
 from arc_toolkit.patching.python.layout import Impossible
-from arc_toolkit.patching.python.names import read_module
+from arc_toolkit.patching.python.names import read_again, read_module
 from arc_toolkit.patching.python.plan import Planner, make_plan
 from arc_toolkit.patching.python.source import Source
 
@@ -75,7 +75,8 @@ def _prove(
     folder: str,
 ) -> None:
     """Parse what changed, compare it with the old tree as it should have become, and plan once more: nothing."""
-    parts = proof.segments(planner.changes.places())
+    places = planner.changes.places()
+    parts = proof.segments(places)
     by_source = {id(source): found for source, found in zip(sources, edits, strict=True)}
     if sum(map(len, edits)) != sum(len(part.inside(by_source[id(part.source)])) for part in parts):
         raise proof.Unproven("an edit lies outside of the statements it belongs to")
@@ -87,7 +88,7 @@ def _prove(
             raise proof.Unproven("the new text says more than what was asked for")
         fresh |= {id(stmt): new for stmt in new.body}
         part.replace(new.body)
-    module = read_module(sources, fresh)
-    if make_plan(module, settings, path, folder).changes:
+    again = read_again(planner.module, fresh, places)
+    if make_plan(again, settings, path, folder).changes:
         raise proof.Unproven("a second run would change it again")
-    module.forget()
+    again.forget()

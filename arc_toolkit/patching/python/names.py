@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -21,6 +21,15 @@ from arc_toolkit.patching.python.source import Source
 # Words that a call worth looking at has, and the names that these were imported as.
 _WORDS = ("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun")
 _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
+
+# Words without which a function makes no step and sets nothing; `@` is for decorated functions inside of it.
+_FUNCTION_WORDS = (
+    *_WORDS,
+    *("@", "load_component", "from_yaml", "from_func", "Component", "components", "resources", "runsettings"),
+    *("default_compute", "azure.", "mldesigner"),
+)
+# Calls at module level whose results are no components, for certain.
+_HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "get", "open", "dict", "list", "set"})
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
 
@@ -103,24 +112,10 @@ class Module:
 
     sources: Sequence[Source]
     scopes: list[Scope] = field(default_factory=list)
-    # Scopes with statements that were parsed again, and those around them; empty: all count.
-    changed: set[int] = field(default_factory=set)
 
     @property
     def top(self) -> Scope:
         return self.scopes[0]
-
-    @property
-    def relevant(self) -> list[Scope]:
-        """The scopes to look at. In a second run those in which nothing was changed need no second look."""
-        if not self.changed:
-            return self.scopes
-        return [scope for scope in self.scopes if id(scope) in self.changed]
-
-    def mark(self, scope: Scope | None) -> None:
-        while scope is not None and id(scope) not in self.changed:
-            self.changed.add(id(scope))
-            scope = scope.parent
 
     def forget(self) -> None:
         """Cut the circles of scopes and places, so that the memory of a file goes with it."""
@@ -144,42 +139,98 @@ class Module:
         return index < len(lines) and lines[index] <= (spot.stmt.end_lineno or spot.stmt.lineno)
 
 
-def read_module(sources: Sequence[Source], fresh: Mapping[int, Source] = MappingProxyType({})) -> Module:
-    """Walk all statements of the sources, as one module.
+def read_module(sources: Sequence[Source]) -> Module:
+    """Walk the statements of the sources, as one module.
 
-    `fresh` gives statements (by identity) that have another source: those that were parsed again.
+    Functions without a decorator are walked only when a word in their lines says that they may matter.
     """
-    module = Module([*sources, *{id(source): source for source in fresh.values()}.values()])
+    module = Module(sources)
     scope = Scope(None, None)
     module.scopes.append(scope)
-    walker = _Walker(module, fresh)
+    walker = _Walker(module)
     block = Block("scope")
     for source in sources:
         for stmt in source.body:
             walker.statement(stmt, source.body, scope, block, source, stmt)
-    # Functions come after the scope around them, since they see its last bindings.
-    while walker.later:
-        function, inner, source, top = walker.later.pop(0)
-        block = Block("scope")
-        for stmt in function.body:
-            walker.statement(stmt, function.body, inner, block, source, top)
+    makers = [
+        name
+        for name, bindings in scope.bindings.items()
+        if any(_may_make_steps(binding.value) for binding in bindings)
+    ]
+    walker.finish([*_FUNCTION_WORDS, *makers])
     return module
 
 
+def read_again(module: Module, fresh: Mapping[int, Source], places: Sequence[Place]) -> Module:
+    """Walk once more what was changed: `fresh` gives the new statements (by identity) with their sources.
+
+    Scopes without a change are left out: what was planned for them, nothing, stands.
+    """
+    functions = set()
+    for place in places:
+        scope = place.scope if isinstance(place, Spot) else None
+        while scope is not None:
+            functions.add(id(scope.node))
+            scope = scope.parent
+    again = Module([*module.sources, *{id(source): source for source in fresh.values()}.values()])
+    scope = Scope(None, None)
+    again.scopes.append(scope)
+    walker = _Walker(again, fresh)
+    block = Block("scope")
+    for source in module.sources:
+        for stmt in source.body:
+            walker.statement(stmt, source.body, scope, block, source, stmt)
+    walker.finish(None, functions)
+    return again
+
+
+def _may_make_steps(value: ast.expr | ast.FunctionDef | str | None) -> bool:
+    """Whether what a module binds may be called for a step elsewhere: not sure, but sure enough not to miss one."""
+    if isinstance(value, ast.FunctionDef):
+        return bool(value.decorator_list)
+    if isinstance(value, ast.Call):
+        found = chain(value.func)
+        return found is None or (found[1] or found)[-1] not in _HARMLESS_MAKERS
+    return isinstance(value, ast.expr) and not isinstance(value, ast.Constant)
+
+
 class _Walker:
-    def __init__(self, module: Module, fresh: Mapping[int, Source]) -> None:
+    def __init__(self, module: Module, fresh: Mapping[int, Source] = MappingProxyType({})) -> None:
         self.module = module
         self.fresh = fresh
         self.order = 0
         self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source, ast.stmt]] = []
 
+    def finish(self, words: Sequence[str] | None, functions: Container[int] = ()) -> None:
+        """Walk the functions, after the scopes around them, since they see their last bindings.
+
+        Those with one of the words (a function around another holds its words too), or just those given.
+        """
+        lines: dict[int, list[int]] = {}
+        for source in self.module.sources if words is not None else ():
+            lines[id(source)] = source.lines_with(words or ())
+        while self.later:
+            function, inner, source, top = self.later.pop(0)
+            if words is None:
+                wanted = id(function) in functions or id(function) in self.fresh
+            else:
+                at = lines[id(source)]
+                index = bisect_left(at, function.lineno)
+                wanted = bool(function.decorator_list) or (
+                    index < len(at) and at[index] <= (function.end_lineno or function.lineno)
+                )
+            if wanted:
+                self.module.scopes.append(inner)
+                block = Block("scope")
+                for stmt in function.body:
+                    self.statement(stmt, function.body, inner, block, source, top)
+
     def statement(
         self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt
     ) -> None:
         self.order += 1
-        if self.fresh and id(stmt) in self.fresh:
-            source = self.fresh[id(stmt)]
-            self.module.mark(scope)
+        if self.fresh:
+            source = self.fresh.get(id(stmt), source)
         spot = Spot(source, top, body, stmt, scope, block, self.order)
         match stmt:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
@@ -209,8 +260,6 @@ class _Walker:
                 # A class body is not seen from its methods.
                 parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
                 inner = Scope(stmt, parent, spot)
-                if self.fresh and id(stmt) in self.fresh:
-                    self.module.mark(inner)
                 arguments = stmt.args
                 for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
                     for argument in group:
@@ -218,7 +267,6 @@ class _Walker:
                 for star in (arguments.vararg, arguments.kwarg):
                     if star:
                         _bind(inner, star.arg, spot, None, "a parameter")
-                self.module.scopes.append(inner)
                 self.later.append((stmt, inner, source, top))
             case ast.ClassDef():
                 _bind(scope, stmt.name, spot, None, "a class")

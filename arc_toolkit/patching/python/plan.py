@@ -251,7 +251,7 @@ class Planner:
     def pipelines(self) -> list[tuple[Spot, PipelineFunction]]:
         """All functions under `@dsl.pipeline`, with their places."""
         found = []
-        for scope in self.module.relevant:
+        for scope in self.module.scopes:
             pipeline = self.meanings.pipeline(scope)
             if pipeline is not None and scope.spot is not None:
                 found.append((scope.spot, pipeline))

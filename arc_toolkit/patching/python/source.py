@@ -34,17 +34,19 @@ _PYTHON_2_LINE = re.compile(
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
-    """Without the collector of cycles: trees are many small objects without any, and it would walk them again and
-    again. What holds cycles here is cut by hand (`Module.forget`)."""
-    if not gc.isenabled():
-        yield
-        return
+def quiet() -> Iterator[None]:
+    """Without warnings about invalid escapes in other people's strings, and without the collector of cycles: trees
+    are many small objects without any, and it would walk them again and again. What holds cycles here is cut by hand
+    (`Module.forget`)."""
+    collecting = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        gc.enable()
+        if collecting:
+            gc.enable()
 
 
 class Unusable(Exception):
@@ -83,9 +85,7 @@ def encode(text: str, encoding: str, before: bytes) -> bytes:
 def parse(text: str) -> list[ast.stmt]:
     """The statements of a module; `Unusable` says line and column."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
-            return ast.parse(text).body
+        return ast.parse(text).body
     except SyntaxError as error:
         line, column = error.lineno or 0, error.offset or 0
         shown = error.text or ""

@@ -73,7 +73,7 @@ def find_targets(module: Module, meanings: Meanings) -> list[Target]:
     """All targets of the scopes to be looked at, in the order of the text."""
     read = {name for source in module.sources for name in _read(source.text)}
     found: list[Target] = []
-    for scope in module.relevant:
+    for scope in module.scopes:
         pipeline = meanings.pipeline(scope)
         named: dict[int, Target] = {}
         here: dict[str, list[Target]] = {}

@@ -60,7 +60,7 @@ def look(planner: Planner) -> None:
 def _calls(planner: Planner) -> Iterator[tuple[str, Spot, ast.Call]]:
     if not any("ParallelRun" in source.text for source in planner.module.sources):
         return
-    for scope in planner.module.relevant:
+    for scope in planner.module.scopes:
         for spot in scope.spots:
             if planner.module.mentions(spot):
                 for call in calls_in(spot.stmt):
