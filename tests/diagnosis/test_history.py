@@ -304,3 +304,20 @@ def test_recording_does_not_depend_on_the_clock(path: str) -> None:
         put(store, pod("p1", 1), now=before + 3600)
         assert put(store, pod("p1", 2, reason="Evicted"), now=before) == 1
     assert history.read(path).pods[0]["status"]["reason"] == "Evicted"
+
+
+def test_what_is_kept_is_enough_for_the_same_diagnosis() -> None:
+    from arc_toolkit.diagnosis import report
+    from arc_toolkit.diagnosis.model import ClusterFacts, Stats
+    from tests.diagnosis.sample import fleet
+
+    whole = fleet()
+    kept = ClusterFacts(
+        [trim.pod(item) for item in whole.pods],
+        [trim.node(item) for item in whole.nodes],
+        [trim.event(item) for item in whole.events if trim.wanted_event(item)],
+        nodes_complete=True,
+        origin="sample",
+    )
+    assert len(whole.pods) > 20
+    assert report.build([], [kept], [], [], [], Stats()) == report.build([], [whole], [], [], [], Stats())
