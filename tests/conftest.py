@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from arc_toolkit.cli.main import main
-from tests.cluster.fixtures import cluster, control_plane  # noqa: F401  (fixtures)
+from tests.cluster.fixtures import cluster, control_plane, own_cluster  # noqa: F401  (fixtures)
 from tests.support import Result
 
 # Tests assert no times: the machines that run them are shared.

@@ -132,6 +132,7 @@ class ControlPlane:
         options += [f"--client-ca-file={file('ca.crt')}", f"--token-auth-file={file('tokens.csv')}"]
         options += ["--authorization-mode=RBAC,Node", "--disable-admission-plugins=ServiceAccount"]
         options += ["--service-account-issuer=https://127.0.0.1", "--service-cluster-ip-range=10.0.0.0/24"]
+        options += ["--delete-collection-workers=8"]
         options += [f"--service-account-key-file={file('accounts.key')}"]
         options += [f"--service-account-signing-key-file={file('accounts.key')}"]
         server = self._run("kube-apiserver", *options)
@@ -210,6 +211,11 @@ class ControlPlane:
             url = f"http://127.0.0.1:{port}/healthz"
             self._run(name, *options).wait_until(partial(self._answers, url))
 
+    def stop_volcano(self) -> None:
+        for name in ("vc-scheduler", "vc-controller-manager"):
+            if name in self._servers:
+                self._servers.pop(name).stop(signal.SIGKILL)
+
     # --- objects ----------------------------------------------------------------------------------------------
 
     def request(
@@ -278,17 +284,25 @@ class ControlPlane:
         return self.create(node(name, **options))
 
     def wipe(self) -> None:
-        """Leave the cluster as it was started: no nodes, pods, DaemonSets, events, types."""
+        """Leave the cluster as it was started: no nodes, pods, DaemonSets, events, types, and no Volcano."""
+        self.stop_volcano()
         kinds = [("DaemonSet", "apps/v1"), ("InstanceType", "amlarc.azureml.com/v1alpha1"), ("Pod", "v1")]
         kinds += [("Event", "v1"), ("Node", "v1")]
-        if "vc-scheduler" in self._servers:
-            kinds.append(("PodGroup", "scheduling.volcano.sh/v1beta1"))
-        grace = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+        if self._served("/apis/scheduling.volcano.sh/v1beta1"):
+            kinds.insert(0, ("PodGroup", "scheduling.volcano.sh/v1beta1"))
         for kind, version in kinds:
-            spaces = ["default", "kube-system", "azureml"] if kind in _NAMESPACED else [""]
-            for space in spaces:
-                self.request("DELETE", path_of(kind, version, space), grace)
+            for space in ["default", "kube-system", "azureml"] if kind in _NAMESPACED else [""]:
+                self.wait(f"the end of every {kind}", partial(self._cleared, path_of(kind, version, space)))
         self.wait("an empty cluster", lambda: not self.list("Pod", limit=1) and not self.list("Node", limit=1))
+
+    def _cleared(self, path: str) -> bool:
+        """Delete what is there. The server gives up on a request after a minute, so thousands may take several."""
+        grace = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
+        try:
+            self.request("DELETE", path, grace)
+            return not self.request("GET", path, None, {"limit": 1})["items"]
+        except (ApiError, urllib3.exceptions.HTTPError):
+            return False
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float = 60, every: float = 0.1) -> None:
         """Poll until ready; a RuntimeError says what did not come."""

@@ -1,8 +1,10 @@
-"""The fixtures `control_plane` (once per session) and `cluster` (the same, empty at the start of each test)."""
+"""A real Kubernetes as fixtures: `control_plane` (one per session), `cluster` (the same, empty), `own_cluster`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,18 +19,8 @@ if TYPE_CHECKING:  # every test run imports this module, and most need no cluste
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running Kubernetes, whatever is in it; skips where the binaries were not built."""
-    binaries = build.locate()
-    missing = build.missing(binaries)
-    if missing:
-        unavailable(f"no {', '.join(missing)}: run scripts/control-plane first")
-    from tests.cluster.control_plane import ControlPlane
-
-    plane = ControlPlane(binaries, tmp_path_factory.mktemp("control-plane"))
-    try:
-        plane.start()
+    with _running(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture
@@ -36,3 +28,26 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     """The running Kubernetes with no nodes, pods or InstanceTypes in it."""
     control_plane.wipe()
     return control_plane
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[ControlPlane]:
+    """A Kubernetes for one test that leaves thousands of objects: ending it takes less than wiping it."""
+    with _running(tmp_path) as plane:
+        yield plane
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[ControlPlane]:
+    binaries = build.locate()
+    missing = build.missing(binaries)
+    if missing:
+        unavailable(f"no {', '.join(missing)}: run scripts/control-plane first")
+    from tests.cluster.control_plane import ControlPlane
+
+    plane = ControlPlane(binaries, folder)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()

@@ -113,9 +113,9 @@ def generate(arc: Arc, cluster: ControlPlane) -> dict[str, Object]:
 
 
 def test_n_pods_of_a_share_are_bound_the_next_is_not_and_one_percent_more_is_too_much(
-    cluster: ControlPlane, arc: Arc
+    own_cluster: ControlPlane, arc: Arc
 ) -> None:
-    nodes = machine_nodes()
+    cluster, nodes = own_cluster, machine_nodes()
     cluster.create_all(nodes)
     pods = sum(len(PROFILES[node["metadata"]["labels"][PROFILE]]) + 1 for node in nodes)
     settle(cluster, [item for profile in PROFILES for item in profile_daemonsets(profile)], pods)

@@ -28,8 +28,9 @@ the nodes and pods and making the types took {seconds:.1f} s of CPU; the rest is
 
 
 def test_a_thousand_whole_node_pods_are_bound_to_a_thousand_nodes(
-    cluster: ControlPlane, arc: Callable[..., Result]
+    own_cluster: ControlPlane, arc: Callable[..., Result]
 ) -> None:
+    cluster = own_cluster
     machines = [FLEET[number % len(FLEET)] for number in range(NODES)]
     cluster.create_all(machine.node(f"{machine.pool}-{number}") for number, machine in enumerate(machines))
     # One DaemonSet stands for those of AKS (their sum), and the 5 % is foreseen, so that the nodes carry 1,000 pods
