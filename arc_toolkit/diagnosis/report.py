@@ -42,6 +42,8 @@ def build(
     notes = []
     if cluster.other_pods:
         notes.append(f"{cluster.other_pods} pods belong to no AzureML job (no label ml.azure.com/run-id)")
+    if not stats.pods + stats.events and any(attempt.cause for attempt in made):
+        notes.append("logs alone rarely tell a cause: add --cluster, --history, or saved pods, nodes and events")
     return Report(
         attempts=tuple(made),
         jobs=tuple(attempts.jobs(made, groups, everywhere)),

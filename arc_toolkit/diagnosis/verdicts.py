@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
 from arc_toolkit.diagnosis.causes import EXPLANATIONS, node_signals
-from arc_toolkit.diagnosis.kube import Cluster, Node
+from arc_toolkit.diagnosis.kube import Cluster, Node, vm_instance_of
 from arc_toolkit.diagnosis.model import Attempt, Evidence, Kind, Level, Outcome, Verdict
 from arc_toolkit.diagnosis.signals import KINDS, ORDER
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
@@ -242,7 +242,7 @@ def _verdict(
         evidence=evidence or pressure,
         since=cluster.cuts.get(name) if tally.dropped else None,
         spot=node.spot if node else None,
-        vm_instance=node.vm_instance if node else None,
+        vm_instance=node.vm_instance if node else vm_instance_of(name),
         reason=reason,
     )
     return suggestions.add(verdict) if level is Level.BAD else verdict

@@ -21,6 +21,7 @@ def test_attempts_stand_in_the_order_of_their_folders() -> None:
         (1, NODE_B),
         (2, NODE_C),
     ]
+    assert "logs alone rarely tell a cause" in report.notes[0]
     job = report.jobs[0]
     assert (job.name, job.attempts, job.retried, job.outcome) == ("job", 3, True, Outcome.UNKNOWN)
     assert job.nodes == (NODE_A, NODE_B, NODE_C)
