@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -16,6 +17,7 @@ from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.diagnosis.scan import Scanned, scan
 from arc_toolkit.diagnosis.sources import blob
 from arc_toolkit.errors import ArcError
+from tests.cluster.processes import Server, free_ports
 from tests.support import ROOT, Result, unavailable
 
 # Azurite's account and key are the same everywhere, and public.
@@ -28,11 +30,12 @@ def connection(port: int, key: str = KEY) -> str:
     return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={key};{endpoint}"
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -47,25 +50,14 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     )
     if found.returncode:
         unavailable(f"scripts/azurite: {found.stderr.strip()[-300:]}")
-    folder, port = tmp_path_factory.mktemp("azurite"), free_port()
+    folder, [port] = tmp_path_factory.mktemp("azurite"), free_ports(1)
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder), "--silent"]
-    with (folder / "azurite.log").open("wb") as log:
-        process = subprocess.Popen(
-            [found.stdout.strip(), *options, "--skipApiVersionCheck"], stdout=log, stderr=log
-        )
+    server = Server([found.stdout.strip(), *options, "--skipApiVersionCheck"], folder / "azurite.log")
     try:
-        for _ in range(300):
-            if process.poll() is not None:
-                pytest.fail(f"Azurite ended: {(folder / 'azurite.log').read_text()[-500:]}")
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
+        server.wait_until(lambda: listens(port))
         yield port
     finally:
-        process.kill()  # its data is thrown away, so a clean end is not needed
-        process.wait()
+        server.stop(signal.SIGKILL)  # its data is thrown away, so a clean end is not needed
 
 
 @pytest.fixture
@@ -188,7 +180,7 @@ def test_service_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
     async def at_once(*_: object, **__: object) -> None: ...
 
-    port = free_port()
+    [port] = free_ports(1)
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(port))
     monkeypatch.setattr(asyncio, "sleep", at_once)  # between the retries
     with pytest.raises(ArcError, match=f"cannot list logs/x .*{port}") as caught:

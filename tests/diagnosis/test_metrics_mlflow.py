@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 import time
 import urllib.request
@@ -15,6 +14,7 @@ import pytest
 
 from arc_toolkit.diagnosis.metrics import find_restarts
 from arc_toolkit.errors import ArcError
+from tests.cluster.processes import Server, free_ports
 from tests.support import unavailable
 
 pytestmark = pytest.mark.real
@@ -43,30 +43,23 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     needs("flask", "flask_cors", "sqlalchemy", "alembic")
     folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     command = [sys.executable, "-c", SERVER, str(port), f"sqlite:///{folder}/mlflow.db", str(folder / "artifacts")]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    server = Server(command, folder / "server.log")
+    url = f"http://127.0.0.1:{port}"
     try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
-            if process.poll() is not None:
-                pytest.fail(f"the MLflow server ended: {(folder / 'server.log').read_text()[-500:]}")
-            try:
-                urllib.request.urlopen(f"{url}/health", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+        server.wait_until(lambda: answers(f"{url}/health"))
         yield url
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        server.stop()
+
+
+def answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def needs(*modules: str) -> None:
