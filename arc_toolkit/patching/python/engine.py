@@ -89,6 +89,6 @@ def _prove(
         fresh |= {id(stmt): new for stmt in new.body}
         part.replace(new.body)
     again = read_again(planner.module, fresh, places)
-    if make_plan(again, settings, path, folder).changes:
+    if make_plan(again, settings, path, folder, planner).changes:
         raise proof.Unproven("a second run would change it again")
     again.forget()

@@ -54,7 +54,7 @@ class Exposure:
         parameters = {}
         if target.pipeline is not None:
             parameters = self._functions.get(id(target.pipeline.function), {})
-        found = [item for item in self.planner.resources_wanted() if item.name not in parameters]
+        found = [item for item in self.planner.resources_wanted if item.name not in parameters]
         found += [Wanted("expose-parameters", name, name) for name in parameters]
         found = [item for item in found if self.planner.allows(item.rule, target.spot.source, target.call.lineno)]
         return sorted(found, key=lambda item: _NAMES.index(item.name))
@@ -86,7 +86,7 @@ class Exposure:
                     self._default(spot, function, parameter.name)
 
     def _default(self, spot: Spot, function: ast.FunctionDef, name: str) -> None:
-        asked = {item.name: item for item in self.planner.resources_wanted()}.get(name)
+        asked = {item.name: item for item in self.planner.resources_wanted}.get(name)
         default = _default_of(function, name)
         if asked is None or not isinstance(default, ast.Constant) or default.value == asked.value:
             return
@@ -94,7 +94,7 @@ class Exposure:
 
     def _parameters(self, spot: Spot, function: ast.FunctionDef, inside: list[Target]) -> dict[str, _Parameter]:
         found = {}
-        asked = {item.name: item.text for item in self.planner.resources_wanted()}
+        asked = {item.name: item.text for item in self.planner.resources_wanted}
         for name in _NAMES:
             if _default_of(function, name) is not None or _has(function, name):
                 found[name] = _Parameter(name, "", exists=True)

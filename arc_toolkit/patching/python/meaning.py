@@ -111,10 +111,11 @@ NOTHING = Unknown("")
 class Meanings:
     """Answers for one module; `folder` is where its relative paths begin."""
 
-    def __init__(self, module: Module, folder: str) -> None:
+    def __init__(self, module: Module, folder: str, files: dict[str, tuple[str, str]] | None = None) -> None:
         self.module = module
         self.folder = folder
-        self._files: dict[str, tuple[str, str]] = {}
+        # Kind and text of each component file; a second look at the same module reads none again.
+        self.files = {} if files is None else files
         self._seen: dict[int, Meaning] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
@@ -306,7 +307,7 @@ class Meanings:
 
     def _file(self, name: str) -> tuple[str, str]:
         """Kind and text of a component file; blanks when it cannot be read."""
-        if name not in self._files:
+        if name not in self.files:
             path = Path(os.path.join(self.folder, name))
             try:
                 text = path.read_text(encoding="utf-8-sig") if path.stat().st_size < 1_000_000 else ""
@@ -315,8 +316,8 @@ class Meanings:
             found = _TYPE_LINE.search(text)
             # A spec without `type` is a v1.5 CommandComponent.
             kind = library.COMPONENT_KINDS.get(found[1].lower(), "") if found else ("command" if text else "")
-            self._files[name] = kind, text
-        return self._files[name]
+            self.files[name] = kind, text
+        return self.files[name]
 
     def text(self, node: ast.expr, spot: Spot, depth: int = 0) -> str | None:
         """The text of a path given as a literal, a sum, an f-string, os.path.join or Path / "name"."""

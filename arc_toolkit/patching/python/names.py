@@ -377,11 +377,30 @@ def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
 
 # Values of node attributes that hold no call: positions, names, literals.
 _LEAVES = frozenset({int, str, type(None), ast.Name, ast.Constant, ast.Load, ast.Store, ast.alias})
+_PLAIN = frozenset({ast.Name, ast.Constant})
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether a call holds no other one, seen at a glance: `f(a, b=c.d.e)`."""
+    values: list[ast.expr] = [call.func, *call.args, *(keyword.value for keyword in call.keywords)]
+    for value in values:
+        while isinstance(value, ast.Attribute):
+            value = value.value
+        if value.__class__ not in _PLAIN:
+            return False
+    return True
+
+
 _BODIES = frozenset({"body", "orelse", "finalbody", "handlers", "decorator_list", "cases"})
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     """Every call below a statement, without the bodies of compound statements and of functions."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        node = node.value
+    if isinstance(node, ast.Call) and _is_plain(node):
+        yield node
+        return
     stack: list[ast.AST] = [node]
     while stack:
         item = stack.pop()

@@ -44,11 +44,13 @@ Outcome = Literal["set", "equal", "bound"]
 class Planner:
     """Collects the changes and findings of one file."""
 
-    def __init__(self, module: Module, settings: Settings, path: str, folder: str) -> None:
+    def __init__(
+        self, module: Module, settings: Settings, path: str, folder: str, first: Planner | None = None
+    ) -> None:
         self.module = module
         self.settings = settings
         self.path = path
-        self.meanings = Meanings(module, folder)
+        self.meanings: Meanings = Meanings(module, folder, first.meanings.files if first is not None else None)
         self.changes = Changes()
         self._findings: dict[Finding, None] = {}
         self.targets: list[Target] = find_targets(module, self.meanings)
@@ -130,6 +132,7 @@ class Planner:
 
     # --- values --------------------------------------------------------------------------------------------------
 
+    @cached_property
     def resources_wanted(self) -> list[Wanted]:
         """Instance type and count as literals, as far as they are asked for."""
         settings = self.settings
@@ -258,12 +261,12 @@ class Planner:
         return found
 
 
-def make_plan(module: Module, settings: Settings, path: str, folder: str) -> Planner:
-    """Everything that is to be changed and said about one file."""
+def make_plan(module: Module, settings: Settings, path: str, folder: str, first: Planner | None = None) -> Planner:
+    """Everything that is to be changed and said about one file; `first` is the plan of the run before."""
     from arc_toolkit.patching.python import compute, rules, v1, v2, v15
     from arc_toolkit.patching.python.expose import Exposure
 
-    planner = Planner(module, settings, path, folder)
+    planner = Planner(module, settings, path, folder, first)
     rules.look(planner)
     v1.look(planner)
     exposure = Exposure(planner)
