@@ -90,8 +90,8 @@ class Cell:
         return "".join(literal.value for literal in self.literals)
 
 
-class NotANotebook(Exception):
-    """One sentence."""
+class NotANotebook(Unusable):
+    """JSON that is no notebook, or no JSON."""
 
 
 def read_cells(text: str) -> list[Cell]:
@@ -99,7 +99,7 @@ def read_cells(text: str) -> list[Cell]:
     try:
         notebook = json.loads(text)
     except json.JSONDecodeError as error:
-        raise NotANotebook(f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
+        raise NotANotebook(f"not valid JSON: {error.msg}", error.lineno, error.colno) from None
     except RecursionError:
         raise NotANotebook("not a notebook: nested too deeply") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
@@ -257,9 +257,9 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         after = _spliced(text, [cell for cell, _ in parsed], result.edits)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return FileResult(path, data, refused=f"line {line}: not UTF-8 text; save it as UTF-8")
+        return FileResult(path, data, skipped=Skipped(path, "not UTF-8 text: save it as UTF-8", line))
     except NotANotebook as error:
-        return FileResult(path, data, refused=str(error))
+        return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
     except Refused as error:
         return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
     except OverlapError as error:

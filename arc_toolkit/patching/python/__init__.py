@@ -31,7 +31,7 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         text, encoding = decode(data)
         source = Source(text, parse(text))
     except Unusable as error:
-        return FileResult(path, data, refused=sentence(error.reason, error.line, error.column))
+        return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
     findings: tuple[Finding, ...] = ()
     try:
         if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
@@ -48,9 +48,3 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     findings += result.findings
     after = encode(text, encoding, data)
     return FileResult(path, data, None if after == data else after, findings, new_files=result.new_files)
-
-
-def sentence(reason: str, line: int, column: int) -> str:
-    """`line 3, column 7: not valid Python: ...`"""
-    where = f"line {line}" + (f", column {column}" if column else "") if line else ""
-    return f"{where}: {reason}" if where else reason

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from arc_toolkit.patching.model import FileResult
 from arc_toolkit.patching.notebook import patch_notebook
 from arc_toolkit.patching.python import patch_source
 from tests.patching.python.support import TYPE, notebook
+from tests.support import Result
+
+
+def reason(result: FileResult) -> str:
+    """`line:column: why`, in one sentence, and nothing changed."""
+    assert (result.after, result.refused, result.findings) == (None, None, ())
+    assert result.skipped is not None
+    assert "\n" not in result.skipped.reason
+    return f"{result.skipped.line}:{result.skipped.column}: {result.skipped.reason}"
+
 
 AZURE = b"from azure.ai.ml import command\n"
 
@@ -16,19 +29,19 @@ AZURE = b"from azure.ai.ml import command\n"
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (AZURE + b"job = command(\n", "line 2, column 14: not valid Python: '(' was never closed"),
-        (AZURE + b"  x = 1\n", "line 2, column"),
-        (AZURE + b"x = = 1\n", "line 2, column 5: not valid Python: invalid syntax"),
-        (AZURE + b"print 'hello'\n", "line 2, column 1: Python 2 code: convert it to Python 3 first"),
-        (AZURE + b"try:\n    x\nexcept E, e:\n    pass\n", "line 4, column 8: Python 2 code"),
-        (AZURE + b"exec 'x'\n", "line 2, column 1: Python 2 code"),
+        (AZURE + b"job = command(\n", "2:14: not valid Python: '(' was never closed"),
+        (AZURE + b"  x = 1\n", "2:"),
+        (AZURE + b"x = = 1\n", "2:5: not valid Python: invalid syntax"),
+        (AZURE + b"print 'hello'\n", "2:1: Python 2 code: convert it to Python 3 first"),
+        (AZURE + b"try:\n    x\nexcept E, e:\n    pass\n", "4:8: Python 2 code"),
+        (AZURE + b"exec 'x'\n", "2:1: Python 2 code"),
         (AZURE + b"x = 0777\n", "Python 2 code"),
         (AZURE + b"if a <> b: pass\n", "Python 2 code"),
         (AZURE + b"x = `a`\n", "Python 2 code"),
-        (AZURE + b"x = 1\0\n", "line 2: holds null bytes: not Python source"),
+        (AZURE + b"x = 1\0\n", "2:0: holds null bytes: not Python source"),
         (AZURE + b"x = '\xff'\n", "not utf-8 text"),
         (b"# coding: klingon\n" + AZURE, "cannot tell its encoding: unknown encoding: klingon"),
-        (AZURE + b"x = " + b"(" * 3000 + b")" * 3000 + b"\n", "command"),
+        (AZURE + b"x = " + b"(" * 3000 + b")" * 3000 + b"\n", "too many nested parentheses"),
     ],
     ids=[
         "bracket",
@@ -47,35 +60,28 @@ AZURE = b"from azure.ai.ml import command\n"
     ],
 )
 def test_python_that_cannot_be_parsed(data: bytes, sentence: str) -> None:
-    result = patch_source("p.py", data, TYPE)
-    assert result.after is None
-    assert result.refused is not None
-    assert "\n" not in result.refused
-    assert sentence in result.refused or sentence == "command"
+    assert sentence in reason(patch_source("p.py", data, TYPE))
 
 
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "line 1, column 1: not valid JSON: Expecting value"),
-        (b"not json", "line 1, column 1: not valid JSON"),
-        (b'{"cells": [}', "line 1, column 12: not valid JSON"),
+        (b"", "1:1: not valid JSON: Expecting value"),
+        (b"not json", "1:1: not valid JSON"),
+        (b'{"cells": [}', "1:12: not valid JSON"),
         (b"{}", "a notebook without cells"),
         (b'{"cells": null}', "a notebook without cells"),
         (b"[]", "a notebook without cells"),
         (b'{"cells": [1]}', "cell 1 is no object"),
         (b'{"cells": [{"cell_type": "code", "source": [1]}]}', "the source of cell 1 is no text"),
         (b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', "the source of cell 1 is no text"),
-        (b'{"a": "\xff"}', "line 1: not UTF-8 text"),
+        (b'{"a": "\xff"}', "1:0: not UTF-8 text"),
         (b'{"cells": []} x', "not valid JSON: Extra data"),
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_notebooks_that_are_none(data: bytes, sentence: str) -> None:
-    result = patch_notebook("n.ipynb", data, TYPE)
-    assert result.after is None
-    assert result.refused is not None
-    assert sentence in result.refused
+    assert sentence in reason(patch_notebook("n.ipynb", data, TYPE))
 
 
 def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
@@ -95,3 +101,16 @@ def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
     assert json.loads(result.after)["cells"][3]["source"] == [
         "job = command(command='x', instance_type=\"32cpu128g\")"
     ]
+
+
+def test_the_command_says_it_in_one_sentence_and_does_the_others(
+    tmp_path: Path, arc: Callable[..., Result]
+) -> None:
+    (tmp_path / "old.py").write_bytes(AZURE + b"print 'x'\n")
+    (tmp_path / "good.py").write_bytes(AZURE + b"job = command(command='x')\n")
+    (tmp_path / "empty.ipynb").write_bytes(b"{}")
+    result = arc("patch", "--instance-type", "32cpu128g", "--write", *sorted(tmp_path.iterdir()))
+    assert result.code == 2
+    assert f"cannot use {tmp_path}/old.py:2:1: Python 2 code: convert it to Python 3 first" in result.err
+    assert f"cannot use {tmp_path}/empty.ipynb: a notebook without cells" in result.err
+    assert b'instance_type="32cpu128g"' in (tmp_path / "good.py").read_bytes()
