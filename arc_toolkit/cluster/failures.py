@@ -77,7 +77,7 @@ def from_response(
     if status == 409:
         return Conflict(f"{where}: {said}", status, body)
     if status == 410:
-        return Gone(f"{where}: the list has expired while it was read ({said})", status, body)
+        return Gone(f"{where}: what was read has expired ({said})", status, body)
     return ApiError(f"{where} answered {status} to {method} {path}: {said}", status, body)
 
 

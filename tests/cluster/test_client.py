@@ -7,6 +7,7 @@ import json
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,28 +79,64 @@ def aged(token: str) -> str:
     return base64.urlsafe_b64encode(json.dumps({**found, "rv": 1}).encode()).decode().rstrip("=")
 
 
-def test_a_watch_gives_events_and_goes_on_after_the_apiserver_was_restarted(cluster: ControlPlane) -> None:
+def test_a_watch_goes_on_from_request_to_request_and_gives_each_event_once(
+    cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WATCH_SECONDS", 1)  # three requests and more in the time of this test
     client = connect(cluster.kubeconfig)
     listing = client.list(PODS)
     assert names(listing) == []
-    seen: list[tuple[str, str]] = []
+    expected = [f"p-{number}" for number in range(8)]
+
+    def create() -> None:
+        for name in expected:
+            time.sleep(0.4)
+            cluster.create(pod(name))
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    seen = []
+    for event in client.watch(PODS, listing.resource_version, seconds=30):
+        if event["type"] == "ADDED":
+            seen.append(event["object"]["metadata"]["name"])
+        if seen == expected:
+            break
+    thread.join()
+    assert seen == expected
+
+
+def test_who_lists_again_on_gone_knows_the_truth_after_the_apiserver_was_restarted(cluster: ControlPlane) -> None:
+    client = connect(cluster.kubeconfig)
+    known: set[str] = set()
+    done = threading.Event()
 
     def follow() -> None:
-        for event in client.watch(PODS, listing.resource_version, seconds=60):
-            if event["type"] != "MODIFIED":
-                seen.append((event["type"], event["object"]["metadata"]["name"]))
-            if len(seen) == 3:
-                return
+        while not done.is_set():
+            listing = client.list(PODS)
+            known.clear()
+            known.update(names(listing))
+            try:
+                for event in client.watch(PODS, listing.resource_version, seconds=30):
+                    name = event["object"]["metadata"]["name"]
+                    (known.discard if event["type"] == "DELETED" else known.add)(name)
+                    if done.is_set() or known == {"b"}:
+                        return
+            except Gone:
+                continue
 
     thread = threading.Thread(target=follow)
     thread.start()
     cluster.create(pod("a"))
-    cluster.wait("the first event", lambda: len(seen) == 1)
+    cluster.wait("the first event", lambda: known == {"a"})
     cluster.restart_apiserver()
     cluster.create(pod("b"))
     cluster.delete("Pod", "a")
-    thread.join(30)
-    assert seen == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    try:
+        cluster.wait("the truth", lambda: known == {"b"})
+    finally:
+        done.set()
+        thread.join(40)
+    assert not thread.is_alive()
 
 
 def test_a_watch_from_a_version_that_is_gone_says_so(cluster: ControlPlane) -> None:
