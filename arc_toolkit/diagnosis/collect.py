@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis import scan
@@ -30,7 +31,7 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[Scann
     logs = sorted(inventory.logs, key=lambda log: log.path)
     scans: list[Scanned] = []
     done = 0
-    for batch in (*_local(logs, jobs), *_streams(inventory.streams, jobs)):
+    for batch in chain(_local(logs, jobs), _streams(inventory.streams, jobs)):
         for result in batch:
             if isinstance(result, Skipped):
                 inventory.skip(result.path, result.reason)
@@ -58,12 +59,18 @@ def _local(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]]:
     if count < 2:
         yield from map(scan.scan_all, batches)
         return
+    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
     try:
         with ProcessPoolExecutor(count, initializer=_quiet_interrupt) as pool:
-            yield from _ordered(pool, batches)
+            try:
+                yield from _ordered(pool, batches)
+            except BaseException:  # Ctrl-C too: do not wait until the logs that are being read are at their end
+                for child in multiprocessing.active_children():
+                    child.terminate()
+                raise
     except BrokenProcessPool:
         raise ArcError("a reading process was ended from outside; try again with `--jobs 1`") from None
 

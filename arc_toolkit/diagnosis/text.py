@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Job, Level, Outcome, Report, Restart, Verdict
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    Evidence,
+    Job,
+    Kind,
+    Level,
+    Outcome,
+    Report,
+    Restart,
+    Verdict,
+)
 from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
@@ -87,7 +98,9 @@ def cause_text(cause: Cause | None) -> str:
     if cause is None:
         return "-"
     label = KINDS[cause.kind].label
-    return label if cause.confidence == "high" else f"{label} ({cause.confidence} confidence)"
+    if cause.confidence == "high" or cause.kind is Kind.UNKNOWN:
+        return label
+    return f"{label} ({cause.confidence} confidence)"
 
 
 def causes_text(job: Job) -> str:

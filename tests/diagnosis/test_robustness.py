@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,9 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.diagnosis import formats, kube, text
-from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis import collect, formats, kube, text
+from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
 from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.sources.files import Inventory
 from tests.diagnosis.made import NODE_A, container, event, log, node, node_line, pod
 from tests.support import ROOT
 
@@ -178,3 +182,34 @@ def test_an_endless_pipe_of_no_interest_in_a_folder_does_not_hang(tmp_path: Path
     os.mkfifo(tmp_path / "j/pods.json")
     os.mkfifo(tmp_path / "j/x.zip")
     assert main(["diagnose", str(tmp_path), "-o", str(tmp_path / "out"), "-q"]) == 0
+
+
+def _stuck() -> Any:
+    time.sleep(60)
+    raise OSError
+
+
+def test_an_interrupt_ends_the_reading_processes_at_once() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    inventory = Inventory(logs=[LogFile(f"j{number}", None, _stuck) for number in range(300)])
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            collect.read_logs(inventory, 2, lambda text: None)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert multiprocessing.active_children() == []
+
+
+def test_progress_is_told_while_reading() -> None:
+    told: list[str] = []
+    data = node_line(NODE_A)
+    inventory = Inventory(
+        logs=[LogFile(f"j{number}/{LOG}", None, lambda: io.BytesIO(data)) for number in range(250)]
+    )
+    collect.read_logs(inventory, 1, told.append)
+    assert told == ["read 100 of 250 logs", "read 200 of 250 logs", "read 250 of 250 logs"]
