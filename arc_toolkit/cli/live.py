@@ -95,8 +95,11 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
     from arc_toolkit.cluster import snapshot
 
     assumptions = supplies.assumptions_of(args)
-    nodes, pods = snapshot.nodes(client, console.progress), snapshot.pods(client, console.progress)
-    return supplies.from_objects(args, assumptions, nodes, pods, source="cluster", where=client.where)
+    bare: list[str] = []
+    nodes, pods = snapshot.nodes(client, console.progress, bare), snapshot.pods(client, console.progress)
+    selection = supplies.from_objects(args, assumptions, nodes, pods, source="cluster", where=client.where)
+    selection.notes += [f"left out {name}: it reports no capacity yet" for name in bare]
+    return selection
 
 
 # --- apply ------------------------------------------------------------------------------------------------------

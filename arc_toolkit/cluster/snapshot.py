@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
-# Finished pods and those without a node take nothing from a node; the server need not send them.
-SITTING = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+# Finished pods take nothing from a node; the server need not send them.
+UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 Progress = Callable[[str], None]
 
@@ -28,14 +28,34 @@ class Member:
     left_out: str
 
 
-def nodes(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
-    """Every Node, raw."""
-    return _counted(client.list(NODES), "nodes", progress)
+def nodes(client: Client, progress: Progress, bare: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Every Node, raw. One that has just joined and reports no capacity yet is passed over, its name put in `bare`."""
+    for node in _counted(client.list(NODES), "nodes", progress):
+        if {"cpu", "memory"} <= ((node.get("status") or {}).get("capacity") or {}).keys():
+            yield node
+        elif bare is not None:
+            bare.append(node["metadata"]["name"])
 
 
 def pods(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
-    """Every Pod that sits on a node, raw."""
-    return _counted(client.list(PODS, SITTING), "pods", progress)
+    """Every Pod that sits on a node or is about to, raw."""
+    for pod in _counted(client.list(PODS, UNFINISHED), "pods", progress):
+        spec = pod["spec"]
+        if not spec.get("nodeName"):
+            # A DaemonSet's pod that waits for room, perhaps behind a whole-node job, belongs to its node already.
+            spec["nodeName"] = daemon_node(spec)
+        yield pod
+
+
+def daemon_node(spec: Mapping[str, Any]) -> str | None:
+    """The node that the DaemonSet controller made a pod for: it says so in the pod's affinity, until it is bound."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    for term in terms:
+        for field in term.get("matchFields") or ():
+            if field.get("key") == "metadata.name" and field.get("operator") == "In" and len(field["values"]) == 1:
+                return str(field["values"][0])
+    return None
 
 
 def members(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import ControlPlane, node
-from tests.cluster.workloads import daemonset, settle
+from tests.cluster.workloads import daemonset, job_pod, settle
 from tests.support import Result
 
 pytestmark = pytest.mark.cluster
@@ -85,6 +85,7 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
             big("master", labels={"node-role.kubernetes.io/control-plane": ""}),
             big("lost", managed=False),
             big("cordoned"),
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "joining"}},
         ]
     )  # fmt: skip
     cluster.patch("/api/v1/nodes/cordoned", {"spec": {"unschedulable": True}})
@@ -104,6 +105,7 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
     assert reasons["master"] == "control plane"
     assert reasons["cordoned"] == "cordoned"
     assert "left out 1 node (cordoned): cordoned" in result.err
+    assert "left out joining: it reports no capacity yet" in result.err
 
 
 def test_the_requests_of_daemonsets_are_counted(cluster: ControlPlane, gen: Arc) -> None:
@@ -112,6 +114,18 @@ def test_the_requests_of_daemonsets_are_counted(cluster: ControlPlane, gen: Arc)
     after = json.loads(gen("--format", "json").out)["instance_types"][0]
     assert before["cpu_m"] - after["cpu_m"] == 500
     assert before["memory_bytes"] - after["memory_bytes"] == 2**30
+
+
+def test_a_daemonset_pod_that_waits_behind_a_whole_node_job_is_counted(cluster: ControlPlane, gen: Arc) -> None:
+    gen("--apply")
+    before = json.loads(gen("--format", "json").out)["instance_types"][0]
+    cluster.create(job_pod("job", before["manifest"]))
+    cluster.wait("the job", lambda: bool(cluster.get("Pod", "job")["spec"].get("nodeName")))
+    cluster.create(daemonset("late", "500m", "2Gi", {}))
+    cluster.wait("its refusal", lambda: "0/1 nodes" in json.dumps(cluster.list("Pod", "kube-system")))
+    after = json.loads(gen("--format", "json").out)["instance_types"][0]
+    assert before["cpu_m"] - after["cpu_m"] == 500
+    assert gen("--check").code == 1
 
 
 # --- apply ------------------------------------------------------------------------------------------------------
