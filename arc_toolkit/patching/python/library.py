@@ -82,7 +82,7 @@ COMPONENT_KINDS = {
     "spark": "spark",
     "automl": "automl",
     "commandcomponent": "command",
-    "distributedcomponent": "command",
+    "distributedcomponent": "distributed",
     "parallelcomponent": "parallel",
     "sweepcomponent": "sweep",
     "pipelinecomponent": "pipeline",
