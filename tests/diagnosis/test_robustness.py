@@ -202,6 +202,10 @@ def test_an_interrupt_ends_the_reading_processes_at_once() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    for _ in range(200):  # they are told to end, and sleep a minute otherwise
+        if not multiprocessing.active_children():
+            break
+        time.sleep(0.05)
     assert multiprocessing.active_children() == []
 
 

@@ -47,9 +47,9 @@ def add_zip(path: str, inventory: Inventory) -> None:
         return None
     total, most = 0, streams.limit(os.path.getsize(path))
     for index, member in enumerate(members):
-        if member.is_dir():
-            continue
         name, size = member.filename, member.file_size
+        if name.endswith("/"):
+            continue
         total += size
         trap = ""
         if member.flag_bits & 1:
