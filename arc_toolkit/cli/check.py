@@ -54,7 +54,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 counts[finding.severity] += 1
                 if args.format == "text":
                     console.clear_progress()
-                    console.out(finding_text(finding, outcome.result.before, console.style, check=True))
+                    source = outcome.result.before if finding.path == outcome.result.path else b""
+                    console.out(finding_text(finding, source, console.style, check=True))
     if args.format == "json":
         from arc_toolkit.output.jsonout import document
 

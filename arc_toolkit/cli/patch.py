@@ -90,7 +90,8 @@ class Report:
             self._show(result, new, status)
             shown = [one for one in result.findings if one.severity != "note" or self._tells(one)]
             for finding in shown:
-                self._console.note(finding_text(finding, result.before, self._err_style, check=False))
+                source = result.before if finding.path == result.path else b""
+                self._console.note(finding_text(finding, source, self._err_style, check=False))
             if result.refused and not any(result.refused in one.reason for one in shown):
                 self._console.warn(f"{result.path} is left as it is: {result.refused}")
 

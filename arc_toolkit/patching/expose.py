@@ -146,10 +146,11 @@ def _move_to_component(work: Work, step: Target) -> bool:
         problem = "the types of its inputs are not known"
 
     def move(editor: Editor) -> None:
-        for key in _COMPONENT_KEYS:
+        # `component` takes the place of `command`, so that one line stays even where nothing else does.
+        for key in _COMPONENT_KEYS[1:]:
             if key in step.own:
                 editor.remove((*step.path, key))
-        editor.set((*step.path, "component"), f"./{file}")
+        editor.rename((*step.path, "command"), "component", f"./{file}")
         if "type" not in step.own:
             editor.set((*step.path, "type"), "command")
 
@@ -246,7 +247,10 @@ def _wrap(work: Work, leaf: Target) -> None:
     count = work.settings.instance_count or leaf.text("resources", "instance_count") or 1
     inputs = construct(leaf.get("inputs")) or {}
     outputs = construct(leaf.get("outputs")) or {}
-    if not all(isinstance(value, dict) for value in (*inputs.values(), *outputs.values())):
+    ports = (
+        [*inputs.values(), *outputs.values()] if isinstance(inputs, dict) and isinstance(outputs, dict) else [None]
+    )
+    if not all(isinstance(value, dict) for value in ports):
         reason = "an input or output of it has no type"
         work.found(RULE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
         return

@@ -27,8 +27,10 @@ def finding_text(finding: Finding, source: bytes, style: Style, *, check: bool) 
         lines.append(f"  {' ' * len(number)} {style('|', 'dim')} {' ' * (finding.column - 1)}{style('^', 'bold')}")
     if finding.reason:
         lines.append(f"    {printable(finding.reason)}")
-    if check and finding.fixed:
+    if finding.fixed and check:
         lines.append("    `arc-toolkit patch --write` mends it")
+    elif finding.fixed and finding.severity != "note":
+        lines.append("    mended")
     elif finding.unsafe_fix:
         lines.append("    `arc-toolkit patch --write --unsafe-fixes` mends it")
     return "\n".join(lines)

@@ -126,8 +126,6 @@ class Editor:
         if end is None:
             raise Refused(f"the end of `{_shown(path)}` is not clear")
         line_end = self._text.find("\n", end)
-        if line_end < 0 and start > 0:  # the last line has no newline: take the one before
-            start = start - 2 if self._text[:start].endswith("\r\n") else start - 1
         self._removed[id(key)] = Edit(start, len(self._text) if line_end < 0 else line_end + 1, "")
         _plant(self._changes, path, Drop())
 
@@ -168,6 +166,8 @@ class Editor:
         edits += [self._filling(key, child, tree) for key, child, tree in self._filled.values()]
         try:
             text = apply_edits(self._text, edits)
+            if self._removed and not self._text.endswith("\n"):  # the last line went: no final newline stays none
+                text = text.removesuffix("\n").removesuffix("\r")
             documents = compose(text)
         except (OverlapError, Unusable) as error:
             raise Refused(f"the edit would not be valid YAML ({error})") from None

@@ -7,18 +7,20 @@ import yaml
 from arc_toolkit.patching.documents import Document
 from arc_toolkit.patching.rules import Rule
 from arc_toolkit.patching.work import Work
+from arc_toolkit.patching.yaml_nodes import MERGE
 
 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
         for node in (target.node, target.get("resources"), target.get("environment_variables")):
-            if not isinstance(node, yaml.MappingNode) or len({key.value for key, _ in node.value}) == len(
-                node.value
-            ):
+            if not isinstance(node, yaml.MappingNode):
+                continue
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
+            if len({key.value for key in keys}) == len(keys):
                 continue
             seen: set[str] = set()
-            for key, _ in node.value:
-                if key.value in seen and key.value != "<<":
+            for key in keys:
+                if key.value in seen:
                     work.found(RULE.id, RULE.severity, f"`{key.value}` stands twice: only the last counts", key)
                 seen.add(key.value)
 
