@@ -46,5 +46,9 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     except Unusable as error:
         return FileResult(path, data, findings=findings, refused=f"the converted sweep is {error.reason}")
     findings += result.findings
-    after = encode(text, encoding, data)
+    try:
+        after = encode(text, encoding, data)
+    except UnicodeEncodeError as error:
+        refused = f"its encoding, {encoding}, has no {error.object[error.start : error.end]!r}"
+        return FileResult(path, data, findings=findings, refused=refused)
     return FileResult(path, data, None if after == data else after, findings, new_files=result.new_files)

@@ -83,6 +83,13 @@ def test_files_without_the_key_words_are_not_parsed(data: bytes) -> None:
     assert result.skipped.reason == "no AzureML code"
 
 
+def test_what_the_encoding_cannot_write_is_refused() -> None:
+    data = b"# coding: ascii\n" + IMPORT + b"\n" + LINE + b"\n"
+    result = patch_source("p.py", data, Settings(instance_type="gr\u00f6\u00dfe"))
+    assert result.after is None
+    assert result.refused == "its encoding, ascii, has no '\u00f6\u00df'"
+
+
 def test_a_file_with_nothing_to_do_stays_byte_for_byte() -> None:
     data = IMPORT + b"\r\n" + DONE + b" \t\x0c\r\n"
     for settings in (Settings(), TYPE):
