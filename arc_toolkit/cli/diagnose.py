@@ -195,8 +195,9 @@ def _restarts(args: argparse.Namespace) -> list[Restart]:
 def _nothing(inventory: Inventory) -> str:
     looked = f"{inventory.seen} files looked at" if inventory.seen != 1 else "1 file looked at"
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(inventory.counts.items()))
+    seen = f"{looked}: {reasons}" if reasons else looked
     return (
-        f"no amlarc_cr_bootstrap.log and no saved kubectl JSON that can be used ({looked}{': ' + reasons if reasons else ''}): "
+        f"no amlarc_cr_bootstrap.log and no saved kubectl JSON that can be used ({seen}): "
         "download the logs with `az ml job download --all`"
     )
 
