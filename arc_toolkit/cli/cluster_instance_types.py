@@ -16,10 +16,7 @@ example:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    live.add_sizing_options(parser)
-    parser.add_argument("--format", choices=["table", "json"], default="table")
-    parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
-    live.add_options(parser)
+    live.add_look_options(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

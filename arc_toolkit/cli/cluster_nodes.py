@@ -63,10 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)")
     parser.add_argument("--label", action="append", default=[], metavar="KEY", help="a column with this label")
-    live.add_sizing_options(parser)
-    parser.add_argument("--format", choices=["table", "json"], default="table")
-    parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
-    live.add_options(parser)
+    live.add_look_options(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

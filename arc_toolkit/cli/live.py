@@ -38,17 +38,20 @@ def add_options(parser: argparse.ArgumentParser, *, source: bool = False) -> Non
     group.add_argument("--as", dest="as_user", metavar="USER", help="act with the rights of this user")
 
 
-def add_sizing_options(parser: argparse.ArgumentParser) -> None:
-    """What `cluster nodes` and `cluster instance-types` need of the options of gen-instance-types."""
+def add_look_options(parser: argparse.ArgumentParser) -> None:
+    """What `cluster nodes` and `cluster instance-types` share."""
     parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
     parser.add_argument(
         "--tolerate", action="append", default=[], metavar="KEY", help="a taint that your jobs tolerate"
     )
     parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
+    add_options(parser)
 
 
 def assumptions(args: argparse.Namespace) -> Assumptions:
-    """Those of `add_sizing_options`; all else is read from the nodes."""
+    """Those of `add_look_options`; all else is read from the nodes."""
     from arc_toolkit.sizing.supply import Assumptions, Reserve
 
     return Assumptions(reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve))

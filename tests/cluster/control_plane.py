@@ -21,15 +21,13 @@ from urllib.parse import urlencode
 import urllib3
 
 from tests.cluster.certificates import Authority, Pair, rsa_key
+from tests.cluster.objects import MANAGED, NAMESPACED, node, path_for, path_of
 from tests.cluster.processes import Server, free_ports
 
 Object = dict[str, Any]
 
 CRD = Path(__file__).with_name("instance_type_crd.json")
-_NAMESPACED = {"Pod", "DaemonSet", "PodGroup", "Event", "Deployment"}
 _TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
-_MANAGED = {"kwok.x-k8s.io/node": "fake"}
-_NOT_READY = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no kubelet"}
 _FAST = ["--kube-api-qps=1000", "--kube-api-burst=2000"]  # with the defaults, 1,000 nodes take minutes
 _VOLCANO_CONF = """\
 actions: "enqueue, allocate, backfill"
@@ -45,19 +43,6 @@ class ApiError(Exception):
     def __init__(self, status: int, body: Object) -> None:
         super().__init__(f"{status}: {body.get('message')}")
         self.status, self.body = status, body
-
-
-def path_of(kind: str, api_version: str = "v1", namespace: str = "default", name: str = "") -> str:
-    """`/api/v1/namespaces/default/pods/NAME` and so on."""
-    base = f"/api/{api_version}" if api_version == "v1" else f"/apis/{api_version}"
-    scope = f"/namespaces/{namespace}" if kind in _NAMESPACED and namespace else ""
-    return f"{base}{scope}/{kind.lower()}s" + (f"/{name}" if name else "")
-
-
-def path_for(manifest: Object, *, named: bool = False) -> str:
-    metadata = manifest["metadata"]
-    name = metadata["name"] if named else ""
-    return path_of(manifest["kind"], manifest["apiVersion"], metadata.get("namespace", "default"), name)
 
 
 class ControlPlane:
@@ -174,7 +159,7 @@ class ControlPlane:
         """kwok plays the kubelet of the nodes that `add_node` makes."""
         options = [
             f"--kubeconfig={self.kubeconfig}",
-            "--manage-nodes-with-annotation-selector=" + _selector(_MANAGED),
+            "--manage-nodes-with-annotation-selector=" + _selector(MANAGED),
         ]
         options += [f"--server-address=127.0.0.1:{self._ports['kwok']}"]
         self._run("kwok", *options)
@@ -291,7 +276,7 @@ class ControlPlane:
         if self._served("/apis/scheduling.volcano.sh/v1beta1"):
             kinds.insert(0, ("PodGroup", "scheduling.volcano.sh/v1beta1"))
         for kind, version in kinds:
-            for space in ["default", "kube-system", "azureml"] if kind in _NAMESPACED else [""]:
+            for space in ["default", "kube-system", "azureml"] if kind in NAMESPACED else [""]:
                 self.wait(f"the end of every {kind}", partial(self._cleared, path_of(kind, version, space)))
         self.wait("an empty cluster", lambda: not self.list("Pod", limit=1) and not self.list("Node", limit=1))
 
@@ -304,7 +289,7 @@ class ControlPlane:
         except (ApiError, urllib3.exceptions.HTTPError):
             return False
 
-    def wait(self, what: str, ready: Callable[[], bool], seconds: float = 60, every: float = 0.1) -> None:
+    def wait(self, what: str, ready: Callable[[], bool], seconds: float = 120, every: float = 0.1) -> None:
         """Poll until ready; a RuntimeError says what did not come."""
         end = time.monotonic() + seconds
         while not ready():
@@ -363,51 +348,6 @@ class ControlPlane:
     def _write_pair(self, name: str, pair: Pair) -> None:
         self._write(f"{name}.crt", pair.certificate)
         self._write(f"{name}.key", pair.key)
-
-
-def node(
-    name: str,
-    *,
-    capacity: Mapping[str, str] | None = None,
-    allocatable: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    taints: Iterable[Mapping[str, str]] = (),
-    version: str = "v1.33.2",
-    system: str = "linux",
-    architecture: str = "amd64",
-    managed: bool = True,
-) -> Object:
-    """A Node manifest, small by default. kwok makes it Ready, unless `managed` is False: then it is NotReady."""
-    capacity = capacity or {"cpu": "4", "memory": "16374000Ki", "pods": "110"}
-    names = {"kubernetes.io/hostname": name, "kubernetes.io/os": system, "kubernetes.io/arch": architecture}
-    names["node.kubernetes.io/instance-type"] = "Standard_D4s_v5"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {**names, **(labels or {})},
-            "annotations": dict(_MANAGED) if managed else {},
-        },
-        "spec": {"taints": [dict(taint) for taint in taints]},
-        "status": {
-            "capacity": dict(capacity),
-            "allocatable": dict(allocatable or capacity),
-            "conditions": [] if managed else [_NOT_READY],
-            "nodeInfo": {
-                "architecture": architecture,
-                "operatingSystem": system,
-                "kubeletVersion": version,
-                "bootID": "",
-                "containerRuntimeVersion": "",
-                "kernelVersion": "",
-                "kubeProxyVersion": "",
-                "machineID": "",
-                "osImage": "",
-                "systemUUID": "",
-            },
-        },
-    }
 
 
 def _base64(data: bytes) -> str:

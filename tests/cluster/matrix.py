@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.cluster.control_plane import node
+from tests.cluster.objects import node
 from tests.cluster.workloads import PROFILE, daemonset
 
 Object = dict[str, Any]

@@ -135,7 +135,7 @@ def test_who_lists_again_on_gone_knows_the_truth_after_the_apiserver_was_restart
         cluster.wait("the truth", lambda: known == {"b"})
     finally:
         done.set()
-        thread.join(40)
+        thread.join(60)
     assert not thread.is_alive()
 
 

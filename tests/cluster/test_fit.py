@@ -165,7 +165,7 @@ def wait_for_verdicts(cluster: ControlPlane) -> None:
         pending = {name for name, node in placements(cluster).items() if node is None}
         return pending == refusals(cluster).keys()
 
-    cluster.wait("a verdict on every pod", decided, 120, every=0.5)
+    cluster.wait("a verdict on every pod", decided, 300, every=0.5)
 
 
 def prove_by_volcano(cluster: ControlPlane, proofs: Sequence[Proof]) -> None:
@@ -178,11 +178,11 @@ def prove_by_volcano(cluster: ControlPlane, proofs: Sequence[Proof]) -> None:
     def bound() -> bool:
         return not any(node is None and "-gang-exact-" in name for name, node in placements(cluster).items())
 
-    cluster.wait("every gang that fits", bound, 90, every=0.5)
+    cluster.wait("every gang that fits", bound, 300, every=0.5)
     for proof in proofs:
         start_gang(cluster, f"{proof.gang}-next", meant_for(proof.kind, f"{proof.gang}-exact"), 1)
     refused = {f"{proof.gang}-{kind}" for proof in proofs for kind in ("larger", "next")}
-    cluster.wait("Volcano's refusals", lambda: refused <= unschedulable_gangs(cluster), 60, every=0.5)
+    cluster.wait("Volcano's refusals", lambda: refused <= unschedulable_gangs(cluster), 300, every=0.5)
 
     where = placements(cluster)
     for proof in proofs:

@@ -52,7 +52,7 @@ def test_a_thousand_whole_node_pods_are_bound_to_a_thousand_nodes(
     }
     cluster.create_all(job_pod(f"job-{number}", kinds[machine.size]) for number, machine in enumerate(machines))
     cluster.wait(
-        "1,000 bound pods", lambda: not cluster.list("Pod", fieldSelector="spec.nodeName=", limit=1), 180, every=1
+        "1,000 bound pods", lambda: not cluster.list("Pod", fieldSelector="spec.nodeName=", limit=1), 400, every=1
     )
 
     where = placements(cluster)

@@ -13,8 +13,9 @@ import sys
 
 import pytest
 
-from tests.cluster.control_plane import ControlPlane, node
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.matrix import MACHINES
+from tests.cluster.objects import node
 from tests.cluster.workloads import daemonset, profile_daemonsets, settle
 from tests.support import ROOT
 

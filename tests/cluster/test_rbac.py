@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.test_live import big, ready, types
+from tests.cluster.small import big, ready, types
 from tests.support import ROOT, Result
 
 pytestmark = pytest.mark.cluster

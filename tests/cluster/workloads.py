@@ -119,7 +119,7 @@ def settle(cluster: ControlPlane, daemonsets: Sequence[Object], pods: int) -> No
         return placed == pods and not cluster.list("Pod", fieldSelector="spec.nodeName=", limit=1)
 
     cluster.create_all(daemonsets)
-    cluster.wait(f"{pods} bound pods of DaemonSets", settled, 180, every=0.5)
+    cluster.wait(f"{pods} bound pods of DaemonSets", settled, 400, every=0.5)
 
 
 def placements(cluster: ControlPlane) -> dict[str, str | None]:
