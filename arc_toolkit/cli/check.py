@@ -95,7 +95,7 @@ def show_machine(form: str, findings: list[Finding], console: Console) -> None:
 def tell_skipped(console: Console, path: str, reason: str, line: int, column: int) -> None:
     """What is broken is said aloud; what is just none of ours only with --verbose."""
     place = f"{path}:{line}:{column}" if line else path
-    if reason.startswith(("broken", "not UTF-8", "larger", "nested", "its anchors", "an anchor")):
+    if line or reason.startswith(("broken", "not UTF-8", "larger", "nested")):
         console.note(f"skipped {place}: {reason}")
     else:
         console.detail(f"skipped {place}: {reason}")

@@ -93,7 +93,14 @@ _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settin
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
 
 # A file without any of these at the start of a line is not composed at all.
-HINTS = re.compile(r"""^["']?(?:\$schema|type|command|jobs|trial|apiVersion)["']?[ \t]*:|^\s*\{""", re.MULTILINE)
+HINTS = re.compile(
+    r"""
+    ^["']?(?:\$schema|type|command|jobs|trial|apiVersion)["']?[ \t]*:
+    | ^\s*\{                                         # all in braces, as in JSON
+    | \A(?:[ \t]*(?:\#[^\n]*)?\r?\n)*[ \t]+[^\s#]    # all of it indented
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 def recognise(root: Node) -> tuple[Kind | None, str]:

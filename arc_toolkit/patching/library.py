@@ -89,7 +89,9 @@ class Library:
             parsed = parse(path, data, self.kind_of)
         finally:
             self._loading.discard(name)
-        self._keep(name, parsed)
+        # Nothing refers to a job or a pipeline job; keeping them would push out what is referred to.
+        if any(document.root.kind.role != "job" for document in parsed.documents):
+            self._keep(name, parsed)
         return parsed
 
     def load(self, path: str) -> Document | None:
@@ -102,11 +104,11 @@ class Library:
                 data = self._read(name)
                 if len(data) > MAX_BYTES:
                     return None
-                self.parse(name, data)
+                return self.parse(name, data).documents[0]
             except (OSError, Unusable):
                 self._keep(name, None)
-        else:
-            self._files.move_to_end(name)
+                return None
+        self._files.move_to_end(name)
         file = self._files[name]
         return file.documents[0] if file else None
 

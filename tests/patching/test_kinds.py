@@ -91,3 +91,10 @@ jobs:
         "inline": "command step",
         "odd": "other step",
     }
+
+
+@pytest.mark.parametrize(
+    "text", ["# all indented\n\n  command: x\n  environment: e\n  code: .\n", '{"type": "sweep"}']
+)
+def test_roots_that_do_not_start_in_the_first_column(text: str) -> None:
+    assert parse("x.yml", text.encode(), lambda _: None).documents
