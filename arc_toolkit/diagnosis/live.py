@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from arc_toolkit.diagnosis import signals, trim
 from arc_toolkit.diagnosis.history import Change, History
 from arc_toolkit.diagnosis.model import ClusterFacts
-from arc_toolkit.errors import OK, ArcError
+from arc_toolkit.errors import OK
 
 if TYPE_CHECKING:
     import argparse
@@ -96,7 +96,7 @@ class Recorder:
     def __init__(self, client: Client, history: History, retention_days: float, console: Console) -> None:
         self._client, self._history, self._console = client, history, console
         self._retention_days = retention_days
-        self._changes: queue.Queue[Change | ArcError | str] = queue.Queue(_QUEUED)
+        self._changes: queue.Queue[Change | Exception | str] = queue.Queue(_QUEUED)
         self._pending: list[Change] = []
         self.written = 0
 
@@ -124,7 +124,7 @@ class Recorder:
                 found = self._changes.get(timeout=max(0.01, end - time.monotonic()))
             except queue.Empty:
                 return
-            if isinstance(found, ArcError):
+            if isinstance(found, Exception):
                 self._write()
                 raise found
             if isinstance(found, str):
@@ -158,7 +158,7 @@ class Recorder:
                 self._changes.put(f"{error}; trying again")
                 if "resource version" in str(error):  # newer than the server's: it was restored from a backup
                     version = None
-            except ArcError as error:
+            except Exception as error:  # a stream must not end unnoticed; the main thread raises it
                 self._changes.put(error)
                 return
             time.sleep(pause)

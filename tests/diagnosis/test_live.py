@@ -80,6 +80,7 @@ class Script:
 def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the recorder until the script is over; then Ctrl-C."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr("arc_toolkit.diagnosis.live.BATCH_SECONDS", 0.05)
     with History(str(path), SERVER) as store:
         recorder = Recorder(client, store, 30, Console(quiet=True))  # type: ignore[arg-type]
         collect = recorder._collect
@@ -172,3 +173,12 @@ def test_list_that_breaks_off_is_read_again_from_the_start(
     record(tmp_path / "h.db", client, monkeypatch)
     assert client.asked == ["list", "list", "watch 6"]
     assert set(names(tmp_path / "h.db")) == {"a", "b"}
+
+
+def test_stream_that_breaks_by_a_fault_does_not_end_unnoticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Script(Listing([pod("a", 1)], "5"), [event("ADDED", pod("b", 6)), ZeroDivisionError("a fault")])
+    with pytest.raises(ZeroDivisionError):
+        record(tmp_path / "h.db", client, monkeypatch)
+    assert set(names(tmp_path / "h.db")) == {"a", "b"}  # what was seen before is kept
