@@ -64,7 +64,6 @@ def attach(
     doing = f"attaching {attachment.cluster.name} to the workspace {workspace.name} as {attachment.name!r}"
     progress("loading azure-ai-ml")
     try:
-        from azure.ai.ml import MLClient
         from azure.ai.ml.entities import IdentityConfiguration, KubernetesCompute, ManagedIdentityConfiguration
     except ImportError:
         raise missing_extra("azure", "attaching a cluster") from None
@@ -87,16 +86,7 @@ def attach(
         description=attachment.description,
     )
     with explained(doing):
-        client = MLClient(
-            session.credential,
-            workspace.subscription,
-            workspace.resource_group,
-            workspace.name,
-            show_progress=False,
-            enable_telemetry=False,
-            **_cloud_options(session),
-            **session.client_options(read_only=dry_run),
-        )
+        client = ml_client(session, workspace, session.client_options(read_only=dry_run))
         found = wait(client.compute.begin_create_or_update(compute), doing, progress)
         state = found.provisioning_state
         return {
@@ -105,6 +95,22 @@ def attach(
             "resourceId": found.resource_id,
             "provisioningState": getattr(state, "value", state),  # an enum in newer versions
         }
+
+
+def ml_client(session: Session, workspace: Workspace, options: Mapping[str, Any]) -> Any:
+    """azure-ai-ml's client of a workspace; the caller has seen that the package is there."""
+    from azure.ai.ml import MLClient
+
+    return MLClient(
+        session.credential,
+        workspace.subscription,
+        workspace.resource_group,
+        workspace.name,
+        show_progress=False,
+        enable_telemetry=False,
+        **_cloud_options(session),
+        **options,
+    )
 
 
 def _cloud_options(session: Session) -> dict[str, Any]:

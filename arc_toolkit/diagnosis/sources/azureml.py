@@ -33,7 +33,7 @@ def list_logs(
 
 
 def _client(workspace: str | None, resource_group: str | None, subscription: str | None) -> Any:
-    from arc_toolkit.azure.compute import _cloud_options
+    from arc_toolkit.azure.compute import ml_client
     from arc_toolkit.azure.scope import Resolver
     from arc_toolkit.azure.session import explained, open_session
 
@@ -41,21 +41,11 @@ def _client(workspace: str | None, resource_group: str | None, subscription: str
     resolver = Resolver(options)
     place = resolver.workspace()
     session = open_session(resolver.az.cloud)
-    try:
-        from azure.ai.ml import MLClient
-    except ImportError:
-        raise missing_extra("azure", "reading the logs of an AzureML job") from None
     with explained(f"opening the workspace {place.name}"):
-        return MLClient(
-            session.credential,
-            place.subscription,
-            place.resource_group,
-            place.name,
-            show_progress=False,
-            enable_telemetry=False,
-            **_cloud_options(session),
-            **session.options,
-        )
+        try:
+            return ml_client(session, place, session.options)
+        except ImportError:
+            raise missing_extra("azure", "reading the logs of an AzureML job") from None
 
 
 def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFile]:
