@@ -26,6 +26,7 @@ from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot, Use,
 _BUILTINS = frozenset(dir(builtins))
 
 
+_SET_LATER = (("resources",), ("set_resources",), ("environment_variables",), ("compute",))
 # Only these can make a step.
 _CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
 
@@ -232,9 +233,11 @@ def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str
         return "its arguments come from **" + next(
             (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
         )
-    if target.name and spot.block.has("loop"):
+    # A job of its own takes everything in its call, wherever that stands.
+    alone = isinstance(target.meaning, Builder) and target.pipeline is None and not target.named(*_SET_LATER)
+    if target.name and spot.block.has("loop") and not alone:
         return "it is made in a loop, so one name stands for several steps"
-    for other in namesakes:
+    for other in namesakes if not alone else ():
         mine, theirs = spot.block, other.spot.block
         if not (mine.within(theirs) or theirs.within(mine)) and mine.has("if") and theirs.has("if"):
             return "it is chosen at run time: several branches make it"

@@ -309,6 +309,27 @@ def test_command_and_parallel_take_keywords() -> None:
     )
 
 
+def test_jobs_of_their_own_are_set_in_loops_and_branches_too() -> None:
+    text = """\
+from azure.ai.ml import command
+
+for rate in (0.1, 0.2):
+    job = command(command=f"train {rate}")
+    client.jobs.create_or_update(job)
+if small:
+    last = command(command="a")
+else:
+    last = command(command="b")
+"""
+    new = ', instance_type="32cpu128g", instance_count=2)'
+    check_transformed(text, text.replace('}")', '}"' + new).replace('a")', 'a"' + new).replace('b")', 'b"' + new))
+
+
+def test_a_job_in_a_loop_with_settings_of_its_own_is_left() -> None:
+    text = "from azure.ai.ml import command\n\nfor x in y:\n    job = command(command='a')\n    job.compute = x\n"
+    check_left(text, "made in a loop", line=4)
+
+
 def test_steps_of_a_command_object_inherit_its_values() -> None:
     check_transformed(
         """\
