@@ -354,12 +354,7 @@ def _last(name: str, found: list[Binding], spot: Spot | None) -> Binding | Unkno
     last = found[-1]
     if len(found) == 1:
         return last
-    if spot is None:
-        certain = not (last.spot.block.has("if") or last.spot.block.has("loop") or last.spot.block.has("except"))
-    else:
-        certain = spot.block.within(last.spot.block) or not (
-            last.spot.block.has("if") or last.spot.block.has("loop") or last.spot.block.has("except")
-        )
+    certain = not last.spot.block.is_conditional() or (spot is not None and spot.block.within(last.spot.block))
     return last if certain else Unknown(f"{name} is chosen at run time", chosen=True)
 
 

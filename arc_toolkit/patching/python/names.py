@@ -29,7 +29,7 @@ _FUNCTION_WORDS = (
     *("default_compute", "azure.", "mldesigner"),
 )
 # Calls at module level whose results are no components, for certain.
-_HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "get", "open", "dict", "list", "set"})
+_HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "dict", "list", "set"})
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
 
@@ -49,6 +49,10 @@ class Block:
                 return True
             block = block.parent
         return False
+
+    def is_conditional(self, until: Block | None = None) -> bool:
+        """Whether this block runs once, not at all or several times, seen from `until`."""
+        return any(self.has(kind, until) for kind in ("if", "loop", "except"))
 
     def has(self, kind: BlockKind, until: Block | None = None) -> bool:
         """Whether this block is in one of that kind, below `until`."""
@@ -155,7 +159,7 @@ def read_module(sources: Sequence[Source]) -> Module:
     makers = [
         name
         for name, bindings in scope.bindings.items()
-        if any(_may_make_steps(binding.value) for binding in bindings)
+        if any(_may_make_steps(name, binding.value) for binding in bindings)
     ]
     walker.finish([*_FUNCTION_WORDS, *makers])
     return module
@@ -184,8 +188,10 @@ def read_again(module: Module, fresh: Mapping[int, Source], places: Sequence[Pla
     return again
 
 
-def _may_make_steps(value: ast.expr | ast.FunctionDef | str | None) -> bool:
+def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -> bool:
     """Whether what a module binds may be called for a step elsewhere: not sure, but sure enough not to miss one."""
+    if isinstance(value, str):  # `command as make`: the words know it by its own name only
+        return value.startswith(("azure", "mldesigner")) and not value.endswith(name)
     if isinstance(value, ast.FunctionDef):
         return bool(value.decorator_list)
     if isinstance(value, ast.Call):

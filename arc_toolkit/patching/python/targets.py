@@ -26,7 +26,9 @@ from arc_toolkit.patching.python.names import Binding, Module, Scope, Spot, Use,
 _BUILTINS = frozenset(dir(builtins))
 
 
-_SET_LATER = (("resources",), ("set_resources",), ("environment_variables",), ("compute",))
+# Attributes that the settings of `patch` go to.
+_SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
+_SET_LATER = tuple((name,) for name in _SETTINGS)
 # Only these can make a step.
 _CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
 
@@ -246,10 +248,8 @@ def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str
             if target.pipeline is not None and isinstance(use.spot.stmt, ast.Expr) and _is_helper(use, meanings):
                 assert isinstance(use.value, ast.Call)
                 return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
-        elif use.path[0] in library.LEAF_ATTRIBUTES and not spot.block.within(use.spot.block):
-            kinds = ("if", "loop", "except")
-            if any(use.spot.block.has(kind, spot.block) for kind in kinds):  # type: ignore[arg-type]
-                return f"its {use.path[0]} are set under a condition (line {use.spot.stmt.lineno})"
+        elif use.path[0] in _SETTINGS and use.spot.block.is_conditional(spot.block):
+            return f"its {use.path[0]} is set under a condition (line {use.spot.stmt.lineno})"
     if isinstance(target.meaning, Builder):
         return ""
     try:

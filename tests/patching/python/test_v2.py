@@ -176,6 +176,41 @@ def test_imports_only_under_a_condition_leave_the_new_one_after_docstring_and_fu
     )
 
 
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from azure.ai.ml import command", "command(name='n')"),
+        ("from azure.ai.ml import command as make", "make(name='n')"),
+        ("import azure.ai.ml as aml", "aml.command(name='n')"),
+        ("from azure.ai.ml.parallel import parallel_run_function as prf", "prf(name='n')"),
+    ],
+)
+def test_functions_and_methods_are_looked_into_by_whatever_name(imports: str, call: str) -> None:
+    text = f"{imports}\n\n\nclass Runner:\n    def run(self):\n        job = {call}\n        return job\n"
+    check_transformed(text, text.replace("'n')", "'n', instance_type=\"32cpu128g\")"), TYPE)
+
+
+def test_a_component_of_the_module_makes_steps_in_plain_functions() -> None:
+    text = V2 + "\n\ndef build(x):\n    node = train(x=x)\n    return node\n"
+    new = 'train(x=x)\n    node.resources = JobResourceConfiguration(instance_type="32cpu128g")'
+    check_transformed(text, text.replace("train(x=x)", new), TYPE)
+
+
+def test_a_loader_by_another_name_makes_components_in_a_function() -> None:
+    text = """\
+from azure.ai.ml import load_component as lc
+from azure.ai.ml.entities import JobResourceConfiguration
+
+
+def build(x):
+    f = lc("a.yml")
+    node = f(x=x)
+"""
+    check_transformed(
+        text, text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+    )
+
+
 def test_a_renamed_class_is_used_by_its_name() -> None:
     text = """\
 from azure.ai.ml import dsl, load_component
