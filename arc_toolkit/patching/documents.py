@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import yaml
 
@@ -161,4 +162,10 @@ def local_reference(written: str | None, path: str) -> str | None:
     written = written.removeprefix("file:")
     if not written.lower().endswith((".yml", ".yaml")):
         return None
-    return os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), written))
+    return os.path.normpath(os.path.join(folder_of(path), written))
+
+
+@lru_cache(maxsize=64)
+def folder_of(path: str) -> str:
+    """The full path of the folder that a file lies in."""
+    return os.path.dirname(os.path.abspath(path))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import yaml
 
-from arc_toolkit.patching.documents import Document, SourceFile, Target, local_reference, parse
+from arc_toolkit.patching.documents import Document, SourceFile, Target, folder_of, local_reference, parse
 from arc_toolkit.patching.kinds import Kind
 from arc_toolkit.patching.threads import (
     Evidence,
@@ -153,7 +153,7 @@ class Library:
         if not isinstance(node, yaml.MappingNode):
             return
         own = pairs(node) if own is None else own
-        folder = os.path.dirname(os.path.abspath(path))
+        folder = folder_of(path)
         code = "." if code_default else None
         for first, *rest in _COMMANDS:
             if first in own and (command := text_of(get(own[first][1], *rest))):

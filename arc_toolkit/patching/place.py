@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arc_toolkit.patching.documents import Document, Target
 from arc_toolkit.patching.work import Work
-from arc_toolkit.patching.yaml_nodes import is_bound
+from arc_toolkit.patching.yaml_nodes import Node, get, is_bound, text_of
 
 # Names of computes that are no references to a compute of the workspace.
 _BARE_COMPUTES = frozenset(["local", "serverless"])
@@ -21,15 +21,21 @@ def place_resources(work: Work, document: Document) -> None:
         )
         if value is not None
     ]
-    for rule, field, value in wanted:
-        for target in document.targets:
-            # Exposed parameters are bound in the steps instead.
-            bound = settings.expose_parameters and target.parent is not None
-            if not bound and work.wants(rule, target):
-                _place_resource(work, rule, target, field, value)
+    if not wanted:
+        return
+    for target in document.targets:
+        # Exposed parameters are bound in the steps instead.
+        if settings.expose_parameters and target.parent is not None:
+            continue
+        resources = target.get("resources")
+        for rule, field, value in wanted:
+            if work.wants(rule, target):
+                _place_resource(work, rule, target, resources, field, value)
 
 
-def _place_resource(work: Work, rule: str, target: Target, field: str, value: str | int) -> None:
+def _place_resource(
+    work: Work, rule: str, target: Target, resources: Node | None, field: str, value: str | int
+) -> None:
     kind = target.kind
     if not kind.resources:
         if kind.family != "pipeline":
@@ -37,7 +43,7 @@ def _place_resource(work: Work, rule: str, target: Target, field: str, value: st
         return
     if target.parent is not None and kind.role == "component":
         return  # written in place inside of a step, which overrides it
-    current = target.text("resources", field)
+    current = text_of(get(resources, field)) if resources is not None else None
     if is_bound(current):
         node = target.get("resources", field)
         reason = "it is bound to a parameter, which gives the value"

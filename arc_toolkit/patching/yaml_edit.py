@@ -70,11 +70,17 @@ class Editor:
         self._added: dict[int, tuple[yaml.MappingNode, dict[str, Any]]] = {}
         self._filled: dict[int, tuple[Node, Node, dict[str, Any]]] = {}
         self._removed: dict[int, Edit] = {}
+        self._others = False
         self._indexes: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     @property
     def empty(self) -> bool:
         return not self._changes
+
+    @property
+    def only_sets(self) -> bool:
+        """Whether `set` was the only operation."""
+        return not self._others
 
     # --- operations ----------------------------------------------------------------------------------------
 
@@ -116,6 +122,7 @@ class Editor:
 
     def remove(self, path: Path) -> None:
         """Take out a key and its value: whole lines of a block mapping that has another key."""
+        self._others = True
         mapping, key, child = self._pair(path)
         if mapping.flow_style or len(mapping.value) - sum(id(k) in self._removed for k, _ in mapping.value) < 2:
             raise Refused(f"`{_shown(path)}` cannot be taken out of its mapping line by line")
@@ -131,6 +138,7 @@ class Editor:
 
     def rename(self, path: Path, name: str, value: str | None = None) -> None:
         """Give a key another name, and its value another text where asked; quotes stay."""
+        self._others = True
         mapping, key, child = self._pair(path)
         if name in pairs(mapping):
             raise Refused(f"`{name}` is there already")
@@ -143,12 +151,14 @@ class Editor:
 
     def replace(self, path: Path, old: str, new: str) -> None:
         """Change every `old` inside a scalar to `new`; both are plain words, so that no quoting is needed."""
+        self._others = True
         node = self._scalar(path)
         self._replace_inside(node, old, new)
         _plant(self._changes, path, Put(node.value.replace(old, new)))
 
     def prepend(self, path: Path, text: str) -> None:
         """Put text without quotes, `#` or `: ` before a scalar's first character."""
+        self._others = True
         node = self._scalar(path)
         start = self._first_character(node)
         self._replaced[id(node)] = (Edit(start, start, text), "")
@@ -172,7 +182,8 @@ class Editor:
         except (OverlapError, Unusable) as error:
             raise Refused(f"the edit would not be valid YAML ({error})") from None
         before = self._source.documents
-        memo: set[tuple[int, int]] = set()
+        # Only aliases make a node be seen twice.
+        memo: set[tuple[int, int]] | None = set() if "*" in self._text else None
         if len(before) != len(documents) or not all(
             same(old, new, self._changes.get(index), memo)
             for index, (old, new) in enumerate(zip(before, documents, strict=True))
@@ -322,7 +333,7 @@ class Editor:
 
     def _lines_after(self, end: int, column: int, tree: dict[str, Any]) -> Edit:
         newline = "\r\n" if "\r\n" in self._text else "\n"
-        body = "".join(line + newline for line in block_lines(tree, column, self._indent()))
+        body = newline.join(block_lines(tree, column, self._indent())) + newline
         line_end = self._text.find("\n", end)
         if line_end < 0:
             return Edit(len(self._text), len(self._text), newline + body.removesuffix(newline))

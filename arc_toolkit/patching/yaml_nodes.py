@@ -291,10 +291,12 @@ class Named:
     value: str | None = None
 
 
+# Pairs of nodes that are known to be the same; None where no alias makes a node come twice.
+Memo = set[tuple[int, int]] | None
 Change = dict[Any, Any]  # of Change, Put, Drop or Named; mypy has no recursive type for this
 
 
-def same(old: Node | None, new: Node | None, change: Change | None, memo: set[tuple[int, int]]) -> bool:
+def same(old: Node | None, new: Node | None, change: Change | None, memo: Memo) -> bool:
     """Whether `new` means what `old` means, with exactly the asked change made."""
     if old is None or new is None:
         return old is new
@@ -305,9 +307,10 @@ def same(old: Node | None, new: Node | None, change: Change | None, memo: set[tu
     if isinstance(old, yaml.ScalarNode):
         return bool(old.value == new.value) and not change
     if not change:
-        if (id(old), id(new)) in memo:
-            return True
-        memo.add((id(old), id(new)))
+        if memo is not None:
+            if (id(old), id(new)) in memo:
+                return True
+            memo.add((id(old), id(new)))
         return _unchanged(old, new, memo)
     if isinstance(old, yaml.SequenceNode):
         return len(old.value) == len(new.value) and all(
@@ -317,7 +320,7 @@ def same(old: Node | None, new: Node | None, change: Change | None, memo: set[tu
     return _same_mapping(old, new, change, memo)
 
 
-def _unchanged(old: Node, new: Node, memo: set[tuple[int, int]]) -> bool:
+def _unchanged(old: Node, new: Node, memo: Memo) -> bool:
     if len(old.value) != len(new.value):
         return False
     if isinstance(old, yaml.SequenceNode):
@@ -334,7 +337,7 @@ def _unchanged(old: Node, new: Node, memo: set[tuple[int, int]]) -> bool:
     return True
 
 
-def _same_mapping(old: Node, new: Node, change: Change, memo: set[tuple[int, int]]) -> bool:
+def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
     own = {key.value for key, _ in old.value if isinstance(key, yaml.ScalarNode)}
     added = {key: leaf for key, leaf in change.items() if key not in own}
     waiting = iter([pair for pair in old.value if not isinstance(change.get(_hashable(pair[0].value)), Drop)])
