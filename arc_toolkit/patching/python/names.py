@@ -191,7 +191,8 @@ def read_again(module: Module, fresh: Mapping[int, Source], places: Sequence[Pla
 def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -> bool:
     """Whether what a module binds may be called for a step elsewhere: not sure, but sure enough not to miss one."""
     if isinstance(value, str):  # `command as make`: the words know it by its own name only
-        return value.startswith(("azure", "mldesigner")) and not value.endswith(name)
+        renamed = value.startswith(("azure", "mldesigner")) and not value.endswith(name)
+        return renamed or value.startswith("azure.ai.ml.automl")
     if isinstance(value, ast.FunctionDef):
         return bool(value.decorator_list)
     if isinstance(value, ast.Call):
@@ -222,8 +223,10 @@ class _Walker:
             else:
                 at = lines[id(source)]
                 index = bisect_left(at, function.lineno)
+                # A function inside of one that matters may use what that one binds.
                 wanted = bool(function.decorator_list) or (
-                    index < len(at) and at[index] <= (function.end_lineno or function.lineno)
+                    inner.parent is not self.module.top
+                    or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
                 )
             if wanted:
                 self.module.scopes.append(inner)

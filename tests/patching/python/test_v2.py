@@ -544,3 +544,22 @@ def test_only_and_skip_choose_the_settings() -> None:
     check_transformed(
         text, after, Settings(instance_type="t", instance_count=2, only=frozenset({"instance-count"}))
     )
+
+
+def test_a_function_inside_of_another_sees_its_components() -> None:
+    text = """\
+from azure.ai.ml import load_component
+from azure.ai.ml.entities import JobResourceConfiguration
+
+
+def build(path):
+    make = load_component(path)
+
+    def inner(x):
+        node = make(x=x)
+        return node
+
+    return inner
+"""
+    new = 'make(x=x)\n        node.resources = JobResourceConfiguration(instance_type="32cpu128g")'
+    check_transformed(text, text.replace("make(x=x)", new), TYPE)
