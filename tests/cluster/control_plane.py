@@ -48,8 +48,9 @@ class ApiError(Exception):
 class ControlPlane:
     """One cluster. `server` and `kubeconfig` are what the command under test gets."""
 
-    def __init__(self, binaries: Mapping[str, Path], folder: Path) -> None:
-        self._binaries, self._folder = binaries, folder
+    def __init__(self, binaries: Mapping[str, Path], folder: Path, lease_seconds: int = 40) -> None:
+        """Nodes renew their lease four times in `lease_seconds`, and are lost when they have not for so long."""
+        self._binaries, self._folder, self._lease_seconds = binaries, folder, lease_seconds
         self._servers: dict[str, Server] = {}
         self._tokens = {"admin": secrets.token_hex(16)}
         self.authority = Authority()
@@ -129,14 +130,15 @@ class ControlPlane:
         options += [f"--cert-dir={self._folder}", "--authentication-skip-lookup"]
         self._run("kube-scheduler", *options)
 
-    def restart_controller_manager(self, node_grace_seconds: int = 40) -> None:
+    def restart_controller_manager(self, node_grace_seconds: int | None = None) -> None:
         """Start it (anew); a shorter grace makes a lost node NotReady sooner (kwok renews every 10 s)."""
         if "kube-controller-manager" in self._servers:
             self._servers["kube-controller-manager"].stop(signal.SIGKILL)
         options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
         options += ["--bind-address=127.0.0.1", f"--secure-port={self._ports['manager']}"]
         options += [f"--cert-dir={self._folder}", "--authentication-skip-lookup"]
-        options += [f"--node-monitor-grace-period={node_grace_seconds}s", "--node-monitor-period=2s"]
+        grace = node_grace_seconds or self._lease_seconds
+        options += [f"--node-monitor-grace-period={grace}s", "--node-monitor-period=2s"]
         options += [f"--service-account-private-key-file={self._file('accounts.key')}"]
         self._run("kube-controller-manager", *options, "--concurrent-gc-syncs=4")
 
@@ -162,6 +164,7 @@ class ControlPlane:
             "--manage-nodes-with-annotation-selector=" + _selector(MANAGED),
         ]
         options += [f"--server-address=127.0.0.1:{self._ports['kwok']}"]
+        options += [f"--node-lease-duration-seconds={self._lease_seconds}"]
         self._run("kwok", *options)
 
     def stop_controllers(self) -> None:

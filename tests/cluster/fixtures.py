@@ -33,19 +33,19 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
 @pytest.fixture
 def own_cluster(tmp_path: Path) -> Iterator[ControlPlane]:
     """A Kubernetes for one test that leaves thousands of objects: ending it takes less than wiping it."""
-    with _running(tmp_path) as plane:
+    with _running(tmp_path, lease_seconds=600) as plane:  # a thousand nodes would do little else than renew
         yield plane
 
 
 @contextmanager
-def _running(folder: Path) -> Iterator[ControlPlane]:
+def _running(folder: Path, lease_seconds: int = 40) -> Iterator[ControlPlane]:
     binaries = build.locate()
     missing = build.missing(binaries)
     if missing:
         unavailable(f"no {', '.join(missing)}: run scripts/control-plane first")
     from tests.cluster.control_plane import ControlPlane
 
-    plane = ControlPlane(binaries, folder)
+    plane = ControlPlane(binaries, folder, lease_seconds)
     try:
         plane.start()
         yield plane
