@@ -183,9 +183,11 @@ def main() -> None:
         made = [(str(path), path.read_bytes()) for path in pipelines]
         results = patch_all(made)()
         assert all(result.changed for result in results)
+        sdk = sdk_files()
         rows = [
-            (f"{len(made)} pipelines, all changed and proven", *_against_parse(made)),
-            (f"{len(sdk := sdk_files())} files of azure-ai-ml, none changed", *_against_parse(sdk)),
+            (f"the {len(made) + len(sdk)} files that need it", *_against_parse([*made, *sdk])),
+            (f"  {len(made)} pipelines, all changed and proven", *_against_parse(made)),
+            (f"  {len(sdk)} files of azure-ai-ml, none changed", *_against_parse(sdk)),
         ]
         report("CPU against parsing the same files once", rows)
 
