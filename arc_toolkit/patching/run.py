@@ -145,10 +145,9 @@ def _quiet_read(path: str) -> bytes | None:
     """The bytes of a file of a bearable size; None otherwise."""
     try:
         with open(path, "rb", buffering=0) as stream:
-            data = stream.read(MAX_BYTES + 1)
+            return stream.read() if os.fstat(stream.fileno()).st_size <= MAX_BYTES else None
     except OSError:
         return None
-    return data if data is not None and len(data) <= MAX_BYTES else None
 
 
 # --- writing ---------------------------------------------------------------------------------------------------
