@@ -14,7 +14,8 @@ from arc_toolkit.patching.library import Library
 from arc_toolkit.patching.model import Finding, Settings, Severity
 from arc_toolkit.patching.threads import Evidence
 from arc_toolkit.patching.yaml_edit import Editor, Path, Refused
-from arc_toolkit.patching.yaml_nodes import Node, Value, pairs, place, text_of
+from arc_toolkit.patching.yaml_nodes import Node, pairs, place, text_of
+from arc_toolkit.patching.yaml_same import Value
 
 
 class Work:

@@ -21,22 +21,8 @@ from typing import Any
 import yaml
 
 from arc_toolkit.patching.model import Edit, OverlapError, apply_edits
-from arc_toolkit.patching.yaml_nodes import (
-    MERGE,
-    Change,
-    Drop,
-    Named,
-    Node,
-    Put,
-    Unusable,
-    Value,
-    YamlText,
-    compose,
-    get,
-    is_null,
-    pairs,
-    same,
-)
+from arc_toolkit.patching.yaml_nodes import MERGE, Node, Unusable, YamlText, compose, get, is_null, pairs
+from arc_toolkit.patching.yaml_same import Change, Drop, Named, Put, Value, same
 from arc_toolkit.patching.yaml_text import block_lines, flow_text, scalar_text
 
 Path = tuple[str | int, ...]
