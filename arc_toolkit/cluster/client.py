@@ -23,6 +23,8 @@ __all__ = ["ApiError", "Applied", "Client", "Conflict", "Forbidden", "Gone", "Li
 FIELD_MANAGER = "arc-toolkit"
 PAGE = 500  # as kubectl
 _PATIENCE_SECONDS = 60  # how long a watch tries to come back before it gives up
+_CONNECT_SECONDS = 5
+_PASSING = (429, 500, 502, 503, 504)  # what a server or a proxy says while it starts or is busy
 _WATCH_SECONDS = 300  # how long one watch request lasts; the next one goes on from its last resource version
 
 Object = dict[str, Any]
@@ -100,9 +102,9 @@ class Client:
             if end is not None:
                 left = min(left, max(1, round(end - time.monotonic())))
             query = {**(params or {}), "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": left}
+            started = time.monotonic()
             try:
                 for event in self._stream(path, {**query, "resourceVersion": resource_version}, left + 15):
-                    broken_since = None
                     kind, item = event.get("type"), event.get("object") or {}
                     if kind == "ERROR":
                         raise failures.from_response(
@@ -111,9 +113,14 @@ class Client:
                     resource_version = (item.get("metadata") or {}).get("resourceVersion", resource_version)
                     if kind != "BOOKMARK":
                         yield event
-            except Unreachable:
-                broken_since = broken_since or time.monotonic()
-                if time.monotonic() - broken_since > _PATIENCE_SECONDS:
+                broken_since = None
+            except (Unreachable, ApiError) as error:
+                if isinstance(error, ApiError) and error.status not in _PASSING:
+                    raise
+                now = time.monotonic()
+                if broken_since is None or now - started > 2 * _CONNECT_SECONDS:  # it had come back in between
+                    broken_since = now
+                if now - broken_since > _PATIENCE_SECONDS:
                     raise
                 time.sleep(0.5)
 
@@ -146,7 +153,7 @@ class Client:
                 body=data,
                 headers=headers,
                 retries=retries,
-                timeout=urllib3.Timeout(connect=5, read=60),
+                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=60),
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise failures.from_transport(error, self.where) from None
@@ -167,7 +174,7 @@ class Client:
                 self._url(path, params),
                 headers={"accept": "application/json", **self._authorize()},
                 retries=False,
-                timeout=urllib3.Timeout(connect=5, read=read_seconds),
+                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:

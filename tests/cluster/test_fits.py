@@ -1,7 +1,8 @@
-"""Types against nodes, and answers of a server as sentences: the pure parts, with no cluster."""
+"""Types against nodes, answers of a server as sentences, watches that break: the parts that need no cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arc_toolkit.cluster import failures, fits, instance_types
+from arc_toolkit.cluster.client import Client
 from arc_toolkit.sizing.nodes import Node, parse_node
 from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
 from tests.sizing import builders
@@ -185,3 +187,55 @@ def test_conflicts_name_field_and_manager() -> None:
     body = {"details": {"causes": [{"field": ".spec.a", "message": 'conflict with "helm" using v1'}, {}]}}
     conflict = failures.Conflict("", 409, body)
     assert conflict.fields() == [("spec.a", "helm"), ("?", "another manager")]
+
+
+# --- watching ---------------------------------------------------------------------------------------------------
+
+
+class Stream(Client):
+    """A client whose watch requests end as they are told: in events, then in an error or nothing."""
+
+    def __init__(self, *rounds: list[Any]) -> None:
+        super().__init__("https://x", "x", None, None)
+        self.rounds = list(rounds)
+        self.asked: list[str] = []
+
+    def _stream(self, path: str, params: Mapping[str, object], read_seconds: float) -> Iterator[Object]:
+        self.asked.append(str(params["resourceVersion"]))
+        for event in self.rounds.pop(0):
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+
+def event(version: int, kind: str = "ADDED") -> Object:
+    return {"type": kind, "object": {"metadata": {"resourceVersion": str(version)}}}
+
+
+@pytest.mark.parametrize("error", [failures.Unreachable("x"), failures.ApiError("x", 503, {})])
+def test_a_watch_resumes_after_the_last_event_or_bookmark(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    client = Stream([event(5), error], [event(9, "BOOKMARK")], [error], [event(12), failures.Gone("x", 410, {})])
+    events = client.watch("/x", "1")
+    assert [next(events)["object"]["metadata"]["resourceVersion"] for _ in range(2)] == ["5", "12"]
+    with pytest.raises(failures.Gone):
+        next(events)
+    assert client.asked == ["1", "5", "9", "9"]
+
+
+def test_a_watch_gives_up_on_a_server_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 4))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    client = Stream(*[[failures.Unreachable("away")] for _ in range(100)])
+    with pytest.raises(failures.Unreachable):
+        list(client.watch("/x", "1"))
+    assert len(client.asked) < 20
+
+
+def test_a_watch_that_is_forbidden_ends_at_once() -> None:
+    client = Stream([failures.Forbidden("no", 403, {})])
+    with pytest.raises(failures.Forbidden):
+        list(client.watch("/x", "1"))
