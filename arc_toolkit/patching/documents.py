@@ -91,7 +91,7 @@ def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
     `kind_of` says what a referenced component file is: a step without `type` is what its component is.
     """
     text, bom = decode(data)
-    if not HINTS.search(text):
+    if "$schema" not in text and not HINTS.search(text):
         raise Unusable("not AzureML")
     source = YamlText(text, bom, compose(text))
     return of_nodes(path, data, source, kind_of)

@@ -61,9 +61,9 @@ def plan(
 ) -> Work:
     """All edits and findings for a file; with `before`, its second run, only the edits."""
     work = Work(file, library, settings, in_folder=in_folder, before=before)
-    chosen = _chosen(settings.only, settings.skip, before is not None)
+    chosen, needed = _chosen(settings.only, settings.skip, before is not None)
     text = file.yaml.text
-    words = {word for word in _words(chosen) if word in text}
+    words = {word for word in needed if word in text}
     checks = [rule.check for rule in chosen if rule.check and (not rule.needs or not words.isdisjoint(rule.needs))]
     for document in file.documents:
         if settings.places_anything:
@@ -78,15 +78,14 @@ def plan(
 
 
 @cache
-def _words(rules: tuple[Rule, ...]) -> frozenset[str]:
-    return frozenset(word for rule in rules for word in rule.needs)
-
-
-@cache
-def _chosen(only: frozenset[str], skip: frozenset[str], fixes_only: bool) -> tuple[Rule, ...]:
+def _chosen(
+    only: frozenset[str], skip: frozenset[str], fixes_only: bool
+) -> tuple[tuple[Rule, ...], frozenset[str]]:
+    """The rules that may run, and the words that some of them look for."""
     settings = Settings(only=only, skip=skip)
-    return tuple(
+    rules = tuple(
         rule
         for rule in all_rules().values()
         if rule.check is not None and settings.wants(rule.id) and (rule.fix != "none" or not fixes_only)
     )
+    return rules, frozenset(word for rule in rules for word in rule.needs)

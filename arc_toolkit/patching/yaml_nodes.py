@@ -57,7 +57,6 @@ class Loader(_Base):  # type: ignore[misc]
 # `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
 _COMPACT_NESTING = re.compile(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}")
 _TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%|^\s*<<[^:\n]*>>|<[A-Z][A-Z0-9_]*>|__[A-Z][A-Z0-9_]*__", re.MULTILINE)
-_DOUBLE_BRACE = re.compile(r"(?<!\$)\{\{")
 
 
 class Unusable(Exception):
@@ -106,7 +105,7 @@ def compose(text: str) -> tuple[Node | None, ...]:
         raise _unusable(text, error) from None
     except RecursionError:
         raise Unusable(f"nested deeper than {MAX_DEPTH} levels") from None
-    if "{{" in text and _DOUBLE_BRACE.search(text):
+    if text.count("{{") > text.count("${{"):
         _refuse_templates(documents)
     if "*" in text and "&" in text:
         _guard_expansion(documents)

@@ -90,13 +90,13 @@ def main() -> None:
         seconds["compose"].append(cpu_of_call(lambda: compose_all(paths), rounds=1))
         for name, settings in CASES.items():
             seconds[name].append(cpu_of_call(partial(check, corpus, settings), rounds=1))
-        if number % 5 == 0:
+        if number % 3 == 0:
             seconds["ruamel"].append(cpu_of_call(lambda: round_trip(paths), rounds=1))
     print(f"\npatch: {len(paths)} files, median of {ROUNDS} rounds")
     ratios = {}
     for name in CASES:
         ratios[name] = median(ours / peer for ours, peer in zip(seconds[name], seconds["compose"], strict=True))
-        ahead = median(peer / ours for ours, peer in zip(seconds[name][::5], seconds["ruamel"], strict=True))
+        ahead = median(peer / ours for ours, peer in zip(seconds[name][::3], seconds["ruamel"], strict=True))
         ratios[name + " ruamel"] = ahead
         ours, peer = median(seconds[name]) * 1000, median(seconds["compose"]) * 1000
         print(f"  {name:<48} {ours:7.1f} ms   compose: {peer:.1f} ms   ratio {ratios[name]:.2f}", end="")
