@@ -139,7 +139,7 @@ def _levels(supply: Supply) -> dict[str, Amount]:
     """The waterfall summed up: two levels, what DaemonSets take, what is reserved, and what is left."""
     found: dict[str, Amount] = {line.name: (line.cpu_m, line.memory) for line in supply.lines if line.total}
     below = [line for line in supply.lines[_index(supply, "allocatable") :] if not line.total]
-    reserved = [line for line in below if "reserv" in line.name]
+    reserved = [line for line in below if line.name.startswith(("reservation (", "further reserve"))]
     taken = [line for line in below if line not in reserved]
     return {
         "capacity": found["capacity"],

@@ -50,10 +50,12 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
     result = gen("--format", "json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
-    assert [entry["groups"] for entry in found["instance_types"]] == [
-        ["Standard_B8ms (pool big, 2 nodes)"],
-        ["Standard_D4s_v5 (pool small, 1 node)"],
+    selectors = [entry["manifest"]["spec"]["nodeSelector"] for entry in found["instance_types"]]
+    assert [selector["node.kubernetes.io/instance-type"] for selector in selectors] == [
+        "Standard_B8ms",
+        "Standard_D4s_v5",
     ]
+    assert "Standard_B8ms (pool big, 2 nodes)" in gen("--format", "table").out
     reasons = {row["node"]: row["reason"] for row in found["left_out"]}
     assert reasons.keys() == {"tainted", "spot", "windows", "arm", "master", "lost", "cordoned"}
     assert "team=other:NoSchedule" in reasons["tainted"]
