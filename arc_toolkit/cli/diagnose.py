@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
-    from arc_toolkit.diagnosis.model import ClusterFacts, Report, Restart
+    from arc_toolkit.diagnosis.model import ClusterFacts, Report, Restart, Stats
     from arc_toolkit.diagnosis.sources.files import Inventory
 
 FORMATS = ("table", "json", "csv", "markdown", "html")
@@ -110,10 +111,9 @@ def _diagnose(args: argparse.Namespace, console: Console) -> int:
     if args.job:
         report = reports.only_job(report, args.job)
     _emit(_render(report, args, console), args, console)
-    if args.format == "table":
-        from arc_toolkit.diagnosis.text import summary
+    from arc_toolkit.diagnosis.text import summary
 
-        console.note(summary(report))
+    console.note(summary(report))
     found = any(reports.CONDITIONS[name](report) for name in args.fail_on)
     return FOUND if found else OK
 
@@ -126,9 +126,12 @@ def _check(args: argparse.Namespace) -> None:
     given = (args.sources, args.cluster, args.pods, args.nodes, args.events, args.history, args.metrics)
     if not any(given):
         raise ArcError("nothing to diagnose: give a folder of logs, --cluster, --history or saved kubectl JSON")
-    named = [*args.sources, *args.pods, *args.nodes, *args.events]
-    if named.count("-") > 1:
+    files = [*args.pods, *args.nodes, *args.events, *args.metrics]
+    if [*args.sources, *files].count("-") > 1:
         raise ArcError("standard input can be read only once, but - is given more than once")
+    for path in files:
+        if "://" in path and not path.startswith("mlflow:"):
+            raise ArcError(f"{show_source(path)}: this option reads a file; download it first")
 
 
 def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
@@ -136,7 +139,7 @@ def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
 
     inventory = files.Inventory(keep_unrelated=args.format == "json")
     for source in args.sources:
-        console.progress(f"looking through {source}")
+        console.progress(f"looking through {show_source(source)}")
         if source.startswith(("az://", "abfs://", "abfss://")):
             from arc_toolkit.diagnosis.sources import blob
 
@@ -157,12 +160,12 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     from arc_toolkit.diagnosis.model import Stats
 
     scans = collect.read_logs(inventory, args.jobs, console.progress)
-    findings = collect.read_prs(inventory)
-    facts = _facts(args, inventory)
-    restarts = _restarts(args)
-    if not (scans or findings or restarts or any(part.pods or part.nodes or part.events for part in facts)):
-        raise ArcError(_nothing(inventory))
     stats = Stats(files_seen=inventory.seen, skipped=inventory.counts)
+    findings, stats.prs_files = collect.read_prs(inventory)
+    facts = _facts(args, inventory)
+    restarts = _restarts(args, stats)
+    if not (scans or stats.prs_files or facts or args.metrics):  # nothing was read; finding nothing is an answer
+        raise ArcError(_nothing(inventory))
     return report.build(scans, facts, findings, restarts, inventory.skipped, stats)
 
 
@@ -184,12 +187,15 @@ def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]
     return facts
 
 
-def _restarts(args: argparse.Namespace) -> list[Restart]:
+def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:
     if not args.metrics:
         return []
     from arc_toolkit.diagnosis import metrics
 
-    return [restart for source in args.metrics for restart in metrics.find_restarts(source)]
+    found = [metrics.look(source) for source in args.metrics]
+    stats.metric_runs = sum(one.runs for one in found)
+    stats.metric_points = sum(one.points for one in found)
+    return [restart for one in found for restart in one.restarts]
 
 
 def _nothing(inventory: Inventory) -> str:

@@ -48,6 +48,7 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
                 causes=_kinds(own),
                 since=min(moments) if moments else None,
                 fails_everywhere=name in everywhere,
+                unsure=_unsure(own),
                 notes=tuple(about.notes),
             )
         )
@@ -63,6 +64,12 @@ def _kinds(attempts: list[Attempt]) -> tuple[Kind, ...]:
     if len(count) > 1:
         count.pop(Kind.GANG, None)
     return tuple(kind for kind, _ in count.most_common())
+
+
+def _unsure(attempts: list[Attempt]) -> tuple[Kind, ...]:
+    causes = [attempt.cause for attempt in attempts if attempt.cause and attempt.cause.kind is not Kind.UNKNOWN]
+    sure = {cause.kind for cause in causes if cause.confidence != "low"}
+    return tuple(dict.fromkeys(cause.kind for cause in causes if cause.kind not in sure))
 
 
 class _Places:

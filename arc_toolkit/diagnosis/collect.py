@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis import scan
-from arc_toolkit.diagnosis.model import ClusterFacts, Finding, LogFile, Skipped
+from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, Finding, LogFile, Skipped
 from arc_toolkit.diagnosis.scan import Scanned
 from arc_toolkit.diagnosis.sources.files import Inventory
 from arc_toolkit.errors import ArcError
@@ -35,6 +35,8 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[Scann
         for result in batch:
             if isinstance(result, Skipped):
                 inventory.skip(result.path, result.reason)
+            elif not (result.nodes or result.failure or result.path.rpartition("/")[2].startswith(LOG_NAME)):
+                inventory.skip(result.path, result.note)  # a file that was only named by hand, and is no log
             else:
                 scans.append(result)
         done += len(batch)
@@ -149,11 +151,12 @@ def parse_facts(log: LogFile) -> ClusterFacts:
     return parse_list(b"".join(parts), log.path)
 
 
-def read_prs(inventory: Inventory) -> list[Finding]:
+def read_prs(inventory: Inventory) -> tuple[list[Finding], int]:
+    """What parallel jobs wrote about themselves, and how many of their files could be read."""
     if not inventory.prs:
-        return []
+        return [], 0
     from arc_toolkit.diagnosis import prs
 
     findings, skipped = prs.read(inventory.prs)
     inventory.skip_all(skipped)
-    return findings
+    return findings, len(inventory.prs) - len(skipped)

@@ -7,10 +7,11 @@ from typing import Any
 
 from arc_toolkit.diagnosis import text, times
 from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Job, Level, Outcome, Report, Restart, Verdict
-from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
+from arc_toolkit.diagnosis.report import attempts_by_job, levels, plural, troubled
 from arc_toolkit.output import jsonout
 from arc_toolkit.output.safe import printable
 
+MOST_JOBS = 200  # in Markdown: an issue is read by people
 COLUMNS = [
     "job",
     "run_id",
@@ -49,6 +50,9 @@ def to_json(report: Report) -> str:
                 "pods": stats.pods,
                 "nodes": stats.nodes,
                 "events": stats.events,
+                "prs_files": stats.prs_files,
+                "metric_runs": stats.metric_runs,
+                "metric_points": stats.metric_points,
                 "attempts": len(report.attempts),
                 "jobs": len(report.jobs),
                 "jobs_retried": sum(job.retried for job in report.jobs),
@@ -204,45 +208,93 @@ def _cell(value: str) -> str:
 
 def to_markdown(report: Report) -> str:
     """For an issue or a pull request."""
+    parts = [_md_jobs(report), _md_nodes(report), _md_restarts(report), _md_findings(report), _md_rest(report)]
+    return "\n\n".join(part for part in parts if part) or "Nothing to report: no job, no node."
+
+
+def _md_table(head: str, align: str, rows: list[list[str]]) -> str:
+    return "\n".join([head, align, *[f"| {' | '.join(row)} |" for row in rows]])
+
+
+def _md_jobs(report: Report) -> str:
+    if not report.jobs:
+        return ""
     count = levels(report)
-    lines = [
-        "## Retried jobs and their nodes",
-        "",
-        f"{sum(job.retried for job in report.jobs)} of {text.plural(len(report.jobs), 'job')} retried; nodes: "
-        + (", ".join(f"{number} {level.value}" for level, number in count.items() if number) or "none known")
-        + ".",
-        "",
-        "| Job | Attempts | Ended | Nodes | Cause | Since (UTC) |",
-        "|---|---:|---|---|---|---|",
+    retried = f"{sum(job.retried for job in report.jobs)} of {plural(len(report.jobs), 'job')} retried"
+    nodes = ", ".join(f"{number} {level.value}" for level, number in count.items() if number) or "none known"
+    shown = sorted(report.jobs, key=lambda job: not troubled(job))[:MOST_JOBS]
+    rows = [
+        [
+            _code(job.name),
+            str(job.attempts),
+            job.outcome.value,
+            " → ".join(_code(node) for node in job.nodes) or "?",
+            _md(text.causes_text(job)),
+            times.short(job.since),
+        ]
+        for job in shown
     ]
-    jobs = sorted(report.jobs, key=lambda job: not troubled(job))[:200]
-    for job in jobs:
-        nodes = " → ".join(_code(node) for node in job.nodes) or "?"
-        cells = [_code(job.name), str(job.attempts), job.outcome.value, nodes, _md(text.causes_text(job))]
-        lines.append(f"| {' | '.join(cells)} | {times.short(job.since)} |")
-    if len(report.jobs) > len(jobs):
-        lines += ["", f"... and {len(report.jobs) - len(jobs)} more jobs."]
+    head = "| Job | Attempts | Ended | Nodes | Cause | Since (UTC) |"
+    parts = ["## Retried jobs and their nodes", f"{retried}; nodes: {nodes}."]
+    parts.append(_md_table(head, "|---|---:|---|---|---|---|", rows))
+    if len(report.jobs) > len(shown):
+        parts.append(f"... and {len(report.jobs) - len(shown)} more jobs.")
+    return "\n\n".join(parts)
+
+
+def _md_nodes(report: Report) -> str:
     shown = [verdict for verdict in report.verdicts if verdict.level in (Level.BAD, Level.SUSPECT)]
-    if shown:
-        lines += ["", "| Node | Verdict | Failed (95 %) | Pool | Why |", "|---|---|---|---|---|"]
-    for verdict in shown:
-        cells = [_code(verdict.node), verdict.level.value, text.interval_text(verdict), _md(verdict.pool or "-")]
-        lines.append(f"| {' | '.join(cells)} | {_md(verdict.reason)} |")
+    if not shown:
+        return ""
+    rows = [
+        [
+            _code(verdict.node),
+            verdict.level.value,
+            text.interval_text(verdict),
+            _md(verdict.pool or "-"),
+            _md(verdict.reason),
+        ]
+        for verdict in shown
+    ]
+    parts = [_md_table("| Node | Verdict | Failed (95 %) | Pool | Why |", "|---|---|---|---|---|", rows)]
     for verdict in shown:
         if verdict.suggestions:
             commands = "\n".join(line for line in verdict.suggestions if line.startswith("kubectl"))
-            lines += [
-                "",
-                f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0])}",
-                "",
-                "```sh",
-                commands,
-                "```",
-            ]
-    if report.stats.skipped:
-        lines += ["", "Not used:", ""]
-        lines += [f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())]
-    return "\n".join(lines)
+            parts.append(f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0])}")
+            parts += [f"```sh\n{commands}\n```"] if commands else []
+    return "\n\n".join(parts)
+
+
+def _md_restarts(report: Report) -> str:
+    if not report.restarts:
+        return ""
+    rows = [
+        [
+            _code(restart.run),
+            times.short(restart.time),
+            restart.kind,
+            f"{restart.last_step} → {restart.first_step}",
+            str(restart.lost_steps),
+            times.duration(restart.lost_seconds),
+        ]
+        for restart in report.restarts[:MOST_JOBS]
+    ]
+    head = "| Run | Time (UTC) | Kind | Step | Lost steps | Lost time |"
+    return "## Restarts seen in metrics\n\n" + _md_table(head, "|---|---|---|---|---:|---:|", rows)
+
+
+def _md_findings(report: Report) -> str:
+    lines = [
+        f"- {_code(finding.path)}: {_md(finding.evidence.message or finding.evidence.reason)}"
+        for finding in report.findings[:MOST_JOBS]
+    ]
+    return "\n".join(["In the jobs' own files:", "", *lines]) if lines else ""
+
+
+def _md_rest(report: Report) -> str:
+    skipped = [f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())]
+    parts = ["\n".join(["Not used:", "", *skipped])] if skipped else []
+    return "\n\n".join([*parts, *[_md(note) for note in report.notes]])
 
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~])")

@@ -25,10 +25,10 @@ from arc_toolkit.diagnosis.model import (
     Restart,
     Verdict,
 )
-from arc_toolkit.diagnosis.report import attempts_by_job, levels
+from arc_toolkit.diagnosis.report import attempts_by_job, levels, plural
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.diagnosis.text import interval_text, node_text, plural, summary
+from arc_toolkit.diagnosis.text import interval_text, node_text, summary
 from arc_toolkit.output.safe import printable
 
 MOST_JOBS = 1000  # a browser stays quick, and nobody reads more; the rest is in JSON and CSV

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis.model import Confidence, Restart
 from arc_toolkit.errors import ArcError
+from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.metrics import Point
@@ -35,18 +36,34 @@ RESET_DEPTH_INTERVALS = 3
 COUNTERS = ("epoch", "step", "global_step", "iteration", "trainer/global_step")
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one source of metrics holds."""
+
+    restarts: list[Restart]
+    runs: int
+    points: int
+
+
 def find_restarts(source: str) -> list[Restart]:
     """The restarts in a CSV or JSON file (`-`: standard input) or in `mlflow:URI#RUN`, oldest first."""
+    return look(source).restarts
+
+
+def look(source: str) -> Seen:
+    """The restarts, and in how much they were looked for: no restart is an answer too."""
     from arc_toolkit.diagnosis.sources.metrics import read_points
 
     runs = read_points(source)
+    source = show_source(source)
     restarts = [one for run, points in runs.items() for one in restarts_in(run, points, source=source)]
     if not restarts and not any(_all_series(points) for points in runs.values()):
         raise ArcError(
             f"{source}: no metric has a step that moves (they are all the same) and none is called epoch, "
             "so restarts cannot be seen; log with step=..."
         )
-    return sorted(restarts, key=lambda one: (one.time, one.run))
+    restarts.sort(key=lambda one: (one.time, one.run))
+    return Seen(restarts, len(runs), sum(map(len, runs.values())))
 
 
 def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Restart]:

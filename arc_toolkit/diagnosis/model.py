@@ -115,6 +115,7 @@ class Job:
     causes: tuple[Kind, ...]  # of failed attempts, most frequent first
     since: float | None
     fails_everywhere: bool = False
+    unsure: tuple[Kind, ...] = ()  # of the causes, those that no attempt shows with more than low confidence
     notes: tuple[str, ...] = ()
 
     @property
@@ -188,6 +189,9 @@ class Stats:
     pods: int = 0
     nodes: int = 0
     events: int = 0
+    prs_files: int = 0
+    metric_runs: int = 0
+    metric_points: int = 0
     skipped: dict[str, int] = field(default_factory=dict)  # reason -> count, complete even if the list is not kept
 
 

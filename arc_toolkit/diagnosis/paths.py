@@ -19,6 +19,7 @@ RETRY = re.compile(r"retry[-_](\d{1,9})", re.IGNORECASE)
 RANK = re.compile(
     r"(?:^|[-_.])(worker|master|ps|launcher|chief|head|evaluator|rank|process|node)[-_]?(\d{1,6})(?=$|[-_.])"
 )
+PIPE = "pipe:"  # how a source names what has no place on the disk
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
@@ -40,7 +41,7 @@ def rank_of(name: str) -> str | None:
 
 def locate(path: str) -> Place:
     """The job's folder is the nearest ancestor that is no log folder, retry, rank or wrapper."""
-    if path == "stdin":
+    if path == "stdin" or path.startswith(PIPE):
         return Place(path, path, 0, None)
     place = _locate(path.split("/"))
     if place.job in ("", ".", ".."):  # the source was given from inside the job's folder

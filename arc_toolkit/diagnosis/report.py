@@ -44,6 +44,11 @@ def build(
         notes.append(f"{cluster.other_pods} pods belong to no AzureML job (no label ml.azure.com/run-id)")
     if not stats.pods + stats.events and any(attempt.cause for attempt in made):
         notes.append("logs alone rarely tell a cause: add --cluster, --history, or saved pods, nodes and events")
+    if stats.metric_runs and not restarts:
+        seen = f"{plural(stats.metric_runs, 'run')}, {plural(stats.metric_points, 'point')}"
+        notes.append(f"no restart found in {seen}")
+    if stats.prs_files and not findings:
+        notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")
     return Report(
         attempts=tuple(made),
         jobs=tuple(attempts.jobs(made, groups, everywhere)),
@@ -80,6 +85,10 @@ def only_job(report: Report, wanted: str) -> Report:
             item for item in report.findings if any(name in item.path.split("/") for name in runs if name)
         ),
     )
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def attempts_by_job(report: Report) -> dict[str, list[Attempt]]:

@@ -17,7 +17,7 @@ from arc_toolkit.diagnosis.model import (
     Restart,
     Verdict,
 )
-from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
+from arc_toolkit.diagnosis.report import attempts_by_job, levels, plural, troubled
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.output.safe import printable
@@ -49,7 +49,7 @@ def overview(report: Report, style: Style = plain) -> str:
     """Jobs, nodes by verdict, suggestions, and what was not used."""
     parts = [_headline(report, style), _jobs(report, style), _restarts(report.restarts), _nodes(report, style)]
     parts += [_suggestions(report, style), _findings(report), _rest(report)]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in parts if part) or "nothing to report: no job, no node"
 
 
 def detail(report: Report, style: Style = plain) -> str:
@@ -71,14 +71,15 @@ def summary(report: Report) -> str:
         if stats.pods + stats.nodes + stats.events
         else ""
     )
+    metrics = (
+        f", {plural(stats.metric_points, 'point')} of {plural(stats.metric_runs, 'run')}"
+        if stats.metric_runs
+        else ""
+    )
     return (
-        f"{read}{cluster}: {plural(len(report.attempts), 'attempt')} of {plural(len(report.jobs), 'job')}, "
+        f"{read}{cluster}{metrics}: {plural(len(report.attempts), 'attempt')} of {plural(len(report.jobs), 'job')}, "
         f"{retried} retried, in {times.duration(stats.seconds)}"
     )
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def size(count: float) -> str:
@@ -104,7 +105,8 @@ def cause_text(cause: Cause | None) -> str:
 
 
 def causes_text(job: Job) -> str:
-    words = ", ".join(KINDS[kind].label for kind in job.causes) or "-"
+    """A cause that rests on weak evidence alone carries a question mark."""
+    words = ", ".join(KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes) or "-"
     return f"{words}; fails everywhere" if job.fails_everywhere else words
 
 
@@ -122,6 +124,8 @@ def nodes_text(nodes: tuple[str, ...]) -> str:
 
 
 def _headline(report: Report, style: Style) -> str:
+    if not report.jobs:
+        return ""
     count = levels(report)
     retried = sum(job.retried for job in report.jobs)
     failed = sum(job.outcome is Outcome.FAILED for job in report.jobs)

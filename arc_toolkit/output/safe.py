@@ -16,6 +16,10 @@ _SECRET = re.compile(
 )
 
 
+_USERINFO = re.compile(r"://[^\s/@:]*:[^\s@]+@")
+_CONTAINER_SCHEMES = ("az", "abfs", "abfss")  # az://container@account/prefix: no user there
+
+
 def printable(text: str) -> str:
     """Control characters (a job may be called anything) as visible escapes."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
@@ -23,4 +27,16 @@ def printable(text: str) -> str:
 
 def redact(text: str) -> str:
     """Values that look like secrets, masked."""
-    return _SECRET.sub(lambda match: match[1] + "***", text)
+    return _SECRET.sub(lambda match: match[1] + "***", _USERINFO.sub("://***@", text))
+
+
+def show_source(source: str) -> str:
+    """A path as it is, an address without what may be secret in it: user, password and query string."""
+    scheme, found, rest = source.partition("://")
+    if not found:
+        return source
+    rest, hash_sign, fragment = rest.partition("#")
+    rest = rest.partition("?")[0]
+    if "@" in rest and not (scheme in _CONTAINER_SCHEMES and ":" not in rest.partition("/")[0]):
+        rest = rest.rpartition("@")[2]
+    return redact(f"{scheme}://{rest}{hash_sign}{fragment}")

@@ -165,6 +165,19 @@ def test_the_cluster_alone_is_enough(arc: Arc, tree: Path) -> None:
     assert "brave" in result.out
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "html"])
+def test_the_summary_line_stands_on_standard_error_whatever_the_format(arc: Arc, tree: Path, form: str) -> None:
+    assert "3 attempts of 2 jobs, 1 retried, in " in arc("diagnose", tree, "--format", form).err
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_weak_evidence_shows_as_a_question(arc: Arc, tmp_path: Path, form: str) -> None:
+    pods = [pod("brave", NODE_A, "u1", phase="Failed", containers=[container(code=139)])]
+    assert "user error? " in arc("diagnose", "--pods", save(tmp_path / "p.json", pods), "--format", form).out
+    pods = [pod("brave", NODE_A, "u1", phase="Failed", containers=[container(code=1)])]
+    assert "user error " in arc("diagnose", "--pods", save(tmp_path / "p.json", pods), "--format", form).out
+
+
 def test_quiet_prints_the_result_only(arc: Arc, tree: Path) -> None:
     assert arc("diagnose", tree, "--quiet").err == ""
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.errors import ArcError, missing_extra
-from arc_toolkit.output.safe import redact
+from arc_toolkit.output.safe import redact, show_source
 
 SCHEMES = ("az://", "abfs://", "abfss://")
 WHOLE_BYTES = 4 << 20  # up to this size a blob is fetched with one request, above it in pieces of this size
@@ -36,7 +36,10 @@ def list_logs(url: str, jobs: int) -> Iterator[LogFile]:
 
     A prefix may end inside a name, as Azure's own prefixes do.
     """
+    if "?" in url and "sig=" in url:
+        raise ArcError(f"{show_source(url)}: a SAS token is not read from the address; {WAYS_IN}")
     container, account, prefix = _split(url)
+    url = show_source(url)  # from here on it is only for messages
     store = _connect(url, account)
     found = False
     for path, size in _walk(store, url, container, prefix, jobs):
@@ -51,7 +54,7 @@ def _split(url: str) -> tuple[str, str | None, str]:
     place, _, prefix = url.split("://", 1)[1].partition("/")
     container, _, account = place.partition("@")
     if not container:
-        raise ArcError(f"{url}: no container in it; wanted is az://CONTAINER/PREFIX")
+        raise ArcError(f"{show_source(url)}: no container in it; wanted is az://CONTAINER/PREFIX")
     return container, account.partition(".")[0] or None, prefix.strip("/")
 
 

@@ -10,18 +10,17 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, Skipped
+from arc_toolkit.diagnosis.paths import PIPE
 from arc_toolkit.diagnosis.scan import why
 from arc_toolkit.diagnosis.sources.streams import open_gzip, plain, unzip
 from arc_toolkit.errors import ArcError
-
-if TYPE_CHECKING:
-    pass
+from arc_toolkit.output.safe import show_source
 
 UNRELATED = "not a file that diagnose reads"
 KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events)\.json(?:\.gz)?", re.IGNORECASE)
@@ -90,12 +89,12 @@ def add(source: str, inventory: Inventory) -> None:
         return _add_folder(source, inventory)
     if not os.path.lexists(source):
         if not any(char in source for char in "*?["):
-            raise ArcError(f"no such file or folder: {clean(source)}")
+            raise ArcError(f"no such file or folder: {clean(show_source(source))}")
         import glob
 
         found = sorted(glob.glob(source, recursive=True))
         if not found:
-            raise ArcError(f"nothing matches {clean(source)}")
+            raise ArcError(f"nothing matches {clean(show_source(source))}")
         # A folder that a glob names holds also what the glob names below it: read nothing twice.
         top = ""
         for path in found:
@@ -115,9 +114,8 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
             head = stream.read(64) if regular else b""
     except OSError as error:
         return inventory.skip(path, why(error))
-    if not regular:  # a pipe, such as <(kubectl ...): it can be read only once
-        inventory.streams.append(LogFile(clean(path), None, partial(io.FileIO, path)))
-        return None
+    if not regular:
+        return _add_pipe(path, inventory)
     if head.startswith(b"PK\x03\x04") or path.lower().endswith(".zip"):
         return _add_zip(path, inventory)
     if head.startswith(b"SQLite format 3\x00"):
@@ -128,7 +126,7 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     if inventory.offer(name, log):
         return None
     text = name.removesuffix(".gz") if packed else name
-    if text.endswith(".json") or head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{":
+    if text.endswith(".json") or _is_json(head):
         inventory.kubernetes.append(log)
     else:
         inventory.logs.append(log)
@@ -203,13 +201,35 @@ def _add_zip(path: str, inventory: Inventory) -> None:
 
 def _add_stdin(inventory: Inventory) -> None:
     inventory.seen += 1
-    stdin = sys.stdin.buffer
-    head = stdin.peek(4)[:64] if isinstance(stdin, io.BufferedReader) else b""
+    _add_stream("stdin", sys.stdin.buffer, inventory)
+
+
+def _add_pipe(path: str, inventory: Inventory) -> None:
+    """Such as <(kubectl ...): it can be read only once, so it is opened once."""
+    try:
+        _add_stream(f"{PIPE}{os.path.basename(path)}", open(path, "rb"), inventory)  # noqa: SIM115 (read later)
+    except OSError as error:
+        inventory.skip(path, why(error))
+
+
+def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
+    """What cannot be read twice: its first bytes, also those that are compressed, say what it is."""
+    head = _peek(stream)
     if head.startswith(b"PK\x03\x04"):
-        raise ArcError("a zip cannot be read from standard input: save it, and give its name")
-    opener: Callable[[], BinaryIO] = partial(plain, stdin)
+        raise ArcError(f"a zip cannot be read from {name}: save it, and give its name")
     if head.startswith(b"\x1f\x8b"):
-        opener = partial(unzip, stdin, None)
-    log = LogFile("stdin", None, opener)
-    is_json = head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"
-    (inventory.kubernetes if is_json else inventory.streams).append(log)
+        stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unzip(stream, None))))
+        head = _peek(stream)
+    log = LogFile(name, None, partial(plain, stream))
+    (inventory.kubernetes if _is_json(head) else inventory.streams).append(log)
+
+
+def _peek(stream: BinaryIO) -> bytes:
+    try:
+        return stream.peek(64)[:64] if isinstance(stream, io.BufferedReader) else b""
+    except (OSError, EOFError, ValueError):  # damaged data: whoever reads it finds out, and says so
+        return b""
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"

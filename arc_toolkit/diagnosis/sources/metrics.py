@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.files import read_text
-from arc_toolkit.output.safe import redact
+from arc_toolkit.output.safe import redact, show_source
 
 # What the columns are called, by MLflow, W&B, TensorBoard exports and people.
 STEP = ("step", "_step", "global_step", "iteration")
@@ -182,11 +182,13 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
     run_ids = [run for run in wanted.split(",") if run]
     if not uri or not run_ids:
         raise ArcError(
-            f"{redact(source)}: name the run as mlflow:URI#RUN_ID, such as mlflow:sqlite:///mlflow.db#8a1f..."
+            f"{show_source(source)}: name the run as mlflow:URI#RUN_ID, such as mlflow:sqlite:///mlflow.db#8a1f..."
         )
     path = uri.removeprefix("sqlite:///").removeprefix("file://")
     if ":" not in path and not os.path.exists(path):
-        raise ArcError(f"{redact(source)}: {path} does not exist")  # MLflow would make an empty store of that name
+        raise ArcError(
+            f"{show_source(source)}: {show_source(path)} does not exist"
+        )  # MLflow would make an empty store of that name
     # A report must not wait minutes for a server that is away, nor tell anybody that it was made.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
@@ -211,5 +213,6 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
                     points.append(Point(key, int(one.step), one.timestamp / 1000, float(one.value)))
     except (MlflowException, OSError, ImportError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ArcError(f"cannot read metrics from {redact(uri)}: {redact(first)[:300]}") from None
+        shown = show_source(uri)
+        raise ArcError(f"cannot read metrics from {shown}: {redact(first.replace(uri, shown))[:300]}") from None
     return runs
