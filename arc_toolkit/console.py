@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -33,8 +34,12 @@ class Console:
     _progress_shown: bool = field(default=False, repr=False)
 
     def out(self, text: str, end: str = "\n") -> None:
-        """A result, on standard output."""
-        sys.stdout.write(text + end)
+        """A result, on standard output; characters that its encoding lacks become question marks."""
+        try:
+            sys.stdout.write(text + end)
+        except UnicodeEncodeError:
+            encoding = sys.stdout.encoding
+            sys.stdout.write((text + end).encode(encoding, "replace").decode(encoding))
 
     def note(self, text: str) -> None:
         """Something good to know; not shown with --quiet."""
@@ -74,4 +79,5 @@ class Console:
 
     def _err(self, text: str) -> None:
         self.clear_progress()
-        sys.stderr.write(text + "\n")
+        with suppress(OSError):  # nobody may be listening
+            sys.stderr.write(text + "\n")

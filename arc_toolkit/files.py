@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,36 +47,62 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
     A symbolic link is followed, so that the link stays and its target changes.
     """
-    raw = data.encode() if isinstance(data, str) else data
+    write_all({path: data})
+
+
+def write_all(files: Mapping[Path, bytes | str], progress: Callable[[int], None] = lambda count: None) -> None:
+    """Several files: all are written beside their places first, and only then renamed into them."""
+    staged: list[tuple[Path, str, str]] = []
+    try:
+        for count, (path, data) in enumerate(files.items(), 1):
+            staged.append((path, *_stage(path, data)))
+            progress(count)
+        while staged:
+            path, temporary, target = staged[0]
+            try:
+                os.replace(temporary, target)
+            except OSError as error:
+                raise ArcError(f"cannot write {path}: {reason(error)}") from None
+            staged.pop(0)
+    finally:
+        for _, temporary, _ in staged:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _stage(path: Path, data: bytes | str) -> tuple[str, str]:
+    """Write beside the target; gives the temporary file and the target."""
     target = os.fspath(path)
     temporary = None
     try:
-        try:
-            if os.path.islink(target):
-                target = os.path.realpath(target)
-            mode = stat.S_IMODE(os.stat(target).st_mode)
+        if os.path.islink(target):
+            target = os.path.realpath(target)
+        folder, name = os.path.split(target)
+        mode = None
+        with suppress(FileNotFoundError):
+            status = os.stat(target)
+            if stat.S_ISDIR(status.st_mode):
+                raise ArcError(f"cannot write {path}: it is a folder")
             if not os.access(target, os.W_OK):
                 raise ArcError(f"cannot write {path}: the file is read-only")
-        except FileNotFoundError:
-            mode = None
-        folder, name = os.path.split(target)
+            mode = stat.S_IMODE(status.st_mode)
         wanted = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         handle = os.open(wanted, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         temporary = wanted
         with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
+            stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             if mode is not None:
                 os.fchmod(handle, mode)
             os.fsync(handle)
-        os.replace(temporary, target)
-        temporary = None
-    except OSError as error:
-        raise ArcError(f"cannot write {path}: {reason(error)}") from None
-    finally:
+        return temporary, target
+    except BaseException as error:
         if temporary is not None:
             with suppress(OSError):
                 os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise ArcError(f"cannot write {path}: {reason(error)}") from None
+        raise
 
 
 def make_folder(path: Path) -> None:

@@ -34,6 +34,8 @@ def _template(name: str) -> jinja2.Template:
 
     import jinja2
 
+    from arc_toolkit.output.safe import printable
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(shipped("templates"))),
         undefined=jinja2.StrictUndefined,
@@ -42,5 +44,6 @@ def _template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["printable"] = printable
     environment.filters["quoted"] = json.dumps  # a string for YAML; `tojson` would escape for HTML too
     return environment.get_template(name)

@@ -13,7 +13,7 @@ from arc_toolkit.sizing import manifests, vm_sizes
 from arc_toolkit.sizing.instance_types import InstanceType, generate
 from arc_toolkit.sizing.occupants import profile
 from arc_toolkit.sizing.shares import Share, Size
-from arc_toolkit.sizing.supply import Assumptions, Group, supply_of_size
+from arc_toolkit.sizing.supply import Assumptions, group_of_size
 
 FOLDER = Path(__file__).resolve().parent.parent / "instance_types"
 ASSUMPTIONS = Assumptions()
@@ -44,13 +44,7 @@ def catalogue() -> dict[str, str]:
     files, rows = {}, []
     for name in SIZES:
         size = vm_sizes.lookup(name)
-        group = Group(
-            title=size.name,
-            selector=(("node.kubernetes.io/instance-type", size.name),),
-            supplies=(supply_of_size(size, ASSUMPTIONS, sitting),),
-            source="sku",
-            size=size.name,
-        )
+        group = group_of_size(size, ASSUMPTIONS, sitting)
         types, _ = generate([group], SHARES, ASSUMPTIONS)
         file = size.name.lower().replace("_", "-") + ".yaml"
         files[file] = manifests.documents(types)

@@ -1,4 +1,4 @@
-"""The console examples of the README: run the commands that stand in it and compare, or with --write put in place.
+"""The console examples of the README and some pages: run their commands and compare, or with --write put in place.
 
 An example is a ```console block whose first line is `$ arc-toolkit ...`; it is run in the top folder.
 """
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "docs/gen-instance-types.md", "docs/validate.md")
 BLOCK = re.compile(r"```console\n\$ arc-toolkit ([^\n]*)\n(.*?)```", re.DOTALL)
 
 
@@ -37,9 +38,10 @@ def output(words: str) -> str:
 
 
 if __name__ == "__main__":
-    readme = TOP / "README.md"
-    new = refreshed(readme.read_text(encoding="utf-8"))
-    if "--write" in sys.argv:
-        readme.write_text(new, encoding="utf-8")
-    elif new != readme.read_text(encoding="utf-8"):
-        sys.exit("README.md is out of date: python -m scripts.readme --write")
+    for page in PAGES:
+        path = TOP / page
+        new = refreshed(path.read_text(encoding="utf-8"))
+        if "--write" in sys.argv:
+            path.write_text(new, encoding="utf-8")
+        elif new != path.read_text(encoding="utf-8"):
+            sys.exit(f"{page} is out of date: python -m scripts.readme --write")

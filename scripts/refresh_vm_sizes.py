@@ -1,6 +1,7 @@
 """Make arc_toolkit/data/vm_sizes.csv anew from what `az vm list-skus` prints.
 
-    az vm list-skus -r virtualMachines --all -o json | .venv/bin/python -m scripts.refresh_vm_sizes - > vm_sizes.csv
+    az vm list-skus -r virtualMachines --all -o json > skus.json
+    .venv/bin/python -m scripts.refresh_vm_sizes skus.json
 
 The GPU vendor is not in that JSON, and a share of a card is told as 1 GPU: both are kept from the old table, and
 sizes that are new with a GPU are named on standard error for a person to look at.
@@ -14,9 +15,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import date
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from arc_toolkit.documents import load
+from arc_toolkit.files import write_atomic
+from arc_toolkit.resources import data_file
 from arc_toolkit.sizing.vm_sizes import FIELDS, VmSize, table
 
 _ARCHITECTURES = {"x64": "amd64", "arm64": "arm64"}
@@ -73,12 +77,13 @@ def write_csv(sizes: Iterable[VmSize], day: str) -> str:
     return out.getvalue()
 
 
-def main() -> None:
-    sizes, remarks = read_skus(load(sys.argv[1] if len(sys.argv) > 1 else "-"), table())
+def main(source: str, target: Path) -> None:
+    sizes, remarks = read_skus(load(source), table())
     for remark in remarks:
         print(remark, file=sys.stderr)
-    sys.stdout.write(write_csv(sizes, date.today().strftime("%Y-%m")))
+    write_atomic(target, write_csv(sizes, date.today().strftime("%Y-%m")))
+    print(f"wrote {len(sizes)} sizes to {target.name}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1] if len(sys.argv) > 1 else "-", data_file("vm_sizes.csv"))

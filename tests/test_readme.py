@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
-from scripts.readme import BLOCK, refreshed
+import pytest
+
+from scripts.readme import BLOCK, PAGES, refreshed
 from tests.support import ROOT
 
 
-def test_the_examples_print_what_the_readme_shows() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(BLOCK.findall(text)) >= 4
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_print_what_the_page_shows(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert BLOCK.search(text)
     assert refreshed(text) == text
 
 

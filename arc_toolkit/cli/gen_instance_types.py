@@ -57,7 +57,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     types.add_argument("--merge", action="store_true", help="types of one name become one that fits on every node")
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=["yaml", "list", "json", "table"], default="yaml")
-    result.add_argument("-o", "--output", default="-", metavar="DIR|FILE", help="a folder gets one file a type")
+    result.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="DIR|FILE",
+        help="a folder gets one file a type; a name in .yaml or .json gets all",
+    )
     result.add_argument("--explain", action="store_true", help="show the waterfall from nominal to share")
     result.add_argument(
         "--check",
@@ -82,7 +88,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.check:
         return check_folder(types, Path(args.check), console)
     if args.output != "-":
-        write(types, args, console)
+        write(types, selection, args, console)
     if args.explain and args.format != "json":
         from arc_toolkit.output.waterfall import explain
 
@@ -107,6 +113,10 @@ def make_types(args: argparse.Namespace, selection: Selection, console: Console)
         whole_cores=args.whole_cores,
         merge=args.merge,
     )
+    if args.node_selector != "auto":
+        note = f"--node-selector {args.node_selector}: the types fit only on {selection.groups[0].title}"
+        more = f" and {len(selection.groups) - 1} more groups" if len(selection.groups) > 1 else ""
+        selection.notes.append(f"{note}{more}: see that no other node is selected")
     supplies.say(selection, console)
     for reason in refused:
         console.warn(reason)
@@ -140,8 +150,8 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
             entry.memory,
             str(entry.gpus or ""),
             str(entry.portion.per_node),
-            str(entry.wanted),
-            ", ".join(group.title for group in entry.groups),
+            str(entry.wanted or "merged"),
+            entry.group.title,
         ]
         for entry in types
     ]
@@ -149,42 +159,28 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
     return table(headers, rows, right=(1, 2, 3, 4)) + "\n"
 
 
-def write(types: list[InstanceType], args: argparse.Namespace, console: Console) -> None:
-    """To a folder (one file a type) or to one file, each whole or not at all."""
-    from arc_toolkit.files import make_folder, write_atomic
+def write(types: list[InstanceType], selection: Selection, args: argparse.Namespace, console: Console) -> None:
+    """To a folder (one file a type) or to one file; nothing is in place before all of it is written."""
+    from arc_toolkit.files import make_folder, write_all
     from arc_toolkit.sizing import manifests
 
+    if not args.output:
+        raise ArcError("-o: give a folder, a file or -")
     target = Path(args.output)
     if target.suffix in (".yaml", ".yml", ".json") and not target.is_dir():
-        if args.format == "table":
-            raise ArcError("--format table goes to standard output; for a file choose yaml, list or json")
         form = "json" if target.suffix == ".json" and args.format == "yaml" else args.format
-        write_atomic(target, manifests.type_list(types) if form == "list" else _file_text(types, form))
-        console.note(f"wrote {len(types)} instance type{'s' if len(types) > 1 else ''} to {target}")
-        return
-    if args.format != "yaml":
-        raise ArcError(
-            f"--format {args.format} makes one file: give -o a file name such as types.{_suffix(args.format)}"
-        )
-    make_folder(target)
-    for count, (name, text) in enumerate(manifests.files(types).items(), 1):
-        write_atomic(target / name, text)
-        console.progress(f"wrote {count} of {len(types)} files")
-    console.note(f"wrote {len(types)} file{'s' if len(types) > 1 else ''} to {target}")
-
-
-def _suffix(form: str) -> str:
-    return "json" if form == "json" else "yaml"
-
-
-def _file_text(types: list[InstanceType], form: str) -> str:
-    if form == "json":
-        import json
-
-        return json.dumps([entry.manifest() for entry in types], indent=2) + "\n"
-    from arc_toolkit.sizing import manifests
-
-    return manifests.documents(types)
+        if form == "table" or (form == "json") != (target.suffix == ".json"):
+            raise ArcError(f"-o {target}: a .json file gets --format json; a .yaml file yaml or list")
+        files = {target: text_of(types, selection, form)}
+    else:
+        if args.format != "yaml":
+            suffix = "json" if args.format == "json" else "yaml"
+            raise ArcError(f"--format {args.format} makes one file: give -o a name such as types.{suffix}")
+        make_folder(target)
+        files = {target / name: text for name, text in manifests.files(types).items()}
+    write_all(files, lambda count: console.progress(f"wrote {count} of {len(files)} files"))
+    count = len(types)
+    console.note(f"wrote {count} instance type{'s' if count > 1 else ''} to {target}")
 
 
 def check_folder(types: list[InstanceType], folder: Path, console: Console) -> int:
@@ -193,17 +189,15 @@ def check_folder(types: list[InstanceType], folder: Path, console: Console) -> i
 
     from arc_toolkit.files import read_text
     from arc_toolkit.sizing import manifests
-    from arc_toolkit.sizing.instance_types import MANAGED_BY
 
     if not folder.is_dir():
-        raise ArcError(f"--check {folder}: no such folder; write it with -o {folder}")
+        raise ArcError(f"--check {folder}: not a folder with one file a type, as -o FOLDER writes it")
     expected = manifests.files(types)
-    present = {path.name: read_text(path) for path in sorted(folder.glob("*.yaml"))}
+    marks = [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
+    present = {path.name: read_text(path) for path in marks if path.name in expected or _ours(path)}
     differing = 0
     for name in sorted(expected.keys() | present.keys()):
         old, new = present.get(name), expected.get(name)
-        if new is None and old is not None and f'{MANAGED_BY}: "arc-toolkit"' not in old:
-            continue  # somebody else's file
         if old == new:
             continue
         differing += 1
@@ -219,3 +213,11 @@ def check_folder(types: list[InstanceType], folder: Path, console: Console) -> i
         return FOUND
     console.note(f"{len(expected)} files are as they should be")
     return OK
+
+
+def _ours(path: Path) -> bool:
+    """Whether this tool made the file; others may lie in the folder too."""
+    from arc_toolkit.files import read_bytes
+    from arc_toolkit.sizing.instance_types import MANAGED_BY
+
+    return f'{MANAGED_BY}: "arc-toolkit"'.encode() in read_bytes(path)

@@ -8,6 +8,7 @@ A command is a module with two functions:
 
 from __future__ import annotations
 
+import errno
 import sys
 
 from arc_toolkit import __version__
@@ -114,14 +115,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"arc-toolkit: {error}")
         return USAGE
     except KeyboardInterrupt:
-        _say("arc-toolkit: interrupted; nothing is half written")
+        _say("arc-toolkit: interrupted; every file is whole, as it was or as it should be")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has what it wants: end as the shell's own tools do, 128 + SIGPIPE.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
+    except OSError as error:
+        if sys.stdout is None or getattr(error, "errno", None) in (errno.ENOSPC, errno.EBADF):
+            _say(f"arc-toolkit: cannot write standard output: {error.strerror}")
+            _drop_output()
+            return USAGE
+        _say(_fault(words, error))
+        return FAULT
     except Exception as error:
         _say(_fault(words, error))
         return FAULT
@@ -135,9 +141,11 @@ def entry() -> None:
 def _dispatch(words: list[str]) -> int:
     # --quiet and its kind may stand before the command too.
     leading: list[str] = []
-    while words and words[0] in ("-q", "--quiet", "-v", "--verbose", "--color"):
+    while words and words[0].partition("=")[0] in ("-q", "--quiet", "-v", "--verbose", "--color"):
         take = 2 if words[0] == "--color" else 1
         leading, words = leading + words[:take], words[take:]
+    if words[:1] == ["help"] and words[1:2]:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(overview())
         return OK
@@ -176,6 +184,13 @@ def _negatives(words: list[str]) -> list[str]:
         else:
             joined.append(word)
     return joined
+
+
+def _drop_output() -> None:
+    """What is still buffered for standard output can go nowhere; without this Python would complain at its end."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _say(text: str) -> None:

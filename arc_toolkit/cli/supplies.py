@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
+from arc_toolkit.output.safe import printable
 from arc_toolkit.sizing import occupants, reservations, vm_sizes
 from arc_toolkit.sizing.nodes import Node, items_of, left_out, parse_nodes
 from arc_toolkit.sizing.occupants import Occupant
-from arc_toolkit.sizing.quantities import QuantityError, bytes_asked, cpu_asked
-from arc_toolkit.sizing.supply import Assumptions, Group, Reserve, group_nodes, supply_of_size
+from arc_toolkit.sizing.quantities import MI, QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.sizing.reservations import Version
+from arc_toolkit.sizing.supply import Assumptions, Group, Reserve, group_nodes, group_of_size
 
 DEFAULT_VERSION = "1.33"
 DEFAULT_PLUGIN = "overlay"
@@ -78,6 +81,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="profile or YAML file of name, cpu, memory; may be repeated; none for nothing "
         f"(default without --pods: {' and '.join(DEFAULT_DAEMONSETS)})",
     )
+    sits.add_argument(
+        "--extension-namespace",
+        default=occupants.EXTENSION_NAMESPACE,
+        metavar="NAME",
+        help="where the extension runs; its pod that holds the reservation counts once (%(default)s)",
+    )
     sits.add_argument("--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
 
 
@@ -92,6 +101,7 @@ def assumptions_of(args: argparse.Namespace) -> Assumptions:
         max_pods=max_pods,
         windows=args.os == "windows",
         reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve),
+        extension_namespace=args.extension_namespace,
         capacity_memory=_amount(args.capacity_memory, "--capacity-memory", bytes_asked),
         kube_reserved_cpu_m=_amount(args.kube_reserved_cpu, "--kube-reserved-cpu", cpu_asked),
         kube_reserved_memory=_amount(args.kube_reserved_memory, "--kube-reserved-memory", bytes_asked),
@@ -104,6 +114,10 @@ def collect(args: argparse.Namespace) -> Selection | None:
     assumptions = assumptions_of(args)
     if args.sku and args.nodes:
         raise ArcError("give --sku or --nodes, not both")
+    if args.pods and not args.nodes:
+        raise ArcError("--pods goes with --nodes: pods say nothing without the nodes they sit on")
+    if args.nodes == "-" and args.pods == "-":
+        raise ArcError("standard input can be --nodes or --pods, not both: save one of them to a file")
     if args.sku:
         return _from_sizes(args, assumptions)
     if args.nodes:
@@ -116,21 +130,10 @@ def collect(args: argparse.Namespace) -> Selection | None:
 
 
 def _from_sizes(args: argparse.Namespace, assumptions: Assumptions) -> Selection:
-    if args.pods:
-        raise ArcError("--pods goes with --nodes: pods say nothing about a VM size")
     sizes = _sizes([name for names in args.sku for name in names])
     names = args.daemonsets or list(DEFAULT_DAEMONSETS)
-    sitting = _everywhere(names, assumptions)
-    groups = [
-        Group(
-            title=size.name,
-            selector=(("node.kubernetes.io/instance-type", size.name),),
-            supplies=(supply_of_size(size, assumptions, sitting),),
-            source="sku",
-            size=size.name,
-        )
-        for size in sizes
-    ]
+    sitting = _everywhere(names)(assumptions.version)
+    groups = [group_of_size(size, assumptions, sitting) for size in sizes]
     notes = [
         f"assumed: Kubernetes {assumptions.version_text}, maxPods {assumptions.max_pods}"
         f"{'' if args.max_pods else f' ({args.network_plugin})'}, DaemonSets {' + '.join(names)}, "
@@ -151,37 +154,51 @@ def from_objects(
 ) -> Selection:
     """Groups from raw Node and Pod objects, saved or live."""
     nodes = parse_nodes(node_items, where)
-    usable, refused = [], []
-    most_gpus: dict[str, int] = {}
-    for node in nodes:
-        most_gpus[node.size] = max(most_gpus.get(node.size, 0), node.gpus)
-    for node in nodes:
-        reason = left_out(node, args.tolerate, args.architecture)
-        if reason is None and node.size and node.gpus < most_gpus[node.size]:
-            others = most_gpus[node.size]
-            reason = (
-                f"shows {node.gpus} of the {others} GPUs that others of its size show: is the device plugin well?"
-            )
-        if reason is None:
-            usable.append(node)
-        else:
-            refused.append((node, reason))
+    usable, refused = _divide(nodes, args.tolerate, args.architecture)
     if not usable:
-        why = f": {refused[0][0].name} is {refused[0][1]}" if refused else ""
+        why = f": {refused[0][0].name}: {refused[0][1]}" if refused else ""
         raise ArcError(f"{where}: none of {len(nodes)} nodes can run AzureML jobs{why}")
     sitting = occupants.by_node(pod_items) if pod_items is not None else {}
     names = args.daemonsets or ([] if pod_items is not None else list(DEFAULT_DAEMONSETS))
-    everywhere = _everywhere(names, assumptions)
     groups = group_nodes(
-        usable, sitting, assumptions, source=source, by_pool=args.group_by == "pool", everywhere=everywhere
+        usable,
+        sitting,
+        assumptions,
+        source=source,
+        by_pool=args.group_by == "pool",
+        everywhere=_everywhere(names),
     )
     selection = Selection(groups, assumptions, source, nodes, refused)
+    if ignored := [option for option, value in _assumed(args) if value is not None]:
+        selection.notes.append(f"{', '.join(ignored)}: only where a node does not say it itself; nodes win")
     if pod_items is None:
         selection.notes.append(f"assumed: DaemonSets {' + '.join(names)}; --pods FILE counts the real ones")
     selection.notes += _left_out_notes(refused)
     selection.notes += [note for group in groups for note in _doubts(group)]
     selection.notes += [note for group in groups if (note := defeated(group))]
     return selection
+
+
+def _assumed(args: argparse.Namespace) -> list[tuple[str, object]]:
+    names = ("kubernetes-version", "max-pods", "capacity-memory", "kube-reserved-cpu", "kube-reserved-memory")
+    return [(f"--{name}", getattr(args, name.replace("-", "_"))) for name in (*names, "eviction-memory")]
+
+
+def _divide(
+    nodes: list[Node], tolerated: list[str], architecture: str
+) -> tuple[list[Node], list[tuple[Node, str]]]:
+    """Nodes that jobs can use, and the others with the reason."""
+    reasons = {node.name: left_out(node, tolerated, architecture) for node in nodes}
+    most: dict[str, int] = {}  # GPUs that a usable node of that size shows
+    for node in nodes:
+        if reasons[node.name] is None:
+            most[node.size] = max(most.get(node.size, 0), node.gpus)
+    for node in nodes:
+        if reasons[node.name] is None and node.size and node.gpus < most[node.size]:
+            others = f"{node.gpus} of the {most[node.size]} GPUs that others of its size show"
+            reasons[node.name] = f"only {others}: is the device plugin well?"
+    usable = [node for node in nodes if reasons[node.name] is None]
+    return usable, [(node, reason) for node in nodes if (reason := reasons[node.name]) is not None]
 
 
 def _left_out_notes(refused: list[tuple[Node, str]]) -> list[str]:
@@ -210,11 +227,11 @@ def defeated(group: Group) -> str | None:
     found = [(supply.name, occupant) for supply in group.supplies for occupant in supply.passing]
     if not found:
         return None
-    nodes = sorted({name for name, _ in found})
-    pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // 2**20}Mi)" for _, o in found]
+    nodes = {name for name, _ in found}
+    pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in found]
     return (
         f"{len(nodes)} of {len(group.supplies)} nodes of {group.title} also run pods that belong to no DaemonSet "
-        f"and defeat a whole-node type there: {_some(pods)} on {_some(nodes)}; keep them off with a taint such as "
+        f"and defeat a whole-node type there: {_some(pods)}; keep them off with a taint such as "
         "ml.azure.com/amlarc-workload=true:NoSchedule"
     )
 
@@ -226,9 +243,13 @@ def _some(names: list[str], most: int = 3) -> str:
 def _sizes(names: list[str]) -> list[vm_sizes.VmSize]:
     found: dict[str, vm_sizes.VmSize] = {}
     for name in names:
-        if "*" in name or "?" in name:
+        if any(mark in name for mark in "*?["):
             pattern = name.lower()
-            matches = [size for key, size in vm_sizes.table().items() if fnmatch.fnmatchcase(key, pattern)]
+            matches = [
+                size
+                for key, size in vm_sizes.table().items()
+                if fnmatch.fnmatchcase(key, pattern) or fnmatch.fnmatchcase(key, f"standard_{pattern}")
+            ]
             if not matches:
                 raise ArcError(f"no VM size matches {name!r} in the shipped table")
         else:
@@ -237,23 +258,30 @@ def _sizes(names: list[str]) -> list[vm_sizes.VmSize]:
     return list(found.values())
 
 
-def _everywhere(names: Iterable[str], assumptions: Assumptions) -> list[Occupant]:
-    found: list[Occupant] = []
-    for name in names:
-        if name.endswith((".yaml", ".yml", ".json")) or os.sep in name:
-            from arc_toolkit import documents
+def _everywhere(names: Iterable[str]) -> Callable[[Version], list[Occupant]]:
+    """What the profiles and files say sits on every node, by its Kubernetes version."""
+    from arc_toolkit import documents
 
-            found += occupants.from_document(documents.load(name), name)
-        else:
-            found += occupants.profile(name, assumptions.version)
-    return found
+    chosen = list(names)
+    files = {
+        name: occupants.from_document(documents.load(name), name)
+        for name in chosen
+        if name.endswith((".yaml", ".yml", ".json")) or os.sep in name
+    }
+
+    @cache
+    def sitting(version: Version) -> list[Occupant]:
+        rows = [files[name] if name in files else occupants.profile(name, version) for name in chosen]
+        return [occupant for row in rows for occupant in row]
+
+    return sitting
 
 
-def _amount(text: str | None, option: str, parse: Any) -> int | None:
+def _amount(text: str | None, option: str, parse: Callable[[str], int]) -> int | None:
     if text is None:
         return None
     try:
-        amount: int = parse(text)
+        amount = parse(text)
     except QuantityError as error:
         raise ArcError(f"{option}: {error}") from None
     if amount < 0:
@@ -264,4 +292,4 @@ def _amount(text: str | None, option: str, parse: Any) -> int | None:
 def say(selection: Selection, console: Console) -> None:
     """The notes, on standard error."""
     for note in selection.notes:
-        console.note(note)
+        console.note(printable(note))

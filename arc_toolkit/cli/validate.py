@@ -9,11 +9,12 @@ from arc_toolkit.cli import supplies
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.files import read_text
+from arc_toolkit.sizing.supply import supply_of_node
 from arc_toolkit.sizing.validation import Candidate, validate
 
 EPILOG = """\
 examples:
-  arc-toolkit validate instance_types/
+  arc-toolkit validate instance_types/standard-d64s-v5.yaml
   arc-toolkit validate mytypes.yaml --sku Standard_D64s_v5
   kubectl get nodes -o json > nodes.json; arc-toolkit validate mytypes.yaml --nodes nodes.json
 """
@@ -29,18 +30,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    files = [(str(path), read_text(path)) for path in _files(args.paths)]
+    files = [("standard input" if path == "-" else str(path), read_text(path)) for path in _files(args.paths)]
     findings, count = validate(files, candidates(args, console))
     if not count:
         raise ArcError(
             f"no InstanceType in {', '.join(args.paths)}: expected kind InstanceType or InstanceTypeList"
         )
     if args.format == "json":
-        from dataclasses import asdict
-
         from arc_toolkit.output.jsonout import document
 
-        payload = {"types": count, "findings": [asdict(finding) for finding in findings]}
+        fields = ("rule", "severity", "message", "path", "line", "column")
+        rows = [{field: getattr(finding, field) for field in fields} for finding in findings]
+        payload = {"types": count, "findings": rows}
         console.out(document("validate", payload))
     for finding in findings if args.format == "text" else ():
         color = "red" if finding.severity == "error" else "yellow"
@@ -59,11 +60,15 @@ def candidates(args: argparse.Namespace, console: Console) -> list[Candidate]:
         return []
     supplies.say(selection, console)
     labels = {node.name: node.labels for node in selection.nodes}
-    return [
+    found = [
         Candidate(labels.get(supply.name, dict(group.selector)), supply, complete=supply.name in labels)
         for group in selection.groups
         for supply in group.supplies
     ]
+    for node, reason in selection.left_out:
+        supply = supply_of_node(node, selection.assumptions, [])
+        found.append(Candidate(node.labels, supply, left_out=f"{node.name}: {reason}"))
+    return found
 
 
 def _files(paths: list[str]) -> list[Path | str]:

@@ -19,14 +19,15 @@ BAR = 32
 
 def explain(entry: InstanceType, style: Style) -> str:
     """Everything about one type, for a person."""
-    group, portion = entry.groups[0], entry.portion
-    head = style(f"{entry.name}: {entry.wanted} of {group.title}", "bold")
+    group, portion = entry.group, entry.portion
+    head = style(f"{entry.name}: {entry.what}", "bold")
     parts = [head]
     tight_memory, tight_cpu = group.tightest_memory, group.tightest_cpu
     named = f" on {tight_memory.name}, the tightest node" if len(group.supplies) > 1 else ""
-    parts.append(_block(f"memory{named}", tight_memory.lines, "memory", entry, style))
+    sources = list(dict.fromkeys(line.source for line in (*tight_memory.lines, *tight_cpu.lines) if line.source))
+    parts.append(_block(f"memory{named}", tight_memory.lines, "memory", entry, sources, style))
     named = f" on {tight_cpu.name}, the tightest node" if len(group.supplies) > 1 else ""
-    parts.append(_block(f"cpu{named}", tight_cpu.lines, "cpu", entry, style))
+    parts.append(_block(f"cpu{named}", tight_cpu.lines, "cpu", entry, sources, style))
     gpu = f", {entry.gpus} x {entry.gpu_resource}" if entry.gpus else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
     if not isinstance(entry.wanted, Share):
@@ -34,18 +35,13 @@ def explain(entry: InstanceType, style: Style) -> str:
     left = f"left over: {portion.left_memory // KI:,}Ki and {portion.left_cpu_m}m"
     left += f" and {portion.left_gpus} GPU" if portion.left_gpus else ""
     parts.append(f"request = limit: cpu {entry.cpu}, memory {entry.memory}{gpu}. {fits}; {left}.")
-    sources = list(dict.fromkeys(line.source for line in (*tight_memory.lines, *tight_cpu.lines) if line.source))
     parts.append("\n".join(style(f"[{index}] {source}", "dim") for index, source in enumerate(sources, 1)))
     return "\n\n".join(parts)
 
 
-def _block(title: str, lines: Sequence[Line], what: str, entry: InstanceType, style: Style) -> str:
-    group = entry.groups[0]
-    sources = list(
-        dict.fromkeys(
-            line.source for line in (*group.tightest_memory.lines, *group.tightest_cpu.lines) if line.source
-        )
-    )
+def _block(
+    title: str, lines: Sequence[Line], what: str, entry: InstanceType, sources: list[str], style: Style
+) -> str:
     amounts = [line.memory if what == "memory" else line.cpu_m for line in lines]
     top, level = amounts[0], amounts[0]
     rows = []
@@ -63,22 +59,16 @@ def _block(title: str, lines: Sequence[Line], what: str, entry: InstanceType, st
         rows.append([name, *_numbers(amount, what), bar, line.rule + mark])
     portion = entry.portion
     one = portion.memory if what == "memory" else portion.cpu_m
-    rule = _share_rule(entry, what)
     drawn = "".join(
         _segment(index * one, (index + 1) * one, top, "█" if index % 2 == 0 else "▓")
         for index in range(min(portion.per_node, BAR))
     )
-    rows.append([entry.name, *_numbers(one, what), style(drawn, "green", "bold"), rule])
+    rows.append(
+        [entry.name, *_numbers(one, what), style(drawn, "green", "bold"), entry.share_rule + ", rounded down"]
+    )
     if what == "memory":
         return f"{title}\n" + table(["", "Mi", "Ki", "", ""], rows, right=(1, 2))
     return f"{title}\n" + table(["", "cores", "m", "", ""], rows, right=(1, 2))
-
-
-def _share_rule(entry: InstanceType, what: str) -> str:
-    if not isinstance(entry.wanted, Share):
-        return "as asked with --size"
-    unit = "1Mi" if what == "memory" else "10m (or a core with --whole-cores)"
-    return f"schedulable / {entry.wanted.n}, down to {unit}"
 
 
 def _numbers(amount: int, what: str) -> tuple[str, str]:
@@ -118,11 +108,12 @@ def supply_json(supply: Supply) -> dict[str, Any]:
 
 def type_json(entry: InstanceType) -> dict[str, Any]:
     """One type with its manifest and the waterfall of the tightest nodes."""
-    group, portion = entry.groups[0], entry.portion
+    group, portion = entry.group, entry.portion
     return {
         "name": entry.name,
-        "wanted": str(entry.wanted),
-        "groups": [other.title for other in entry.groups],
+        "wanted": str(entry.wanted or ""),
+        "what": entry.what,
+        "nodes": group.title,
         "cpu_m": portion.cpu_m,
         "memory_bytes": portion.memory,
         "gpus": portion.gpus,

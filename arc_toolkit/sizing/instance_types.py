@@ -14,7 +14,7 @@ from typing import Any
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
 from arc_toolkit.sizing.quantities import GI, KI, cpu_text, memory_text
-from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, split
+from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
 from arc_toolkit.sizing.supply import Assumptions, Group, Line, Supply
 
 API_VERSION = "amlarc.azureml.com/v1alpha1"
@@ -22,20 +22,27 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PREFIX = "arc-toolkit.io/"
 DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_KEY = re.compile(rf"(?:{NAME.pattern}/)?{_LABEL_VALUE.pattern}", re.ASCII)
 _FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One type, and the group and share it was made for."""
+    """One type, the group of nodes it fits on, and what part of them it is.
+
+    A merged type stands for several of one name: `parts` counts them, and `wanted` is None where they differ.
+    """
 
     name: str
     portion: Portion
-    gpu_resource: str | None
     selector: tuple[tuple[str, str], ...]
-    groups: tuple[Group, ...]
-    wanted: Share | Size
+    group: Group
+    wanted: Share | Size | None
+    what: str
     reserve: str
+    parts: int = 1
 
     @property
     def cpu(self) -> str:
@@ -50,16 +57,29 @@ class InstanceType:
         return self.portion.gpus
 
     @property
+    def gpu_resource(self) -> str | None:
+        return self.group.gpu_resource
+
+    @property
+    def share_rule(self) -> str:
+        """How the share follows from what is schedulable."""
+        if self.parts > 1:
+            return f"the smallest of {self.parts} types of this name"
+        if isinstance(self.wanted, Share):
+            return f"schedulable / {self.wanted.n}"
+        return "as asked with --size"
+
+    @property
     def annotations(self) -> dict[str, str]:
         """Where it came from: what must be known to make it again."""
-        supply = self.groups[0].tightest_memory
+        supply = self.group.tightest_memory
         pairs = {
             "version": __version__,
-            "source": self.groups[0].source,
-            "size": ",".join(sorted({group.size for group in self.groups if group.size})),
+            "source": self.group.source,
+            "size": self.group.size,
             "kubernetes-version": supply.version,
             "max-pods": str(supply.max_pods),
-            "share" if isinstance(self.wanted, Share) else "asked-size": str(self.wanted),
+            "share" if isinstance(self.wanted, Share) else "asked-size": str(self.wanted or ""),
             "reserve": self.reserve,
         }
         return {PREFIX + key: value for key, value in pairs.items() if value}
@@ -67,18 +87,17 @@ class InstanceType:
     @property
     def comments(self) -> list[str]:
         """The arithmetic, line by line."""
-        group, portion = self.groups[0], self.portion
-        divided = f" / {portion.per_node}" if isinstance(self.wanted, Share) and portion.per_node > 1 else ""
+        group, portion = self.group, self.portion
         left = f"{portion.left_cpu_m}m and {portion.left_memory // KI}Ki"
         return [
-            f"{self.name}: {self.wanted} of {', '.join(group.title for group in self.groups)}.",
+            f"{self.name}: {self.what}.",
             f"{portion.per_node} on a node, which leaves {left}.",
             *_arithmetic(
                 "memory", [(line.name, line.memory // KI) for line in _taken(group.tightest_memory)], "Ki"
             ),
-            f"  = {group.tightest_memory.memory // KI}Ki schedulable{divided} -> {self.memory}",
+            f"  = {group.tightest_memory.memory // KI}Ki schedulable; {self.share_rule} -> {self.memory}",
             *_arithmetic("cpu", [(line.name, line.cpu_m) for line in _taken(group.tightest_cpu)], "m"),
-            f"  = {group.tightest_cpu.cpu_m}m schedulable{divided} -> {self.cpu}",
+            f"  = {group.tightest_cpu.cpu_m}m schedulable; {self.share_rule} -> {self.cpu}",
         ]
 
     def manifest(self) -> dict[str, Any]:
@@ -133,7 +152,7 @@ def generate(
     types: list[InstanceType] = []
     refused: list[str] = []
     for group in groups:
-        for want in wanted:
+        for want in dict.fromkeys(wanted):
             try:
                 portion = (
                     split(group, want, whole_cores=whole_cores) if isinstance(want, Share) else fit(group, want)
@@ -144,7 +163,9 @@ def generate(
             name = make_name(template, group, want, portion)
             chosen = _selector(selector, group)
             types.append(
-                InstanceType(name, portion, group.gpu_resource, chosen, (group,), want, str(assumptions.reserve))
+                InstanceType(
+                    name, portion, chosen, group, want, f"{want} of {group.title}", str(assumptions.reserve)
+                )
             )
     if not types:
         raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
@@ -153,12 +174,12 @@ def generate(
 
 def check_template(template: str) -> None:
     try:
-        names = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+        fields = [part for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
         raise ArcError(f"--name-template {template!r}: {error}") from None
-    for name in names:
-        if name not in _FIELDS:
-            raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}")
+    for _, name, spec, conversion in fields:
+        if name not in _FIELDS or spec or conversion:
+            raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are")
 
 
 def make_name(template: str, group: Group, want: Share | Size, portion: Portion) -> str:
@@ -194,8 +215,8 @@ def _selector(choice: str, group: Group) -> tuple[tuple[str, str], ...]:
     if choice == "none":
         return ()
     key, equals, value = choice.partition("=")
-    if not equals or not key or not value:
-        raise ArcError(f"--node-selector {choice}: give auto, none or KEY=VALUE")
+    if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+        raise ArcError(f"--node-selector {choice}: give auto, none or KEY=VALUE as a Kubernetes label")
     return ((key, value),)
 
 
@@ -220,19 +241,31 @@ def _unique(types: list[InstanceType], merge: bool) -> list[InstanceType]:
 
 
 def _what(entry: InstanceType) -> str:
-    return f"{entry.wanted} of {entry.groups[0].title} ({entry.cpu}, {entry.memory})"
+    return f"{entry.what} ({entry.cpu}, {entry.memory})"
 
 
 def _merged(same: list[InstanceType]) -> InstanceType:
-    """One type that fits on every group: the smallest of each resource, and no selector."""
+    """One type that fits on every node of all: the smallest of each resource, and no selector."""
     if len({(entry.gpu_resource, entry.gpus) for entry in same}) > 1:
         raise ArcError(f"cannot merge types called {same[0].name}: their GPUs differ")
-    smallest = min(same, key=lambda entry: entry.portion.memory)
-    cpu_m = min(entry.portion.cpu_m for entry in same)
-    groups = (smallest.groups[0], *(e.groups[0] for e in same if e is not smallest))
-    portion = replace(
-        smallest.portion,
-        cpu_m=cpu_m,
-        left_cpu_m=groups[0].tightest_cpu.cpu_m - smallest.portion.per_node * cpu_m,
+    groups = [entry.group for entry in same]
+    group = Group(
+        title=", ".join(one.title for one in groups),
+        selector=(),
+        supplies=tuple(supply for one in groups for supply in one.supplies),
+        source=groups[0].source,
+        pools=tuple(sorted({pool for one in groups for pool in one.pools})),
+        size=",".join(sorted({one.size for one in groups if one.size})),
     )
-    return replace(smallest, portion=portion, selector=(), groups=groups)
+    cpu_m = min(entry.portion.cpu_m for entry in same)
+    memory = min(entry.portion.memory for entry in same)
+    wants = {entry.wanted for entry in same}
+    return replace(
+        same[0],
+        portion=portion_of(group, cpu_m, memory, same[0].gpus),
+        selector=(),
+        group=group,
+        wanted=wants.pop() if len(wants) == 1 else None,
+        what="; ".join(entry.what for entry in same),
+        parts=len(same),
+    )

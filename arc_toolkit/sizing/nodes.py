@@ -72,7 +72,13 @@ def parse_node(item: Mapping[str, Any], where: str) -> Node:
     allocatable = status.get("allocatable") or {}
     try:
         offers = {**capacity, **allocatable}
+        _check_labels(metadata)
         gpu = next((key for key in GPU_RESOURCES if int(offers.get(key, 0)) > 0), None)
+        for resource, parse in (("cpu", cpu_given), ("memory", bytes_given)):
+            if resource in allocatable and parse(str(allocatable[resource])) > parse(str(capacity[resource])):
+                raise ArcError(
+                    f"{where}: node {name} has more {resource} allocatable than capacity: is it damaged?"
+                )
         conditions = {row.get("type"): row.get("status") for row in status.get("conditions") or ()}
         labels = metadata.get("labels") or {}
         info = status.get("nodeInfo") or {}
@@ -96,10 +102,18 @@ def parse_node(item: Mapping[str, Any], where: str) -> Node:
             architecture=str(info.get("architecture") or labels.get("kubernetes.io/arch") or "amd64").lower(),
             version=str(info.get("kubeletVersion") or ""),
         )
-    except (QuantityError, ValueError) as error:
+    except QuantityError as error:
         raise ArcError(f"{where}: node {name}: {error}") from None
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, ValueError):
         raise ArcError(f"{where}: node {name} is not shaped like a Node object") from None
+
+
+def _check_labels(metadata: Mapping[str, Any]) -> None:
+    labels = metadata.get("labels") or {}
+    if not all(
+        isinstance(key, str) and isinstance(value, str) and value.isprintable() for key, value in labels.items()
+    ):
+        raise TypeError("labels are a map of strings of one line")
 
 
 def _mapping(item: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ EXTENSION_NAMESPACE = "azureml"
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """One pod's worth of requests. Only DaemonSet and static pods belong to the node for good."""
+    """Requests that sit on a node. Only DaemonSet and static pods belong to the node for good."""
 
     name: str
     cpu_m: int
@@ -30,6 +30,7 @@ class Occupant:
     namespace: str = ""
     source: str = ""
     gpus: int = 0
+    pods: int = 1  # a row of a profile may stand for several
 
     @property
     def stays(self) -> bool:
@@ -43,7 +44,13 @@ def profiles() -> dict[str, dict[str, list[Occupant]]]:
     with open(data_file("daemonsets.csv"), encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(line for line in stream if not line.startswith("#")):
             source = f"profile {row['profile']}" + (f", seen on {row['kubernetes']}" if row["kubernetes"] else "")
-            occupant = Occupant(row["name"], cpu_asked(row["cpu"]), bytes_asked(row["memory"]), source=source)
+            occupant = Occupant(
+                row["name"],
+                cpu_asked(row["cpu"]),
+                bytes_asked(row["memory"]),
+                source=source,
+                pods=int(row["pods"]),
+            )
             found.setdefault(row["profile"], {}).setdefault(row["kubernetes"], []).append(occupant)
     return found
 
@@ -76,6 +83,7 @@ def profile(name: str, version: Version) -> list[Occupant]:
             max(sum(o.cpu_m for o in older), sum(o.cpu_m for o in newer)),
             max(sum(o.memory for o in older), sum(o.memory for o in newer)),
             source=f"profile {name}, the larger of {below[-1]} and {above[0]}",
+            pods=max(sum(o.pods for o in older), sum(o.pods for o in newer)),
         )
     ]
 

@@ -79,8 +79,3 @@ def memory_text(size: int) -> str:
         if size % factor == 0:
             return f"{size // factor}{unit}"
     return str(size)
-
-
-def mib_text(size: int) -> str:
-    """Bytes as MiB for people: `258,816.0`."""
-    return f"{size / MI:,.1f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
@@ -50,23 +50,27 @@ class Size:
     cpu_m: int
     memory: int
     gpus: int = 0
+    text: str = field(default="", compare=False)  # as it was asked for
 
     @classmethod
     def parse(cls, text: str) -> Size:
         """`32cpu128g`, `32c256g`, `0.5cpu2g`, `12cpu110g-1gpu`; g is GiB."""
         match = re.fullmatch(
-            r"(\d+(?:\.\d+)?)c(?:pu)?(\d+(?:\.\d+)?)g(?:-?(\d+)gpu)?", text.strip().lower(), re.ASCII
+            r"(\d{1,6}(?:\.\d{1,3})?)c(?:pu)?(\d{1,6}(?:\.\d{1,3})?)g(?:-?(\d{1,3})gpu)?",
+            text.strip().lower(),
+            re.ASCII,
         )
         if match is None:
             raise ArcError(f"--size {text}: write it like 32cpu128g or 12cpu110g-1gpu")
         cpu_m, memory = Fraction(match[1]) * 1000, Fraction(match[2]) * GI
         if not cpu_m or not memory:
             raise ArcError(f"--size {text}: an instance type needs cores and memory above zero")
-        return cls(-(-cpu_m // 1), -(-memory // MI) * MI, int(match[3] or 0))
+        gpus = int(match[3] or 0)
+        name = f"{match[1]}cpu{match[2]}g" + (f"-{gpus}gpu" if gpus else "")
+        return cls(-(-cpu_m // 1), -(-memory // MI) * MI, gpus, name)
 
     def __str__(self) -> str:
-        gpu = f"-{self.gpus}gpu" if self.gpus else ""
-        return f"{float(Fraction(self.cpu_m, 1000)):g}cpu{float(Fraction(self.memory, GI)):g}g{gpu}"
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Portion:
 def split(group: Group, share: Share, *, whole_cores: bool = False) -> Portion:
     """One n-th of what is schedulable, rounded down to 10m (or a core) and 1Mi."""
     n = share.n
+    if group.gpus and group.gpu_resource is None:
+        raise DoesNotFit(f"{group.title} have GPUs of different makers: size them apart")
     if group.gpus % n:
         raise DoesNotFit(f"{group.title} has {group.gpus} GPUs, which do not divide into {n} equal shares")
     if n > group.pods_free:
@@ -101,7 +107,7 @@ def split(group: Group, share: Share, *, whole_cores: bool = False) -> Portion:
             f"--share {share}: nothing is left to share on {group.title}: schedulable are "
             f"{group.tightest_cpu.cpu_m}m and {group.tightest_memory.memory // MI}Mi"
         )
-    return _portion(group, cpu_m, memory, group.gpus // n, count=n, limit="share")
+    return portion_of(group, cpu_m, memory, group.gpus // n, (n, "share"))
 
 
 def fit(group: Group, size: Size) -> Portion:
@@ -117,10 +123,12 @@ def fit(group: Group, size: Size) -> Portion:
             f"{size} does not fit on {group.title}: it is too large by {' and '.join(by) or limit}; "
             f"schedulable are {cpu_text(group.tightest_cpu.cpu_m)} and {group.tightest_memory.memory // MI}Mi"
         )
-    return _portion(group, size.cpu_m, size.memory, size.gpus, count=count, limit=limit)
+    return portion_of(group, size.cpu_m, size.memory, size.gpus, (count, limit))
 
 
-def _portion(group: Group, cpu_m: int, memory: int, gpus: int, *, count: int, limit: str) -> Portion:
+def portion_of(group: Group, cpu_m: int, memory: int, gpus: int, fits: tuple[int, str] | None = None) -> Portion:
+    """That request on the tightest nodes of a group."""
+    count, limit = fits or group.fits(cpu_m, memory, gpus)
     return Portion(
         cpu_m=cpu_m,
         memory=memory,

@@ -6,21 +6,22 @@ may land on, and gives what the tightest of them gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.sizing import capacity, reservations
 from arc_toolkit.sizing.nodes import Node
 from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
-from arc_toolkit.sizing.quantities import KI, QuantityError, bytes_asked
-from arc_toolkit.sizing.reservations import Version, parse_version
-from arc_toolkit.sizing.vm_sizes import VmSize, find
+from arc_toolkit.sizing.quantities import KI, MI, QuantityError, bytes_asked
+from arc_toolkit.sizing.reservations import Reservation, Version, parse_version
+from arc_toolkit.sizing.vm_sizes import VmSize, find, table_date
 
 AKS_PAGE = "AKS node resource reservations, https://learn.microsoft.com/azure/aks/node-resource-reservations"
 EXTENSION_PAGE = "AzureML extension: 5% of node memory held by a DaemonSet pod"
-SIZE_TABLE = "VM size table, 2026-08"
+MEASURED = "measured on the node"
+OPTION = "option"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Reserve:
                     raise ArcError(f"--reserve {text}: give a percentage from 0% to less than 100%")
                 return cls(percent, asked=True)
             amount = bytes_asked(text)
+            if 0 < amount < MI:
+                raise ArcError(f"--reserve {text} is less than 1Mi: did you mean {text}% or {text}Gi?")
         except (QuantityError, ValueError, ZeroDivisionError):
             raise ArcError(f"--reserve {text}: give a percentage such as 5% or an amount such as 8Gi") from None
         if amount < 0:
@@ -65,7 +68,7 @@ class Reserve:
         return -(-exact // KI) * KI
 
     def __str__(self) -> str:
-        return f"{self.amount // KI}Ki" if self.percent is None else f"{float(self.percent):g}%"
+        return f"{-(-self.amount // KI)}Ki" if self.percent is None else f"{float(self.percent):g}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Assumptions:
     max_pods: int = 250
     windows: bool = False
     reserve: Reserve = field(default_factory=Reserve)
+    extension_namespace: str = EXTENSION_NAMESPACE
     capacity_memory: int | None = None
     kube_reserved_cpu_m: int | None = None
     kube_reserved_memory: int | None = None
@@ -96,22 +100,19 @@ class Supply:
     capacity_memory: int
     cpu_m: int  # schedulable
     memory: int  # schedulable, bytes
-    gpus: int
+    gpus: int  # schedulable
     gpu_resource: str | None
     max_pods: int
+    pods_taken: int
     occupants: tuple[Occupant, ...]
     lines: tuple[Line, ...]
     version: str
     remarks: tuple[str, ...] = ()
 
     @property
-    def pods_taken(self) -> int:
-        return sum(1 for occupant in self.occupants if occupant.stays)
-
-    @property
     def passing(self) -> tuple[Occupant, ...]:
         """Pods that no DaemonSet owns and that are no AzureML job: they defeat a type that takes all there is."""
-        return tuple(occupant for occupant in self.occupants if occupant.kind == "other")
+        return tuple(o for o in self.occupants if o.kind == "other" and (o.cpu_m or o.memory or o.gpus))
 
     def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, str]:
         """How many pods of that request fit, and the resource that is the limit."""
@@ -144,123 +145,127 @@ class _Waterfall:
 def supply_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Supply:
     """A node of that size, under assumptions."""
     cores = size.vcpus_available
-    fall = _Waterfall("nominal", cores * 1000, size.memory, size.name, SIZE_TABLE)
+    fall = _Waterfall("nominal", cores * 1000, size.memory, size.name, f"VM size table, {table_date()}")
     if assumptions.capacity_memory is None:
-        loss = capacity.kernel_loss(size.memory)
+        loss = capacity.kernel_loss(size.memory, assumptions.windows)
         fall.take("guest kernel", 0, loss.amount, loss.rule, "observed AKS nodes")
     else:
         if assumptions.capacity_memory > size.memory:
             raise ArcError(f"--capacity-memory is more than the nominal memory of {size.name}")
-        fall.take(
-            "guest kernel", 0, size.memory - assumptions.capacity_memory, "given as --capacity-memory", "option"
-        )
+        fall.take("guest kernel", 0, size.memory - assumptions.capacity_memory, "--capacity-memory", OPTION)
     fall.level("capacity")
     capacity_memory = fall.memory
-    _reserve_by_rule(fall, cores, size.memory, assumptions)
+    _keep(fall, cores, size.memory, assumptions)
     return _finish(
         fall,
         assumptions,
-        tuple(occupants),
+        occupants,
         name=size.name,
-        nominal=(cores * 1000, size.memory),
+        nominal_cpu_m=cores * 1000,
+        nominal_memory=size.memory,
         capacity_memory=capacity_memory,
-        gpus=(size.node_gpus if size.gpu_resource else 0, size.gpu_resource),
-        max_pods=assumptions.max_pods,
-        version=assumptions.version_text,
+        gpus=size.node_gpus if size.gpu_resource else 0,
+        gpu_resource=size.gpu_resource,
         remarks=size.remarks,
     )
 
 
 def supply_of_node(node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Supply:
-    """A real node: its own capacity and allocatable win over every formula."""
+    """A real node: its own capacity and allocatable win over every rule and option."""
     size = find(node.size) if node.size else None
-    nominal = size.memory if size and size.memory >= node.capacity_memory else None
-    version = parse_version(node.version) if node.version else assumptions.version
-    max_pods = node.max_pods or assumptions.max_pods
-    cores = node.capacity_cpu_m // 1000
-    if nominal is not None:
-        fall = _Waterfall("nominal", node.capacity_cpu_m, nominal, node.size, SIZE_TABLE)
-        fall.take("guest kernel", 0, nominal - node.capacity_memory, "nominal - capacity", "measured on the node")
-        fall.level("capacity", "status.capacity", "measured on the node")
+    if size and size.memory >= node.capacity_memory:
+        nominal = size.memory
+        fall = _Waterfall("nominal", node.capacity_cpu_m, nominal, node.size, f"VM size table, {table_date()}")
+        fall.take("guest kernel", 0, nominal - node.capacity_memory, "nominal - capacity", MEASURED)
+        fall.level("capacity", "status.capacity", MEASURED)
     else:
         nominal = capacity.nominal_from_capacity(node.capacity_memory)
-        fall = _Waterfall(
-            "capacity", node.capacity_cpu_m, node.capacity_memory, "status.capacity", "measured on the node"
-        )
-    if node.allocatable_memory is None or node.allocatable_cpu_m is None:
-        stated = Assumptions(version, max_pods, node.os == "windows", assumptions.reserve)
-        _reserve_by_rule(fall, cores, nominal, stated)
-    else:
-        fall.take(
-            "kubelet's reservation and eviction threshold",
-            node.capacity_cpu_m - node.allocatable_cpu_m,
-            node.capacity_memory - node.allocatable_memory,
-            _expected(cores, nominal, version, max_pods, node),
-            "measured on the node",
-        )
-        fall.level("allocatable", "status.allocatable", "measured on the node")
+        fall = _Waterfall("capacity", node.capacity_cpu_m, node.capacity_memory, "status.capacity", MEASURED)
+    stated = replace(
+        assumptions,
+        version=_version(node, assumptions),
+        max_pods=node.max_pods or assumptions.max_pods,
+        windows=node.os == "windows",
+    )
+    _keep(fall, node.capacity_cpu_m // 1000, nominal, stated, node)
     return _finish(
         fall,
-        assumptions,
-        tuple(occupants),
+        stated,
+        occupants,
         name=node.name,
-        nominal=(node.capacity_cpu_m, nominal),
+        nominal_cpu_m=node.capacity_cpu_m,
+        nominal_memory=nominal,
         capacity_memory=node.capacity_memory,
-        gpus=(node.gpus, node.gpu_resource),
-        max_pods=max_pods,
-        version=node.version.removeprefix("v") or assumptions.version_text,
-        remarks=(),
+        gpus=node.gpus,
+        gpu_resource=node.gpu_resource,
+        version=node.version.removeprefix("v"),
     )
 
 
-def _reserve_by_rule(fall: _Waterfall, cores: int, nominal: int, assumptions: Assumptions) -> None:
-    cpu = reservations.kube_reserved_cpu(cores)
-    memory = reservations.kube_reserved_memory(
-        nominal, assumptions.version, assumptions.max_pods, assumptions.windows
+def _keep(fall: _Waterfall, cores: int, nominal: int, assumptions: Assumptions, node: Node | None = None) -> None:
+    """What the kubelet keeps, to allocatable: by rule, or as the node says where it says something else."""
+    cpu = _given(
+        assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu", lambda: reservations.kube_reserved_cpu(cores)
     )
-    threshold = reservations.eviction(assumptions.version, assumptions.windows)
-    cpu_m = cpu.amount if assumptions.kube_reserved_cpu_m is None else assumptions.kube_reserved_cpu_m
-    kept = memory.amount if assumptions.kube_reserved_memory is None else assumptions.kube_reserved_memory
-    evicted = threshold.amount if assumptions.eviction_memory is None else assumptions.eviction_memory
-    cpu_rule = cpu.rule if assumptions.kube_reserved_cpu_m is None else "given as an option"
-    memory_rule = memory.rule if assumptions.kube_reserved_memory is None else "given as an option"
-    eviction_rule = threshold.rule if assumptions.eviction_memory is None else "given as an option"
-    fall.take("kube-reserved cpu", cpu_m, 0, cpu_rule, AKS_PAGE)
-    fall.take("kube-reserved memory", 0, kept, memory_rule, AKS_PAGE)
-    fall.take("hard eviction threshold", 0, evicted, eviction_rule, AKS_PAGE)
-    fall.level("allocatable")
+    memory = _given(
+        assumptions.kube_reserved_memory,
+        "--kube-reserved-memory",
+        lambda: reservations.kube_reserved_memory(
+            nominal, assumptions.version, assumptions.max_pods, assumptions.windows
+        ),
+    )
+    threshold = _given(
+        assumptions.eviction_memory,
+        "--eviction-memory",
+        lambda: reservations.eviction(assumptions.version, assumptions.windows),
+    )
+    kept_cpu_m = (
+        node.capacity_cpu_m - node.allocatable_cpu_m if node and node.allocatable_cpu_m is not None else None
+    )
+    kept = node.capacity_memory - node.allocatable_memory if node and node.allocatable_memory is not None else None
+    if kept_cpu_m is None or kept_cpu_m == cpu.amount:
+        fall.take("kube-reserved cpu", cpu.amount, 0, cpu.rule, AKS_PAGE)
+    else:
+        rule = f"capacity - allocatable; the rules would say {cpu.amount}m, the node wins"
+        fall.take("kept by the kubelet", kept_cpu_m, 0, rule, MEASURED)
+    if kept is None or kept == memory.amount + threshold.amount:
+        fall.take("kube-reserved memory", 0, memory.amount, memory.rule, AKS_PAGE)
+        fall.take("hard eviction threshold", 0, threshold.amount, threshold.rule, AKS_PAGE)
+    else:
+        expected = (memory.amount + threshold.amount) // KI
+        rule = f"capacity - allocatable; the rules would say {expected}Ki, the node wins"
+        fall.take("kept by the kubelet", 0, kept, rule, MEASURED)
+    measured = node is not None and (kept is not None or kept_cpu_m is not None)
+    fall.level("allocatable", "status.allocatable" if measured else "", MEASURED if measured else "")
 
 
-def _expected(cores: int, nominal: int, version: Version, max_pods: int, node: Node) -> str:
-    """Whether what the node keeps is what the rules say, in words."""
-    windows = node.os == "windows"
-    cpu = reservations.kube_reserved_cpu(cores)
-    memory = reservations.kube_reserved_memory(nominal, version, max_pods, windows)
-    threshold = reservations.eviction(version, windows)
-    kept = node.capacity_memory - (node.allocatable_memory or 0)
-    kept_cpu_m = node.capacity_cpu_m - (node.allocatable_cpu_m or 0)
-    if kept == memory.amount + threshold.amount and kept_cpu_m == cpu.amount:
-        return f"as the rules say: {memory.rule}; {threshold.rule}"
-    return f"the rules would say {cpu.amount}m and {(memory.amount + threshold.amount) // KI}Ki; the node wins"
+def _given(amount: int | None, option: str, rule: Callable[[], Reservation]) -> Reservation:
+    """An amount that was given as an option, or else the rule's."""
+    return rule() if amount is None else Reservation(amount, f"given as {option}")
 
 
 def _finish(
     fall: _Waterfall,
     assumptions: Assumptions,
-    occupants: tuple[Occupant, ...],
+    occupants: Sequence[Occupant],
     *,
     name: str,
-    nominal: tuple[int, int],
+    nominal_cpu_m: int,
+    nominal_memory: int,
     capacity_memory: int,
-    gpus: tuple[int, str | None],
-    max_pods: int,
-    version: str,
-    remarks: tuple[str, ...],
+    gpus: int,
+    gpu_resource: str | None,
+    version: str = "",
+    remarks: tuple[str, ...] = (),
 ) -> Supply:
     """DaemonSets, then the reservation (once), then what is schedulable."""
-    held = next((o for o in occupants if _is_reservation(o, capacity_memory)), None)
-    for occupant in occupants:
-        if occupant.stays and occupant is not held:
+    held = next(
+        (o for o in occupants if _is_reservation(o, capacity_memory, assumptions.extension_namespace)), None
+    )
+    staying = [occupant for occupant in occupants if occupant.stays]
+    pods = sum(occupant.pods for occupant in staying)
+    for occupant in staying:
+        if occupant is not held:
             fall.take(occupant.name, occupant.cpu_m, occupant.memory, "requests", occupant.source)
     wanted = assumptions.reserve.of(capacity_memory)
     if held is not None:
@@ -268,34 +273,34 @@ def _finish(
             f"reservation ({held.name})", held.cpu_m, held.memory, "held by a pod on the node", EXTENSION_PAGE
         )
         if assumptions.reserve.asked and wanted > held.memory:
-            fall.take(
-                "further reserve", 0, wanted - held.memory, f"up to --reserve {assumptions.reserve}", "option"
-            )
+            fall.take("further reserve", 0, wanted - held.memory, f"up to --reserve {assumptions.reserve}", OPTION)
     elif wanted:
         rule = f"{assumptions.reserve} of capacity" if assumptions.reserve.percent else "given as --reserve"
         fall.take("reservation (AzureML extension)", 0, wanted, rule, EXTENSION_PAGE)
+        pods += 1
     fall.level("schedulable", "what one whole-node job may ask for")
     return Supply(
         name=name,
-        nominal_cpu_m=nominal[0],
-        nominal_memory=nominal[1],
+        nominal_cpu_m=nominal_cpu_m,
+        nominal_memory=nominal_memory,
         capacity_memory=capacity_memory,
         cpu_m=fall.cpu_m,
         memory=fall.memory,
-        gpus=gpus[0],
-        gpu_resource=gpus[1],
-        max_pods=max_pods,
-        occupants=occupants,
+        gpus=max(0, gpus - sum(occupant.gpus for occupant in staying)),
+        gpu_resource=gpu_resource,
+        max_pods=assumptions.max_pods,
+        pods_taken=pods,
+        occupants=tuple(occupants),
         lines=tuple(fall.lines),
-        version=version,
+        version=version or assumptions.version_text,
         remarks=remarks,
     )
 
 
-def _is_reservation(occupant: Occupant, capacity_memory: int) -> bool:
+def _is_reservation(occupant: Occupant, capacity_memory: int, namespace: str) -> bool:
     """The extension's own reservation: a pod of its namespace that asks for about 5 % of capacity memory."""
     share = occupant.memory * 1000 // capacity_memory if capacity_memory else 0
-    return occupant.kind == "daemonset" and occupant.namespace == EXTENSION_NAMESPACE and 45 <= share <= 55
+    return occupant.kind == "daemonset" and occupant.namespace == namespace and 45 <= share <= 55
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +328,9 @@ class Group:
 
     @property
     def gpu_resource(self) -> str | None:
-        return self.supplies[0].gpu_resource if self.gpus else None
+        """None where there are no GPUs, or GPUs of two makers."""
+        resources = {supply.gpu_resource for supply in self.supplies}
+        return resources.pop() if self.gpus and len(resources) == 1 else None
 
     @property
     def nominal_cpu_m(self) -> int:
@@ -342,6 +349,17 @@ class Group:
         return min((supply.fits(cpu_m, memory, gpus) for supply in self.supplies), key=lambda pair: pair[0])
 
 
+def group_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Group:
+    """The nodes of a size, all alike."""
+    return Group(
+        title=size.name,
+        selector=(("node.kubernetes.io/instance-type", size.name),),
+        supplies=(supply_of_size(size, assumptions, occupants),),
+        source="sku",
+        size=size.name,
+    )
+
+
 def group_nodes(
     nodes: Iterable[Node],
     occupants: dict[str, list[Occupant]],
@@ -349,7 +367,7 @@ def group_nodes(
     *,
     source: str,
     by_pool: bool = False,
-    everywhere: Sequence[Occupant] = (),
+    everywhere: Callable[[Version], Sequence[Occupant]] = lambda version: (),
 ) -> list[Group]:
     """Nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects."""
     found: dict[tuple[tuple[str, str], ...], list[Node]] = {}
@@ -359,7 +377,10 @@ def group_nodes(
     groups = []
     for selector, members in sorted(found.items()):
         supplies = tuple(
-            supply_of_node(node, assumptions, [*occupants.get(node.name, ()), *everywhere]) for node in members
+            supply_of_node(
+                node, assumptions, [*occupants.get(node.name, ()), *everywhere(_version(node, assumptions))]
+            )
+            for node in members
         )
         pools = tuple(sorted({node.pool for node in members if node.pool}))
         size = members[0].size
@@ -369,3 +390,7 @@ def group_nodes(
         )
         groups.append(Group(title, selector, supplies, source, pools, size))
     return groups
+
+
+def _version(node: Node, assumptions: Assumptions) -> Version:
+    return parse_version(node.version) if node.version else assumptions.version

@@ -5,12 +5,13 @@ Pure: YAML text in, findings out. Every finding names the line and says how to m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.findings import Finding
+from arc_toolkit.findings import Finding, Severity
 from arc_toolkit.sizing.instance_types import NAME
 from arc_toolkit.sizing.nodes import GPU_RESOURCES
 from arc_toolkit.sizing.quantities import MI, QuantityError, bytes_asked, cpu_asked, parse
@@ -32,6 +33,7 @@ class Candidate:
     labels: Mapping[str, str]
     supply: Supply
     complete: bool = True
+    left_out: str = ""  # why jobs cannot use it now
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,21 @@ def _types(path: str, text: str) -> Iterator[_Type]:
         raise ArcError(f"{path}: broken YAML: {str(error).splitlines()[0]}") from None
     for document in documents:
         kind = _value(_get(document, "kind"))
-        if not _value(_get(document, "apiVersion")).startswith(GROUP) or kind not in KINDS:
+        if kind == "List":  # as `kubectl get instancetypes -o yaml` prints
+            nodes = [item for item in _items(document) if _value(_get(item, "kind")) == "InstanceType"]
+        elif not _value(_get(document, "apiVersion")).startswith(GROUP) or kind not in KINDS:
             continue
-        items = _get(document, "items") if kind == "InstanceTypeList" else None
-        for node in items.value if isinstance(items, yaml.SequenceNode) else [document]:
+        else:
+            nodes = _items(document) if kind == "InstanceTypeList" else [document]
+        for node in nodes:
             yield _Type(_value(_get(_get(node, "metadata"), "name")), node, path)
+
+
+def _items(document: yaml.Node) -> list[yaml.Node]:
+    import yaml
+
+    items = _get(document, "items")
+    return list(items.value) if isinstance(items, yaml.SequenceNode) else []
 
 
 def _check_name(entry: _Type, seen: dict[str, str]) -> Iterator[Finding]:
@@ -79,12 +91,12 @@ def _check_name(entry: _Type, seen: dict[str, str]) -> Iterator[Finding]:
     if not entry.name:
         yield _finding(entry, where, "name", "metadata.name is missing")
     elif not NAME.fullmatch(entry.name) or len(entry.name) > 253:
-        legal = entry.name.lower().replace("_", "-").strip("-.")
+        legal = re.sub(r"[^a-z0-9.-]+", "-", entry.name.lower()).strip("-.")
         yield _finding(
             entry,
             where,
             "name",
-            f"{entry.name!r} is not a Kubernetes name (small letters, digits, - and .): {legal}",
+            f"{entry.name!r} is not a Kubernetes name (small letters, digits, - and .): say {legal}",
         )
     elif entry.name in seen:
         yield _finding(
@@ -114,6 +126,15 @@ def _check_spec(entry: _Type, candidates: Sequence[Candidate]) -> Iterator[Findi
                 "unknown-key",
                 f"spec.{key_node.value} does not exist; there are {' and '.join(SPEC_KEYS)}",
             )
+    for key_node, value_node in _pairs(_get(spec, "nodeSelector")):
+        if not value_node.tag.endswith(":str"):
+            text = f'nodeSelector.{key_node.value} must be a string: write "{_value(value_node)}"'
+            yield _finding(entry, value_node, "selector", text)
+    for section in ("requests", "limits"):
+        for key_node, _ in _pairs(_get(resources, section)):
+            if key_node.value not in ("cpu", "memory", *GPU_RESOURCES):
+                text = f"spec.resources.{section}.{key_node.value} is no resource that a type can have"
+                yield _finding(entry, key_node, "unknown-key", text)
     misplaced = any(_get(spec, key) is not None for key in ("requests", "limits"))
     values: dict[tuple[str, str], str] = {}
     for section in ("requests", "limits"):
@@ -191,31 +212,51 @@ def _check_fit(
 ) -> Iterator[Finding]:
     selector_node = _get(spec, "nodeSelector")
     selector = {key.value: _value(value) for key, value in _pairs(selector_node)}
-    matching = [candidate for candidate in candidates if _selects(selector, candidate)]
+    selected = [candidate for candidate in candidates if _selects(selector, candidate)]
+    matching = [candidate for candidate in selected if not candidate.left_out]
     if not matching:
-        near = next((c for c in candidates if _selects(_folded(selector), c, fold=True)), None)
-        hint = ""
-        if near is not None:
-            real = {key: near.labels.get(key, "") for key in selector}
-            hint = f"; only the case differs, the nodes say {_pairs_text(real)}"
-        text = f"no given node has the labels {_pairs_text(selector)}{hint}"
-        yield _finding(entry, selector_node or entry.node, "selector", text)
+        yield _finding(entry, selector_node or entry.node, "selector", _no_node(selector, selected, candidates))
         return
     asked = (cpu_asked(values["requests", "cpu"]), bytes_asked(values["requests", "memory"]), gpus)
     where = _get(spec, "resources") or entry.node
-    largest = max(matching, key=lambda c: (c.supply.capacity_memory, c.supply.nominal_cpu_m)).supply
-    over_node = _over(asked, (largest.nominal_cpu_m, largest.capacity_memory, largest.gpus))
-    if over_node:
-        text = (
-            f"larger than the largest node ({largest.name}) by {over_node}: a job would fail at once with Code 9"
-        )
+    if any(candidate.supply.fits(*asked)[0] for candidate in matching):
+        return
+    # The node that comes nearest: the smallest part of the request is missing there.
+    nearest = min((c.supply for c in matching), key=lambda supply: _missing(asked, _node_size(supply)))
+    over = _over(asked, _node_size(nearest))
+    if over:
+        text = f"larger than the largest node ({nearest.name}) by {over}: a job would fail at once with Code 9"
         yield _finding(entry, where, "node-size", text)
         return
-    if not any(candidate.supply.fits(*asked)[0] for candidate in matching):
-        best = max(matching, key=lambda c: (c.supply.memory, c.supply.cpu_m)).supply
-        over = _over(asked, (best.cpu_m, best.memory, best.gpus)) or "one pod (maxPods)"
-        text = f"larger than what is schedulable on {best.name} by {over}: a job would stay Pending"
-        yield _finding(entry, where, "schedulable", text)
+    nearest = min((c.supply for c in matching), key=lambda supply: _missing(asked, _schedulable(supply)))
+    over = _over(asked, _schedulable(nearest)) or "one pod (maxPods)"
+    text = f"larger than what is schedulable on {nearest.name} by {over}: a job would stay Pending"
+    yield _finding(entry, where, "schedulable", text)
+
+
+def _no_node(selector: Mapping[str, str], selected: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
+    """Why no node can take a type with that selector."""
+    if selected:
+        return f"jobs can use no node with the labels {_pairs_text(selector)} now: {selected[0].left_out}"
+    near = next((c for c in candidates if _selects(_folded(selector), c, fold=True)), None)
+    if near is None:
+        return f"no given node has the labels {_pairs_text(selector)}"
+    real = {key: near.labels.get(key, "") for key in selector}
+    hint = f"only the case differs, the nodes say {_pairs_text(real)}"
+    return f"no given node has the labels {_pairs_text(selector)}; {hint}"
+
+
+def _node_size(supply: Supply) -> tuple[int, int, int]:
+    return supply.nominal_cpu_m, supply.capacity_memory, supply.gpus
+
+
+def _schedulable(supply: Supply) -> tuple[int, int, int]:
+    return supply.cpu_m, supply.memory, supply.gpus
+
+
+def _missing(asked: tuple[int, int, int], given: tuple[int, int, int]) -> float:
+    """The largest part of any resource that is not there."""
+    return max((a - b) / a if a else 0.0 for a, b in zip(asked, given, strict=True))
 
 
 def _over(asked: tuple[int, int, int], given: tuple[int, int, int]) -> str:
@@ -244,11 +285,11 @@ def _pairs_text(pairs: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in pairs.items()) or "(none)"
 
 
-def _finding(entry: _Type, where: yaml.Node, rule: str, message: str, severity: str = "error") -> Finding:
+def _finding(entry: _Type, where: yaml.Node, rule: str, message: str, severity: Severity = "error") -> Finding:
     mark = where.start_mark
     return Finding(
         rule=f"instance-type/{rule}",
-        severity=severity,  # type: ignore[arg-type]
+        severity=severity,
         message=f"{entry.name}: {message}" if entry.name else message,
         path=entry.path,
         line=mark.line + 1,
@@ -257,9 +298,17 @@ def _finding(entry: _Type, where: yaml.Node, rule: str, message: str, severity: 
 
 
 def _pairs(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
+    """Keys and values of a mapping, those of merge keys (`<<: *other`) last."""
     import yaml
 
-    return list(node.value) if isinstance(node, yaml.MappingNode) else []
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    own = [(key, value) for key, value in node.value if key.tag != "tag:yaml.org,2002:merge"]
+    for key, value in node.value:
+        if key.tag == "tag:yaml.org,2002:merge":
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                own += _pairs(source)
+    return own
 
 
 def _get(node: yaml.Node | None, key: str) -> yaml.Node | None:

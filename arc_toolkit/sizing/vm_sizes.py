@@ -81,6 +81,13 @@ def table() -> dict[str, VmSize]:
         return read_table(stream)
 
 
+@cache
+def table_date() -> str:
+    """`2026-08`, from the first line of the table."""
+    with open(data_file("vm_sizes.csv"), encoding="utf-8") as stream:
+        return stream.readline().removeprefix("# Azure VM sizes, ").partition(".")[0]
+
+
 def find(name: str) -> VmSize | None:
     """A size without regard to case; `D64s_v5` finds `Standard_D64s_v5`."""
     key = name.strip().lower()

@@ -39,6 +39,14 @@ SKU = ("--sku", "Standard_D64s_v5")
         ((*SKU, "--size", "0cpu1g"), "above zero"),
         ((*SKU, "--reserve", "-5%"), "--reserve -5%"),
         ((*SKU, "--reserve", "lots"), "--reserve lots"),
+        ((*SKU, "--reserve", "5"), "did you mean 5%"),
+        ((*SKU, "--name-template", "{size:d}"), "as they are"),
+        ((*SKU, "--name-template", "{cpu!r}"), "as they are"),
+        ((*SKU, "--node-selector", "a b=c d"), "as a Kubernetes label"),
+        ((*SKU, "-o", ""), "give a folder"),
+        ((*SKU, "--format", "list", "-o", "x.json"), "--format json"),
+        (("--nodes", "-", "--pods", "-"), "not both"),
+        (("--pods", "x.json"), "--pods goes with --nodes"),
         ((*SKU, "--kubernetes-version", "1.x"), "'1.x' is not a Kubernetes version"),
         ((*SKU, "--max-pods", "5"), "10 to 250"),
         ((*SKU, "--max-pods", "many"), "invalid int value"),
@@ -51,8 +59,7 @@ SKU = ("--sku", "Standard_D64s_v5")
         ((*SKU, "--name-template", "{cpu}!"), "not valid in Kubernetes"),
         ((*SKU, "--node-selector", "pool"), "--node-selector"),
         ((*SKU, "--nodes", "x.json"), "not both"),
-        ((*SKU, "--pods", "x.json"), "--pods goes with --nodes"),
-        ((*SKU, "--check", "no-such-folder"), "no such folder"),
+        ((*SKU, "--check", "no-such-folder"), "not a folder"),
         ((*SKU, "--format", "json", "-o", "folder"), "makes one file"),
         (("--nodes", "no-such-file.json"), "cannot read no-such-file.json: no such file"),
         ((*SKU, "--shares", "half"), "unrecognized arguments"),
@@ -137,6 +144,47 @@ def test_an_output_folder_that_cannot_be_written_leaves_nothing(arc: Arc, tmp_pa
     assert "cannot make the folder" in result.err
 
 
+def test_a_folder_is_written_as_a_whole_or_not_at_all(arc: Arc, tmp_path: Path) -> None:
+    (tmp_path / "32cpu128g.yaml").mkdir()
+    result = arc("gen-instance-types", *SKU, "--share", "whole", "--share", "half", "-o", tmp_path)
+    assert (result.code, "it is a folder" in result.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["32cpu128g.yaml"]
+
+
+def test_a_full_disk_behind_standard_output_is_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "-q", *SKU]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "arc-toolkit: cannot write standard output: No space left on device\n"
+
+
+def test_an_output_without_unicode_gets_question_marks() -> None:
+    words = [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "-q", *SKU, "--explain"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "???" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"allocatable_memory": "300000000Ki"}, "more memory allocatable than capacity"),
+        ({"labels": {"a": 5}}, "not shaped like a Node"),
+        ({"pool": "x\nspec: {evil: 1}\n#"}, "not shaped like a Node"),  # would break out of a comment
+        ({"pods": "abc"}, "not shaped like a Node"),
+    ],
+)
+def test_a_node_that_cannot_be_true_is_refused(
+    arc: Arc, tmp_path: Path, overrides: dict[str, Any], said: str
+) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps(as_list([node(**overrides)])))
+    result = arc("gen-instance-types", "--nodes", file)
+    assert (result.code, said in result.err) == (2, True), result.err
+
+
 def test_a_closed_pipe_ends_quietly_as_the_shells_own_tools_do() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -167,5 +215,5 @@ def test_ctrl_c_ends_with_130_and_one_sentence(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert err == "arc-toolkit: interrupted; nothing is half written\n"
+    assert err == "arc-toolkit: interrupted; every file is whole, as it was or as it should be\n"
     assert not (tmp_path / "types").exists()

@@ -81,7 +81,7 @@ def test_a_half_of_a_d64s_v5_given_its_true_capacity() -> None:
 def test_the_node_wins_over_the_rules_and_the_difference_is_said() -> None:
     hardened = node(allocatable_memory="250000000Ki")
     supply = supply_of_node(parse_node(hardened, "test"), Assumptions(), [])
-    line = next(line for line in supply.lines if "kubelet" in line.name)
+    line = next(line for line in supply.lines if "kubelet" in line.name and line.memory)
     assert line.memory == -(263900000 - 250000000) * KI
     assert "the node wins" in line.rule
 
@@ -90,6 +90,43 @@ def test_a_node_without_allocatable_is_computed_from_its_capacity() -> None:
     given_ = supply_of_node(parse_node(node(), "test"), Assumptions(), [])
     computed = supply_of_node(parse_node(node(allocatable_memory=None), "test"), Assumptions(), [])
     assert (given_.cpu_m, given_.memory) == (computed.cpu_m, computed.memory)
+
+
+def test_each_resource_is_the_nodes_own_where_it_says_so() -> None:
+    item = node(allocatable_memory="200Gi")
+    del item["status"]["allocatable"]["cpu"]
+    supply = supply_of_node(parse_node(item, "test"), Assumptions(reserve=Reserve.parse("0")), [])
+    assert supply.memory == 200 * 2**30
+    assert supply.cpu_m == 63260  # by the rule
+
+
+def test_options_serve_where_a_node_says_nothing() -> None:
+    item = node(allocatable_memory=None)
+    options = Assumptions(reserve=Reserve.parse("0"), kube_reserved_memory=10 * 2**30, kube_reserved_cpu_m=1000)
+    supply = supply_of_node(parse_node(item, "test"), options, [])
+    assert supply.cpu_m == 63000
+    assert supply.memory == 263900000 * KI - 10 * 2**30 - 100 * MI
+
+
+def test_gpus_that_a_daemonset_takes_are_not_offered() -> None:
+    taker = pod("dcgm", "n")
+    taker["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+    supply = supply_of_node(parse_node(node("n", gpus=4), "test"), Assumptions(), occupants.by_node([taker])["n"])
+    assert supply.gpus == 3
+
+
+def test_pods_without_requests_defeat_nothing() -> None:
+    idle = pod("idle", "n", "0", "0", owner="ReplicaSet")
+    supply = supply_of_node(parse_node(node("n"), "test"), Assumptions(), occupants.by_node([idle])["n"])
+    assert supply.passing == ()
+
+
+def test_the_extension_may_run_in_another_namespace() -> None:
+    held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="aml-ext")
+    sitting = occupants.by_node([held])["n"]
+    real = parse_node(node("n"), "test")
+    named = supply_of_node(real, Assumptions(extension_namespace="aml-ext"), sitting)
+    assert named.memory == supply_of_node(real, Assumptions(), []).memory
 
 
 def test_the_reservation_is_counted_once_where_a_pod_already_holds_it() -> None:

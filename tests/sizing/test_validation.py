@@ -64,6 +64,7 @@ def test_a_good_type_has_no_finding(arc: Arc, tmp_path: Path) -> None:
         ("  resources:\n", "  tolerations: []\n  resources:\n", "unknown-key", 8, "tolerations"),
         ('"100Gi"\n', '"256Gi"\n', "node-size", 9, "Code 9"),
         ('"100Gi"\n', '"240Gi"\n', "schedulable", 9, "Pending"),
+        ("    limits:", "      cpus: '2'\n    limits:", "unknown-key", 12, "no resource"),
         ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
         ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
     ],
@@ -105,6 +106,39 @@ def test_real_nodes_say_by_how_much_a_type_is_too_large(arc: Arc, tmp_path: Path
     text = GOOD.replace('"31"', '"63"')
     (finding,) = check(arc, tmp_path, text, "--nodes", nodes, "--daemonsets", "aks-overlay-1.30")
     assert "by 90m cpu" in str(finding["message"])
+
+
+def test_on_unlike_nodes_a_type_is_fine_if_any_takes_it(arc: Arc, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.json"
+    wide = node("a", size="", cpu="16", allocatable_cpu="15", memory="529530880Ki", allocatable_memory="500Gi")
+    nodes.write_text(json.dumps(as_list([wide, node("b", size="")])))
+    text = GOOD.replace('"31"', '"60"').replace(
+        "  nodeSelector:\n    node.kubernetes.io/instance-type: Standard_D64s_v5\n", ""
+    )
+    assert check(arc, tmp_path, text, "--nodes", nodes) == []
+
+
+def test_a_selector_that_only_a_tainted_node_matches_says_so(arc: Arc, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.json"
+    spot = node("s", taints=[{"key": "spot", "effect": "NoSchedule"}])
+    nodes.write_text(json.dumps(as_list([spot, node("o", size="Standard_D32s_v5")])))
+    (finding,) = check(arc, tmp_path, GOOD, "--nodes", nodes)
+    assert "taint spot:NoSchedule" in str(finding["message"])
+
+
+def test_what_kubectl_prints_and_merge_keys_are_read(arc: Arc, tmp_path: Path) -> None:
+    body = "\n".join("  " + line for line in GOOD.splitlines())
+    listed = f"apiVersion: v1\nkind: List\nitems:\n-{body[1:]}\n"
+    assert check(arc, tmp_path, listed) == []
+    merged = GOOD.replace("    requests:", "    requests: &r").replace(
+        '    limits:\n      cpu: "31"\n      memory: "100Gi"', "    limits:\n      <<: *r"
+    )
+    assert check(arc, tmp_path, merged) == []
+
+
+def test_a_selector_is_a_map_of_strings(arc: Arc, tmp_path: Path) -> None:
+    (finding,) = check(arc, tmp_path, GOOD.replace("instance-type: Standard_D64s_v5", "instance-type: 5"))
+    assert (finding["line"], "must be a string" in str(finding["message"])) == (7, True)
 
 
 def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> None:
