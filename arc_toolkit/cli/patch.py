@@ -165,7 +165,7 @@ class Report:
         else:
             show_machine(self._args.format, self._findings, self._console)
         self._console.note(self._sentence(summary(self._counts, ["changed", "unchanged", "refused", "skipped"])))
-        if self._problems:
+        if self._problems or self._counts["refused"]:
             return USAGE
         return FOUND if self._args.check and self._counts["changed"] and not self._args.exit_zero else OK
 
