@@ -17,6 +17,7 @@ from arc_toolkit.diagnosis.paths import Place, locate
 from arc_toolkit.diagnosis.scan import Scanned
 
 CLOCK_TOLERANCE_SECONDS = 600
+SAME_START_SECONDS = 1800  # from the start of a pod to that of its log: the image is pulled in between
 SEVERAL = "several nodes in one log: attempts appended to one file, or ranks merged into it"
 
 
@@ -194,20 +195,20 @@ def _by_start(pod: Pod) -> tuple[float, str]:
 
 
 def _match(group: Group, pods: list[Pod]) -> None:
-    """Give each pod its attempt: by UID, then by node and rank in order; the rest are attempts without a log."""
-    open_tries = sorted(group.tries, key=lambda entry: entry.number)
+    """Give each pod its attempt: by UID, else by node, time and rank; the rest are attempts without a log."""
+    by_uid = {entry.uid: entry for entry in group.tries if entry.uid}
     left: list[Pod] = []
     for pod in pods:
-        found = next((entry for entry in open_tries if entry.uid and entry.uid == pod.uid), None)
-        found = found or next((entry for entry in open_tries if _fits(entry, pod)), None)
+        found = by_uid.pop(pod.uid, None)
         if found is None:
             left.append(pod)
-            continue
-        open_tries.remove(found)
-        _take_pod(found, pod)
-    for entry in list(open_tries):  # a log without a node line: the only pod that is left must be its own
-        if entry.node is None and len(left) == 1:
-            _take_pod(entry, left.pop())
+        else:
+            _take_pod(group, found, pod)
+    if group.tries and left:
+        left = _match_by_node(group, left)
+    for entry in group.tries:  # a log without a node line: the only pod that is left must be its own
+        if entry.node is None and entry.pod is None and len(left) == 1:
+            _take_pod(group, entry, left.pop())
     counted: Counter[str | None] = Counter()
     for pod in left:
         number = _free_number(group, pod) if group.tries and any(entry.sources for entry in group.tries) else None
@@ -215,15 +216,70 @@ def _match(group: Group, pods: list[Pod]) -> None:
             number = counted[pod.rank]
         counted[pod.rank] += 1
         entry = Try(number, pod.rank, pod.node)
-        _take_pod(entry, pod)
+        _take_pod(group, entry, pod)
         group.tries.append(entry)
 
 
+def _match_by_node(group: Group, pods: list[Pod]) -> list[Pod]:
+    """Join pods and tries of one node: what started together first, the others from the end. Gives what is left.
+
+    Where no time helps, the last pod belongs to the last try: the oldest pods vanish first.
+    """
+    whole: dict[str, list[Try]] = {}
+    for entry in group.tries:
+        if entry.node and not entry.truncated:
+            whole.setdefault(entry.node, []).append(entry)
+    cut = [entry for entry in group.tries if entry.truncated]
+    fitting = [[entry for entry in (*whole.get(pod.node or "", ()), *cut) if _fits(entry, pod)] for pod in pods]
+    near = [
+        (_strangeness(entry, pod), gap, index, place)
+        for index, pod in enumerate(pods)
+        for place, entry in enumerate(fitting[index])
+        if (gap := _gap(entry, pod)) is not None and gap <= SAME_START_SECONDS
+    ]
+    joined: set[int] = set()
+    for _, _, index, place in sorted(near):
+        entry = fitting[index][place]
+        if index not in joined and entry.pod is None:
+            _take_pod(group, entry, pods[index])
+            joined.add(index)
+    for index in reversed(range(len(pods))):
+        pod = pods[index]
+        free = [entry for entry in fitting[index] if entry.pod is None]
+        if index in joined or not free:
+            continue
+        gaps = [_gap(entry, pod) for entry in free]
+        timed = None not in gaps
+        best = min(
+            free, key=lambda entry: (_strangeness(entry, pod), _gap(entry, pod) if timed else -entry.number)
+        )
+        _take_pod(group, best, pod)
+        joined.add(index)
+    return [pod for index, pod in enumerate(pods) if index not in joined]
+
+
+def _gap(entry: Try, pod: Pod) -> float | None:
+    return None if entry.start is None or pod.start is None else abs(entry.start - pod.start)
+
+
 def _fits(entry: Try, pod: Pod) -> bool:
+    """The node is the same, and the ranks do not contradict: `worker-0` is not `worker-1`, but may be `rank-0`."""
     if entry.pod is not None or entry.node is None or pod.node is None or (entry.uid and pod.uid):
         return False
     same_node = pod.node.startswith(entry.node) if entry.truncated else pod.node == entry.node
-    return same_node and (entry.rank is None or pod.rank is None or entry.rank == pod.rank)
+    if not same_node or entry.rank is None or pod.rank is None or entry.rank == pod.rank:
+        return same_node
+    role = entry.rank.rpartition("-")[0]
+    return not role or role != pod.rank.rpartition("-")[0]
+
+
+def _strangeness(entry: Try, pod: Pod) -> int:
+    """How far the names of two ranks are from each other; folders, addresses and pods count in ways of their own."""
+    if entry.rank == pod.rank:
+        return 0
+    if entry.rank is None or pod.rank is None:
+        return 1
+    return 1 if entry.rank.rpartition("-")[2] == pod.rank.rpartition("-")[2] else 2
 
 
 def _free_number(group: Group, pod: Pod) -> int:
@@ -257,13 +313,14 @@ def _match_by_time(group: Group, waiting: dict[str, list[Pod]], on_node: dict[st
             return
 
 
-def _take_pod(entry: Try, pod: Pod) -> None:
+def _take_pod(group: Group, entry: Try, pod: Pod) -> None:
     entry.pod, entry.uid = pod, pod.uid or entry.uid
     if entry.start_exact and pod.start is not None and abs((entry.start or 0.0) - pod.start) > 3600:
         entry.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
     entry.start = pod.start or entry.start
     entry.end = pod.end
-    entry.rank = entry.rank or pod.rank
+    if pod.rank and not any(other.number == entry.number and other.rank == pod.rank for other in group.tries):
+        entry.rank = pod.rank  # what Kubernetes calls it; the log may know only an address
     if entry.node is None or entry.truncated:
         entry.node, entry.truncated = pod.node or entry.node, entry.truncated and pod.node is None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from arc_toolkit.diagnosis.kube import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import Kind, Outcome
 from arc_toolkit.diagnosis.report import build
@@ -46,6 +48,75 @@ def test_two_attempts_on_one_node_are_told_apart_by_pod_uid() -> None:
     # and by their order where the logs do not say the UID
     logs = [log(FIRST, NODE_A), log(RETRY, NODE_A)]
     assert [attempt.pod_uid for attempt in build(logs, [facts(pods)]).attempts] == ["early", "late"]
+
+
+OOM = [container(reason="OOMKilled", code=137, minute=80)]
+ELEVEN = 1772535600.0
+
+
+def test_a_pod_belongs_to_the_try_that_started_when_it_did() -> None:
+    logs = [
+        log(FIRST, NODE_A, start=ELEVEN - 7200, start_exact=True),
+        log(RETRY, NODE_B, start=ELEVEN - 3600, start_exact=True),
+        log(SECOND_RETRY, NODE_A, start=ELEVEN + 60, start_exact=True),
+    ]
+    attempts = build(logs, [facts([pod(uid="last", start=60, containers=OOM)])]).attempts
+    assert [(attempt.number, attempt.pod_uid) for attempt in attempts] == [(0, None), (1, None), (2, "last")]
+    kinds = [attempt.cause.kind for attempt in attempts if attempt.cause]
+    assert kinds == [Kind.UNKNOWN, Kind.UNKNOWN, Kind.OWN_MEMORY]
+
+
+def test_without_times_the_last_pod_belongs_to_the_last_try_on_its_node() -> None:
+    logs = [log(FIRST, NODE_A), log(RETRY, NODE_B), log(SECOND_RETRY, NODE_A)]
+    attempts = build(logs, [facts([pod(uid="last", start=60, containers=OOM)])]).attempts
+    assert [(attempt.number, attempt.pod_uid) for attempt in attempts] == [(0, None), (1, None), (2, "last")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("10.0.0.4", "10.0.0.5"), ("rank_0", "rank_1"), ("node-0", "node-1"), ("worker-0", "worker-1")],
+)
+@pytest.mark.parametrize("second_node", [NODE_B, NODE_A], ids=["two nodes", "one node"])
+def test_ranks_that_logs_and_pods_name_differently_are_still_the_same(
+    one: str, other: str, second_node: str
+) -> None:
+    logs = [
+        log(f"job/system_logs/{one}/amlarc_cr_bootstrap.log", NODE_A),
+        log(f"job/system_logs/{other}/amlarc_cr_bootstrap.log", second_node),
+    ]
+    pods = gang(
+        ("worker-0", NODE_A, [container(reason="OOMKilled", code=137, minute=30)]),
+        ("worker-1", second_node, [container(code=143, minute=31)]),
+    )
+    report = build(logs, [facts(pods)])
+    assert report.jobs[0].attempts == 1
+    found = [(attempt.rank, attempt.pod_uid, bool(attempt.sources)) for attempt in report.attempts]
+    assert found == [("worker-0", "u-worker-0", True), ("worker-1", "u-worker-1", True)]
+    kinds = [attempt.cause.kind for attempt in report.attempts if attempt.cause]
+    assert kinds == [Kind.OWN_MEMORY, Kind.GANG]
+
+
+def test_two_names_in_one_log_are_joined_to_the_pods_of_their_nodes() -> None:
+    merged = log(FIRST, NODE_A)
+    merged.nodes.append(NODE_B)
+    pods = gang(
+        ("worker-0", NODE_A, [container(reason="OOMKilled", code=137, minute=30)]),
+        ("worker-1", NODE_B, [container(code=143, minute=31)]),
+    )
+    report = build([merged], [facts(pods)])
+    assert [(attempt.number, attempt.rank, attempt.node) for attempt in report.attempts] == [
+        (0, "worker-0", NODE_A),
+        (0, "worker-1", NODE_B),
+    ]
+
+
+def test_ranks_of_one_kind_are_not_mixed_up() -> None:
+    pods = gang(("worker-1", NODE_A, [container(code=1)]))
+    report = build([log("job/system_logs/worker-0/amlarc_cr_bootstrap.log", NODE_A)], [facts(pods)])
+    assert [(attempt.rank, attempt.pod_uid) for attempt in report.attempts] == [
+        ("worker-0", None),
+        ("worker-1", "u-worker-1"),
+    ]
 
 
 def test_a_folder_of_another_name_is_joined_by_pod_uid_or_by_node_and_time() -> None:
