@@ -78,10 +78,6 @@ class _Places:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[str, tuple[str | None, bool | None, int | None]] = {}
-        self._spot_pools: dict[str, bool] = {}
-        for node in cluster.nodes.values():
-            if node.pool:
-                self._spot_pools[node.pool] = node.spot
 
     def of(self, name: str | None, truncated: bool) -> tuple[str | None, bool | None, int | None]:
         if name is None:
@@ -92,8 +88,7 @@ class _Places:
             if node is not None:
                 found = node.pool, node.spot, node.vm_instance
             else:
-                pool = pool_of(name)
-                found = pool, self._spot_pools.get(pool) if pool else None, vm_instance_of(name)
+                found = pool_of(name), self._cluster.spot_of(name), vm_instance_of(name)
             self._known[name] = found
         return (found[0], found[1], None) if truncated else found
 
@@ -116,7 +111,7 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             causes.Circumstances(
                 cluster=cluster,
                 node=None if entry.truncated else entry.node,
-                spot=places.of(entry.node, entry.truncated)[1] or (entry.pod.wants_spot if entry.pod else None),
+                spot=_spot(places.of(entry.node, entry.truncated)[1], entry),
                 pod=entry.pod,
                 start=entry.start,
                 end=entry.end,
@@ -160,6 +155,11 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             )
         )
     return made
+
+
+def _spot(known: bool | None, entry: Try) -> bool | None:
+    """A pod that may go to spot nodes says something only where its node does not."""
+    return entry.pod.wants_spot if known is None and entry.pod else known
 
 
 def _starts(tries: list[Try]) -> dict[int, float]:

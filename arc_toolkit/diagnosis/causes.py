@@ -13,21 +13,25 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from typing import Literal
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.kube import Cluster, Container, Event, Node, Pod, within
+from arc_toolkit.diagnosis.kube import Cluster, Container, Node, Pod, within
 from arc_toolkit.diagnosis.model import Cause, Confidence, Evidence, Finding, Kind
-from arc_toolkit.diagnosis.signals import KINDS, ORDER, Signal
+from arc_toolkit.diagnosis.nodes import Clue, explanation, from_event, node_signals, signal_clue
+from arc_toolkit.diagnosis.signals import KINDS, ORDER, is_sidecar
 
 # NotReady takes 40-50 s to be seen and 300 s of toleration to delete the pod: the fault is up to 6 minutes before.
 LOOK_BACK_SECONDS = 600
 LOOK_AHEAD_SECONDS = 60
 SAME_KILL_SECONDS = 60
+OPEN_WINDOW_SECONDS = 86400  # where only the start is known; most jobs end within a day
 MAX_EVIDENCE = 8
+UNTIED = "no time ties it to this attempt"
+Tie = Literal["exact", "near", "open"]  # the end is known; only the next start; neither
 
-EXPLANATIONS = (Kind.SPOT, Kind.SCALE_DOWN, Kind.DRAIN)
+ONLY_SIDECAR = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that it cannot pass"
 UNKNOWN = Cause(Kind.UNKNOWN, "low", (), blames_node=True)
-_WEAKER: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 
 
 @dataclass(slots=True)
@@ -45,16 +49,6 @@ class Circumstances:
     findings: list[Finding] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Clue:
-    """A piece of evidence, and what it proves if anything."""
-
-    evidence: Evidence
-    kind: Kind | None
-    confidence: Confidence
-    priority: int = 5
-
-
 def decide(about: Circumstances) -> Cause:
     """The cause of a failed attempt; `unknown` is a normal answer."""
     pod_clues = _from_pod(about.pod, about.cluster) if about.pod else []
@@ -68,7 +62,7 @@ def decide(about: Circumstances) -> Cause:
         return Cause(Kind.UNKNOWN, "low", _listed(clues), blames_node=True)
     kind, confidence, decisive = _explained(lead, node_clues, about)
     # A node that is merely gone from the list proves nothing of the time when the attempt ran.
-    blames = KINDS[kind].blames_node and decisive.evidence.source != signals.NODE_LIST
+    blames = KINDS[kind].blames_node and decisive.tied and decisive.evidence.source != signals.NODE_LIST
     rest = [clue for clue in clues if clue is not lead and clue is not decisive]
     first = [decisive] if decisive is lead else [decisive, lead]
     return Cause(kind, confidence, _listed(first + rest), blames)
@@ -80,39 +74,32 @@ def _listed(clues: list[Clue]) -> tuple[Evidence, ...]:
 
 
 def _explained(lead: Clue, node_clues: list[Clue], about: Circumstances) -> tuple[Kind, Confidence, Clue]:
-    """The lead, or the clue of the node that explains it better."""
+    """The lead, or what explains it better."""
     kind = lead.kind or Kind.UNKNOWN
-    if kind in (Kind.NODE_LOST, Kind.DRAIN):
-        for clue in node_clues:
-            if clue.kind in EXPLANATIONS and clue.kind is not kind and _earlier(clue.kind, kind):
-                return clue.kind, clue.confidence, clue
-        gone = lead.evidence.reason in ("DeletionByPodGC", "Terminated", "NodeShutdown", "Shutdown")
-        if gone and about.spot:
+    if kind in (Kind.NODE_LOST, Kind.DRAIN) and about.node:
+        moment = lead.evidence.time if lead.evidence.time is not None else about.end
+        spot = (
+            about.spot if kind is Kind.NODE_LOST else None
+        )  # an upgrade drains spot machines too, and removes them
+        found = explanation(about.cluster, about.node, moment, spot)
+        # Spot explains a drain, a drain explains a lost node; not the other way round.
+        if found and found.kind and (kind is Kind.NODE_LOST or found.kind is not Kind.DRAIN):
+            return found.kind, found.confidence if lead.tied else "low", found
+        if about.spot and lead.evidence.reason in ("DeletionByPodGC", "Terminated", "NodeShutdown", "Shutdown"):
             return Kind.SPOT, "medium", lead
     if kind is Kind.NODE_LOST:
-        for clue in node_clues:
-            if clue.kind in (Kind.NODE_MEMORY, Kind.NODE_FAULT) and clue.confidence != "low":
-                return clue.kind, clue.confidence, clue
+        for other in node_clues:
+            if other.kind in (Kind.NODE_MEMORY, Kind.NODE_FAULT) and other.confidence != "low":
+                return other.kind, other.confidence, other
     if kind in (Kind.OWN_MEMORY, Kind.USER, Kind.NODE_PRESSURE):
-        for clue in node_clues:
-            if clue.kind is Kind.NODE_MEMORY and _same_moment(clue.evidence.time, about.end):
-                return Kind.NODE_MEMORY, "high" if kind is not Kind.USER else "medium", clue
+        for other in node_clues:
+            if other.kind is Kind.NODE_MEMORY and _same_moment(other.evidence.time, about.end):
+                return Kind.NODE_MEMORY, "high" if kind is not Kind.USER else "medium", other
     return kind, lead.confidence, lead
-
-
-def _earlier(explanation: Kind, kind: Kind) -> bool:
-    """Spot explains a drain, a drain explains a lost node; not the other way round."""
-    return kind is Kind.NODE_LOST or explanation is not Kind.DRAIN
 
 
 def _same_moment(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and abs(one - other) <= SAME_KILL_SECONDS
-
-
-def _clue(signal: Signal, time: float | None, weaker: bool = False, message: str = "") -> Clue:
-    confidence = _WEAKER[signal.confidence] if weaker else signal.confidence
-    evidence = Evidence(signal.where, signal.reason, message or signal.message, time, ORDER[signal.where])
-    return Clue(evidence, signal.kind, confidence, signal.priority)
 
 
 def _from_pod(pod: Pod, cluster: Cluster) -> list[Clue]:
@@ -120,21 +107,19 @@ def _from_pod(pod: Pod, cluster: Cluster) -> list[Clue]:
     table = signals.table()
     known = table.get((signals.POD_CONDITION, pod.disruption))
     if known:
-        clues.append(_clue(known, pod.disrupted))
+        clues.append(signal_clue(known, pod.disrupted))
     if pod.reason == "Evicted":
         clues.append(_evicted(signals.POD_STATUS, pod.message, pod.end))
     elif known := table.get((signals.POD_STATUS, pod.reason)):
-        clues.append(_clue(known, pod.end))
+        clues.append(signal_clue(known, pod.end))
     clues += _from_containers(pod)
     for event in cluster.events_of_pod(pod):
         if event.reason == "Evicted":
             clues.append(_evicted(signals.POD_EVENT, event.message, event.time))
-        elif signals.PREEMPT_MESSAGE.search(event.message):
-            clues.append(_preempt_message(signals.POD_EVENT, event))
         elif event.reason == "TaintManagerEviction" and event.message.startswith("Cancelling"):
             continue  # the node came back in time
-        elif known := table.get((signals.POD_EVENT, event.reason)):
-            clues.append(_clue(known, event.time))
+        elif made := from_event(signals.POD_EVENT, event):
+            clues.append(made)
     return clues
 
 
@@ -146,30 +131,24 @@ def _evicted(where: str, message: str, time: float | None) -> Clue:
     return Clue(Evidence(where, "Evicted", words, time, ORDER[where]), Kind.NODE_PRESSURE, "low")
 
 
-def _preempt_message(where: str, event: Event) -> Clue:
-    words = "a termination handler saw Azure take the spot machine back"
-    return Clue(Evidence(where, event.reason, words, event.time, ORDER[where]), Kind.SPOT, "high", 1)
-
-
 def _from_containers(pod: Pod) -> list[Clue]:
     """The main container first; the others speak only where it did not fail by itself."""
     main = [item for item in pod.containers if item.name.endswith(signals.MAIN_CONTAINER)]
     others = [item for item in pod.containers if item not in main]
     if not main:
         main, others = (
-            [item for item in others if signals.IDENTITY_SIDECAR not in item.name],
-            [item for item in others if signals.IDENTITY_SIDECAR in item.name],
+            [item for item in others if not is_sidecar(item.name)],
+            [item for item in others if is_sidecar(item.name)],
         )
     clues = [clue for item in main for clue in _from_container(item)]
     if any(item.state == "terminated" and item.exit_code for item in main):
         return clues
     for item in others:
-        if signals.IDENTITY_SIDECAR in item.name and item.exit_code:
-            words = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that it cannot pass"
-            evidence = Evidence(
-                signals.CONTAINER, f"{item.reason} {item.exit_code}".strip(), words, item.finished, 3
+        if is_sidecar(item.name) and item.exit_code:
+            reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
+            clues.append(
+                Clue(Evidence(signals.CONTAINER, reason, ONLY_SIDECAR, item.finished, 3), Kind.SETUP, "medium")
             )
-            clues.append(Clue(evidence, Kind.SETUP, "medium"))
         else:
             clues += _from_container(item)
     return clues
@@ -181,7 +160,7 @@ def _from_container(item: Container) -> list[Clue]:
     known = table.get((signals.CONTAINER, item.reason))
     clues = []
     if known and item.reason != "Error":
-        clue = _clue(known, item.finished)
+        clue = signal_clue(known, item.finished)
         if item.reason == "OOMKilled" and not code:
             # Seen on pods that succeeded: a child process was killed, the container was not.
             words = "a process was killed for memory, but the container went on"
@@ -190,7 +169,7 @@ def _from_container(item: Container) -> list[Clue]:
     if item.state == "terminated" and code:
         signal = table.get((signals.EXIT_CODE, str(code)))
         if signal:
-            clue = _clue(signal, item.finished)
+            clue = signal_clue(signal, item.finished)
         else:
             words = "the job's process ended with an error of its own"
             evidence = Evidence(signals.EXIT_CODE, str(code), words, item.finished, ORDER[signals.EXIT_CODE])
@@ -203,38 +182,42 @@ def _from_container(item: Container) -> list[Clue]:
     return clues
 
 
-def _window(about: Circumstances) -> tuple[float, float, bool] | None:
-    """When to look at the node, and whether that is exact."""
+def _window(about: Circumstances) -> tuple[float, float, Tie]:
+    """When to look at the node, and how well that time is known."""
     if about.end is not None:
-        return about.end - LOOK_BACK_SECONDS, about.end + LOOK_AHEAD_SECONDS, True
+        return about.end - LOOK_BACK_SECONDS, about.end + LOOK_AHEAD_SECONDS, "exact"
     if about.next_start is not None:
         begin = about.next_start - 3600
-        return max(about.start or begin, begin), about.next_start, False
+        return max(about.start or begin, begin), about.next_start, "near"
     if about.start is not None:
-        return about.start, about.start + 7 * 86400, False
-    return None
+        return about.start - LOOK_BACK_SECONDS, about.start + OPEN_WINDOW_SECONDS, "open"
+    return float("-inf"), float("inf"), "open"
 
 
 def _from_node(about: Circumstances) -> list[Clue]:
     if about.node is None:
         return []
-    cluster, window = about.cluster, _window(about)
+    cluster = about.cluster
+    begin, end, tie = _window(about)
     clues: list[Clue] = []
-    events = cluster.node_events.get(about.node, [])
-    exact = window is not None and window[2]
-    for event in within(events, window[0], window[1]) if window else events:
-        signal = signals.table().get((signals.NODE_EVENT, event.reason))
-        if signals.PREEMPT_MESSAGE.search(event.message) and not (signal and signal.kind is Kind.SPOT):
-            clues.append(_preempt_message(signals.NODE_EVENT, event))
-        elif signal:
-            clues.append(_clue(signal, event.time, weaker=not exact))
+    for event in within(cluster.node_events.get(about.node, []), begin, end):
+        made = from_event(signals.NODE_EVENT, event, weaker=tie != "exact")
+        if made:
+            clues.append(made if tie != "open" else _untied(made))
     node = cluster.nodes.get(about.node)
     if node is not None:
-        clues += _from_node_state(node, window)
+        clues += _from_node_state(node, begin, end, tie)
     elif cluster.nodes_complete:
         clues.append(_absent(about))
     clues.sort(key=lambda clue: (clue.evidence.weight, clue.priority))
     return clues
+
+
+def _untied(made: Clue) -> Clue:
+    """Evidence of a node that may be of another day than the attempt."""
+    old = made.evidence
+    evidence = Evidence(old.source, old.reason, f"{old.message} ({UNTIED})", old.time, old.weight)
+    return Clue(evidence, made.kind, "low", made.priority, tied=False)
 
 
 def _absent(about: Circumstances) -> Clue:
@@ -247,34 +230,15 @@ def _absent(about: Circumstances) -> Clue:
     return Clue(evidence, kind, "low")
 
 
-def _from_node_state(node: Node, window: tuple[float, float, bool] | None) -> list[Clue]:
+def _from_node_state(node: Node, begin: float, end: float, tie: Tie) -> list[Clue]:
     """Conditions and taints that the node has now, if they began in the window; a fault may have begun before."""
     clues = []
     for signal, since in node_signals(node):
-        if window is None or since is None:
-            clues.append(_clue(signal, since, weaker=True))
-        elif since <= window[1] and (since >= window[0] or signal.kind is Kind.NODE_FAULT):
-            clues.append(_clue(signal, since, weaker=not window[2]))
+        if tie == "open" or since is None:
+            clues.append(_untied(signal_clue(signal, since)))
+        elif since <= end and (since >= begin or signal.kind is Kind.NODE_FAULT):
+            clues.append(signal_clue(signal, since, weaker=tie != "exact"))
     return clues
-
-
-def node_signals(node: Node) -> list[tuple[Signal, float | None]]:
-    """What a node's conditions and taints say. True is bad but for Ready; unknown types say nothing."""
-    table = signals.table()
-    found: list[tuple[Signal, float | None]] = []
-    for kind, status, reason, message, since in node.conditions:
-        signal = table.get((signals.NODE_CONDITION, kind))
-        if signal is None or status not in ("True", "False", "Unknown"):
-            continue
-        if (status != "True") if kind == "Ready" else (status == "True"):
-            if kind == "VMEventScheduled" and ("Preempt" in reason or "Preempt" in message):
-                signal = table[signals.NODE_CONDITION, "PreemptionScheduled"]
-            found.append((signal, since))
-    for key, value, since in node.taints:
-        signal = table.get((signals.NODE_TAINT, key))
-        if signal and (not key.endswith("/draining") or value == "spot-eviction"):
-            found.append((signal, since))
-    return found
 
 
 def _from_log(failure: tuple[str, str] | None) -> list[Clue]:
@@ -283,9 +247,8 @@ def _from_log(failure: tuple[str, str] | None) -> list[Clue]:
     code, diagnostics = failure
     weight = ORDER[signals.LOG]
     containers = _pod_pattern(diagnostics)
-    if containers and all(signals.IDENTITY_SIDECAR in name for name, _ in containers):
-        words = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that it cannot pass"
-        return [Clue(Evidence(signals.LOG, code, words, None, weight), Kind.SETUP, "medium")]
+    if containers and all(is_sidecar(name) for name, _ in containers):
+        return [Clue(Evidence(signals.LOG, code, ONLY_SIDECAR, None, weight), Kind.SETUP, "medium")]
     if any(reason == "OOMKilled" for _, reason in containers):
         words = "AzureML: a container went over its own memory limit"
         return [Clue(Evidence(signals.LOG, "OOMKilled", words, None, weight), Kind.OWN_MEMORY, "medium")]

@@ -7,7 +7,8 @@ from typing import Any
 
 from arc_toolkit.diagnosis import text, times
 from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Job, Level, Outcome, Report, Restart, Verdict
-from arc_toolkit.diagnosis.report import attempts_by_job, levels, plural, troubled
+from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
+from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output import jsonout
 from arc_toolkit.output.safe import printable
 

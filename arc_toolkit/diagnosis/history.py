@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis.signals import is_bad
 from arc_toolkit.errors import ArcError
 from arc_toolkit.files import reason
 
@@ -167,11 +168,15 @@ class History:
 
     def _record_conditions(self, old: Json, new: Json, uid: str, now: float) -> None:
         """Conditions that were good and are bad now."""
-        was_bad = {item.get("type") for item in old["status"]["conditions"] if _is_bad(item)}
+        was_bad = {
+            item.get("type")
+            for item in old["status"]["conditions"]
+            if is_bad(str(item.get("type")), item.get("status"))
+        }
         known = {item.get("type") for item in old["status"]["conditions"]}
         for item in new["status"]["conditions"]:
             kind = item.get("type")
-            if _is_bad(item) and kind in known and kind not in was_bad:
+            if is_bad(str(kind), item.get("status")) and kind in known and kind not in was_bad:
                 values = [str(item.get(name, "")) for name in ("status", "reason", "message")]
                 since = str(item.get("lastTransitionTime") or times.iso(now))
                 self._database.execute(
@@ -230,12 +235,6 @@ def _news(old: Json, new: Json) -> bool:
 def _without_version(item: Json) -> Json:
     metadata = {name: value for name, value in item["metadata"].items() if name != "resourceVersion"}
     return {**item, "metadata": metadata}
-
-
-def _is_bad(condition: Json) -> bool:
-    """True is bad, but for Ready."""
-    status = condition.get("status")
-    return status in ("False", "Unknown") if condition.get("type") == "Ready" else status == "True"
 
 
 def _condition_event(node: str, uid: str, kind: str, since: str, why: str, message: str) -> Json:

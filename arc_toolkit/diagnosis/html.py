@@ -25,10 +25,11 @@ from arc_toolkit.diagnosis.model import (
     Restart,
     Verdict,
 )
-from arc_toolkit.diagnosis.report import attempts_by_job, levels, plural
+from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.diagnosis.text import interval_text, node_text, summary
+from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
 
 MOST_JOBS = 1000  # a browser stays quick, and nobody reads more; the rest is in JSON and CSV
@@ -89,7 +90,7 @@ def page(report: Report) -> dict[str, Any]:
     shown = jobs[:MOST_JOBS]
     failed = sum(job.outcome is Outcome.FAILED for job in jobs)
     retried = sum(job.retried for job in jobs)
-    bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD]
+    bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD and not verdict.gone]
     return {
         "summary": summary(report),
         "tiles": [

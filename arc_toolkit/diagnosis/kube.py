@@ -56,14 +56,11 @@ class Pod:
 @dataclass(slots=True)
 class Node:
     name: str
-    uid: str
     created: float | None
     deleted: bool  # known from history only; its conditions are the last that were seen
     pool: str | None
     spot: bool
     vm_instance: int | None
-    ready: bool
-    unschedulable: bool
     conditions: list[tuple[str, str, str, str, float | None]]  # type, status, reason, message, since
     taints: list[tuple[str, str, float | None]]  # key, value, since
 
@@ -84,8 +81,15 @@ class Cluster:
     node_events: dict[str, list[Event]] = field(default_factory=dict)
     pod_events: dict[str, list[Event]] = field(default_factory=dict)  # by pod UID, and by namespace/name
     cuts: dict[str, float] = field(default_factory=dict)  # node -> when its history begins anew
+    drains: dict[str, list[float]] = field(default_factory=dict)  # node -> when pods were evicted through the API
+    spot_pools: dict[str, bool] = field(default_factory=dict)
     nodes_complete: bool = False
     other_pods: int = 0  # not of AzureML jobs
+
+    def spot_of(self, name: str) -> bool | None:
+        """Whether a node is a spot machine: from itself, else from the others of its pool."""
+        node, pool = self.nodes.get(name), pool_of(name)
+        return node.spot if node else self.spot_pools.get(pool) if pool else None
 
     def events_of_pod(self, pod: Pod) -> list[Event]:
         return self.pod_events.get(pod.uid) or self.pod_events.get(f"{pod.namespace}/{pod.name}") or []
@@ -97,6 +101,8 @@ def read(facts: Iterable[ClusterFacts]) -> Cluster:
     cluster = Cluster(nodes_complete=any(part.nodes_complete for part in facts))
     for raw in _newest(item for part in facts for item in part.pods):
         pod = _pod(raw)
+        if pod.disruption == "EvictionByEvictionAPI" and pod.node and pod.disrupted is not None:
+            cluster.drains.setdefault(pod.node, []).append(pod.disrupted)
         if pod.run_id is None:
             cluster.other_pods += 1
         else:
@@ -115,7 +121,28 @@ def read(facts: Iterable[ClusterFacts]) -> Cluster:
         _add_event(cluster, raw)
     for events in (*cluster.node_events.values(), *cluster.pod_events.values()):
         events.sort(key=lambda event: (event.time or 0.0, event.reason, event.message))
+    for name, events in cluster.node_events.items():
+        for begin in signals.REPLACED_BY:
+            _cut_at_repairs(cluster, name, begin, events)
+    for node in cluster.nodes.values():
+        if node.pool:
+            cluster.spot_pools[node.pool] = node.spot
     return cluster
+
+
+def _cut_at_repairs(cluster: Cluster, name: str, begin: str, events: list[Event]) -> None:
+    """History ends with a reimage or redeploy; one that only started counts, unless it is said to have failed."""
+    started: float | None = None
+    for event in events:
+        if event.reason == f"{begin}Start":
+            started = event.time
+        elif event.reason == f"{begin}Error":
+            started = None
+        elif event.reason == f"{begin}End" and event.time is not None:
+            started = None
+            _cut(cluster, name, event.time)
+    if started is not None:
+        _cut(cluster, name, started)
 
 
 def within(events: list[Event], start: float, end: float) -> list[Event]:
@@ -252,15 +279,12 @@ def _node(raw: Json) -> Node:
     provider = PROVIDER_VM.search(_text(spec.get("providerID")))
     return Node(
         name=name,
-        uid=_text(meta.get("uid")),
         created=times.parse(meta.get("creationTimestamp")),
         deleted=meta.get("deletionTimestamp") is not None,
         pool=next((_text(labels[key]) for key in signals.POOL_LABELS if labels.get(key)), None) or pool_of(name),
         spot=labels.get(signals.SPOT_KEY) == "spot"
         or any(key == signals.SPOT_KEY and value == "spot" for key, value, _ in taints),
         vm_instance=int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(name),
-        ready=any(kind == "Ready" and state == "True" for kind, state, *_ in conditions),
-        unschedulable=spec.get("unschedulable") is True,
         conditions=conditions,
         taints=taints,
     )
@@ -293,8 +317,6 @@ def _add_event(cluster: Cluster, raw: Json) -> None:
     reason, message = _text(raw.get("reason")), _text(raw.get("message")) or _text(raw.get("note"))
     for moment in (last,) if first is None or first == last else (first, last):
         target.append(Event(reason, message, moment))
-    if about.get("kind") == "Node" and reason in signals.HISTORY_CUTS and last is not None:
-        _cut(cluster, name, last)
 
 
 def _first_time(*values: object) -> float | None:

@@ -139,6 +139,7 @@ class Verdict:
     since: float | None = None  # history before this was cut (reimaged, redeployed, new UID)
     spot: bool | None = None
     vm_instance: int | None = None
+    gone: bool = False  # the node no longer exists
     reason: str = ""  # one sentence
     suggestions: tuple[str, ...] = ()  # what to look at, commands, snippets; never done by the toolkit itself
 

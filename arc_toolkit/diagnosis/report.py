@@ -19,6 +19,7 @@ from arc_toolkit.diagnosis.model import (
     Stats,
 )
 from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.errors import ArcError
 
 
@@ -85,10 +86,6 @@ def only_job(report: Report, wanted: str) -> Report:
             item for item in report.findings if any(name in item.path.split("/") for name in runs if name)
         ),
     )
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def attempts_by_job(report: Report) -> dict[str, list[Attempt]]:

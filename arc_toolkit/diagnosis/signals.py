@@ -146,8 +146,35 @@ PREEMPT_MESSAGE = re.compile(
     r"will change into status '?Preempt|[Pp]reempt(?:ion)? [Ss]cheduled|SpotEvictionIncoming"
 )
 
-# A node name is a slot, not a machine: after these the machine or its disk is another one.
-HISTORY_CUTS = frozenset({"NodeReimageEnd", "NodeRedeployEnd", "NodeReimageStart", "NodeRedeployStart"})
+# A node name is a slot, not a machine: after these (`...Start` and `...End`) the machine or its disk is another one,
+# unless `...Error` says that it came to nothing.
+REPLACED_BY = ("NodeReimage", "NodeRedeploy")
+
+CORDONED, UNCORDONED, CORDON_TAINT = "NodeNotSchedulable", "NodeSchedulable", "node.kubernetes.io/unschedulable"
+
+# Conditions that are good when True; of all others True is bad.
+GOOD_WHEN_TRUE = frozenset({"Ready", "kubernetes.azure.com/NodeHealthy"})
+
+
+def is_bad(condition: str, status: object) -> bool:
+    """Whether this status of a condition is a bad sign."""
+    if condition == "Ready":
+        return status in ("False", "Unknown")
+    return status == ("False" if condition in GOOD_WHEN_TRUE else "True")
+
+
+_REASON = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
+
+
+def reason_text(reason: str) -> str:
+    """A reason string that nobody vouches for, if it looks like one: free text may hold secrets."""
+    return reason if _REASON.fullmatch(reason) else "?"
+
+
+def is_sidecar(container: str) -> bool:
+    """AzureML's identity sidecar: alone it fails for a proxy that it cannot pass."""
+    return IDENTITY_SIDECAR in container
+
 
 SPOT_KEY = "kubernetes.azure.com/scalesetpriority"
 POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")

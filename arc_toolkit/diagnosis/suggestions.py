@@ -28,6 +28,18 @@ def add(verdict: Verdict) -> Verdict:
     if not _NAME.fullmatch(verdict.node):  # nothing goes into a command that is not a node name
         return replace(verdict, suggestions=(f"look at {look}",))
     node = verdict.node
+    if verdict.gone:  # nothing to cordon, and nothing for kubectl to describe
+        place = (
+            f"VM instance {verdict.vm_instance} of its scale set" if verdict.vm_instance is not None else "its VM"
+        )
+        return replace(
+            verdict,
+            suggestions=(
+                f"look at {look}",
+                f"the node no longer exists; what is left is the activity log of {place}",
+                f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}",
+            ),
+        )
     lines = [
         f"look at {look}",
         f"kubectl describe node {node}",

@@ -17,9 +17,10 @@ from arc_toolkit.diagnosis.model import (
     Restart,
     Verdict,
 )
-from arc_toolkit.diagnosis.report import attempts_by_job, levels, plural, troubled
+from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
+from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
 from arc_toolkit.output.table import table
 
@@ -190,9 +191,10 @@ def _suggestions(report: Report, style: Style) -> str:
         parts.append(f"{style(printable(verdict.node), 'bold')}\n{lines}")
     if len(bad) > 5:
         parts.append(f"... and {len(bad) - 5} more bad nodes (--format json has their suggestions)")
-    if bad:
+    there = [verdict for verdict in bad if not verdict.gone]
+    if there:
         snippet = "".join(
-            f"  {line}\n" for line in anti_affinity([verdict.node for verdict in bad[:20]]).splitlines()
+            f"  {line}\n" for line in anti_affinity([verdict.node for verdict in there[:20]]).splitlines()
         )
         parts.append(f"To prefer other nodes for a pod, without ruling these out:\n{snippet.rstrip()}")
     return "\n\n".join(parts)

@@ -3,7 +3,8 @@
 The rule (docs/diagnose.md has the comparison with naive ones, scripts/bench fleet measures it):
 1. Only failures that a node can be blamed for count; attempts that ended for other reasons count neither way.
 2. Attempts before a node was reimaged, redeployed or created anew belong to another machine.
-3. A job that failed on three or more nodes says something of the job: it is named, and left out.
+3. A job that failed on three or more nodes says something of the job: it is left out, and unless it succeeded in
+   the end it is named, and what its nodes suffered under it is not held against them.
 4. Within its pool each node is compared with the others by an exact binomial test; Benjamini-Hochberg keeps the
    expected share of wrong names among those called bad under 5 %.
 5. SystemOOM, NotReady or a fault that the node itself reported is proof without statistics.
@@ -15,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
-from arc_toolkit.diagnosis.causes import EXPLANATIONS, node_signals
 from arc_toolkit.diagnosis.kube import Cluster, Node, vm_instance_of
 from arc_toolkit.diagnosis.model import Attempt, Evidence, Kind, Level, Outcome, Verdict
+from arc_toolkit.diagnosis.nodes import EXPLANATIONS, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS, ORDER
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
+from arc_toolkit.diagnosis.times import plural
 
 FALSE_DISCOVERY_RATE = 0.05
 NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
@@ -27,7 +29,7 @@ LEAST_FAILURES = 2  # one failure may be chance, however good the other nodes ar
 OK_BELOW = (
     0.30  # `ok` means that the interval of the failure rate ends below this: 9 attempts without a failure do
 )
-QUIET_SECONDS = 900  # a NotReady this near to a spot, scale-down or maintenance notice is explained by it
+QUIET_SECONDS = 900  # what a node suffers this soon after a job that fails everywhere is the job's doing
 
 # Failures that speak for a job which fails everywhere; machines that were taken away do not.
 _NOT_THE_JOB = frozenset({*EXPLANATIONS, Kind.SCHEDULER, Kind.GANG, Kind.CANCELLED})
@@ -45,12 +47,15 @@ class Tally:
     evidence: list[Evidence] = field(default_factory=list)
     pressure: list[Evidence] = field(default_factory=list)
     dropped: int = 0
+    widely: int = 0  # attempts of jobs that failed on many nodes
+    named: int = 0  # attempts that ran here, whether they count or not
 
 
 def judge(attempts: Sequence[Attempt], cluster: Cluster) -> tuple[list[Verdict], frozenset[str]]:
     """A verdict for every node that any attempt or the cluster names, worst first; and the jobs failing everywhere."""
-    everywhere = fails_everywhere(attempts)
-    tallies = _count(attempts, cluster, everywhere)
+    widely = fails_widely(attempts)
+    everywhere = fails_everywhere(attempts, widely)
+    tallies = _count(attempts, cluster, widely)
     for node in cluster.nodes.values():
         tallies.setdefault(node.name, Tally(pool=node.pool))
     for name in cluster.node_events:
@@ -68,16 +73,43 @@ def judge(attempts: Sequence[Attempt], cluster: Cluster) -> tuple[list[Verdict],
     return verdicts, everywhere
 
 
-def fails_everywhere(attempts: Sequence[Attempt]) -> frozenset[str]:
-    """Jobs that failed on three or more nodes, for a reason that could be their own."""
-    nodes: dict[str, set[str]] = {}
+def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
+    """Jobs that failed in three or more tries, each on another node, for a reason that could be their own.
+
+    Of a gang only one node counts per try, that of the rank that fell first: one failure must not look like many.
+    """
+    first: dict[str, dict[int, Attempt]] = {}
     for attempt in attempts:
         if attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
-            nodes.setdefault(attempt.job, set()).add(attempt.node)
-    return frozenset(job for job, where in nodes.items() if len(where) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE)
+            tries = first.setdefault(attempt.job, {})
+            known = tries.get(attempt.number)
+            if known is None or _ended(attempt) < _ended(known):
+                tries[attempt.number] = attempt
+    return frozenset(
+        job
+        for job, tries in first.items()
+        if len({attempt.node for attempt in tries.values()}) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+    )
 
 
-def _count(attempts: Sequence[Attempt], cluster: Cluster, everywhere: frozenset[str]) -> dict[str, Tally]:
+def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> frozenset[str]:
+    """Those of the jobs that did not succeed in the end: a success somewhere says that it is not the job alone."""
+    ends: dict[str, tuple[int, bool]] = {}
+    for attempt in attempts:
+        if attempt.job in widely:
+            number, good = ends.get(attempt.job, (-1, False))
+            if attempt.number > number:
+                number, good = attempt.number, True
+            if attempt.number == number:
+                ends[attempt.job] = number, good and attempt.outcome is Outcome.SUCCEEDED
+    return frozenset(job for job, (_, good) in ends.items() if not good)
+
+
+def _ended(attempt: Attempt) -> float:
+    return attempt.end if attempt.end is not None else float("inf")
+
+
+def _count(attempts: Sequence[Attempt], cluster: Cluster, widely: frozenset[str]) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     for attempt in attempts:
         if attempt.node is None or attempt.node_truncated:
@@ -85,15 +117,16 @@ def _count(attempts: Sequence[Attempt], cluster: Cluster, everywhere: frozenset[
         tally = tallies.get(attempt.node)
         if tally is None:
             tally = tallies[attempt.node] = Tally(pool=attempt.pool)
+        tally.named += 1
         if _before_cut(attempt, cluster):
             tally.dropped += 1
             continue
         cause = attempt.cause
-        if attempt.job in everywhere or attempt.outcome is Outcome.RUNNING:
-            continue
-        if cause is None:
+        if attempt.job in widely:
+            tally.widely += 1
+        elif attempt.outcome is Outcome.SUCCEEDED:
             tally.attempts += 1
-        elif cause.blames_node:
+        elif cause is not None and cause.blames_node:
             tally.attempts += 1
             tally.failures += 1
             if KINDS[cause.kind].direct and cause.confidence != "low":
@@ -128,46 +161,35 @@ def _add_direct(
     tallies: dict[str, Tally], cluster: Cluster, excused: dict[str, list[tuple[float, float]]]
 ) -> None:
     """What nodes report of themselves, whether or not a job was hit."""
-    table = signals.table() if cluster.nodes or cluster.node_events else {}
     for name, events in cluster.node_events.items():
-        found = [(table.get((signals.NODE_EVENT, event.reason)), event.time) for event in events]
-        notices = [time for signal, time in found if signal and signal.kind in EXPLANATIONS and time is not None]
-        for signal, time in found:
-            if (
-                signal is None
-                or signal.kind is None
-                or signal.confidence == "low"
-                or not KINDS[signal.kind].direct
-            ):
+        for event in events:
+            made = from_event(signals.NODE_EVENT, event)
+            if made is None or made.kind is None or made.confidence == "low" or not KINDS[made.kind].direct:
                 continue
+            time = event.time
             if time is not None and time < cluster.cuts.get(name, time):
                 continue
-            if signal.kind is Kind.NODE_LOST and _near(time, notices):
+            if made.kind is Kind.NODE_LOST and explanation(cluster, name, time, cluster.spot_of(name)):
                 continue
-            if signal.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
+            if made.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
                 continue
-            evidence = Evidence(signal.where, signal.reason, signal.message, time, ORDER[signal.where])
-            tallies[name].evidence.append(evidence)
+            tallies[name].evidence.append(made.evidence)
     for node in cluster.nodes.values():
         if not node.deleted:
-            _add_state(tallies[node.name], node)
+            _add_state(tallies[node.name], node, cluster)
 
 
-def _add_state(tally: Tally, node: Node) -> None:
-    found = node_signals(node)
-    leaving = any(signal.kind in EXPLANATIONS for signal, _ in found)
-    for signal, since in found:
+def _add_state(tally: Tally, node: Node, cluster: Cluster) -> None:
+    for signal, since in node_signals(node):
         if signal.kind is None:
             continue
         evidence = Evidence(signal.where, signal.reason, signal.message, since, ORDER[signal.where])
-        if KINDS[signal.kind].direct and not (leaving and signal.kind is Kind.NODE_LOST):
+        if signal.kind is Kind.NODE_LOST and explanation(cluster, node.name, since, node.spot):
+            continue
+        if KINDS[signal.kind].direct:
             tally.evidence.append(evidence)
         elif signal.kind is Kind.NODE_PRESSURE:
             tally.pressure.append(evidence)
-
-
-def _near(time: float | None, notices: list[float]) -> bool:
-    return time is not None and any(abs(time - notice) <= QUIET_SECONDS for notice in notices)
 
 
 def _inside(time: float | None, spans: list[tuple[float, float]]) -> bool:
@@ -203,6 +225,10 @@ def _significance(evidence: Evidence) -> int:
     return signal.priority if signal else 9
 
 
+def _silence(tally: Tally) -> str:
+    return "no attempt here says anything of it" if tally.named else "no attempt ran here"
+
+
 def _verdict(
     name: str, tally: Tally, cluster: Cluster, passed: bool, p_value: float | None, rate: float | None
 ) -> Verdict:
@@ -210,7 +236,7 @@ def _verdict(
     interval = wilson(tally.failures, tally.attempts) if tally.attempts else None
     evidence = tuple(sorted(dict.fromkeys(tally.evidence), key=lambda item: item.time or 0.0))[-8:]
     pressure = tuple(sorted(dict.fromkeys(tally.pressure), key=lambda item: item.time or 0.0))[-4:]
-    share = f"{tally.failures} of {tally.attempts} attempts failed"
+    share = f"{tally.failures} of {tally.attempts} attempts with a known end failed"
     if evidence:
         level = Level.BAD
         lead = min(reversed(evidence), key=_significance)
@@ -226,8 +252,11 @@ def _verdict(
     else:
         level, reason = (
             Level.NOT_ENOUGH_DATA,
-            share if tally.attempts else "no attempt says anything of it",
+            share if tally.attempts else _silence(tally),
         )
+    if tally.widely:
+        many = f"{NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE} or more nodes"
+        reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"
     if tally.dropped:
         reason += f"; {tally.dropped} older not counted, the machine is another one since"
     verdict = Verdict(
@@ -241,8 +270,9 @@ def _verdict(
         p_value=p_value,
         evidence=evidence or pressure,
         since=cluster.cuts.get(name) if tally.dropped else None,
-        spot=node.spot if node else None,
+        spot=cluster.spot_of(name),
         vm_instance=node.vm_instance if node else vm_instance_of(name),
         reason=reason,
+        gone=node.deleted if node else cluster.nodes_complete,
     )
     return suggestions.add(verdict) if level is Level.BAD else verdict

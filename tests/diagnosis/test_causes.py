@@ -200,6 +200,10 @@ def test_a_node_that_is_gone_proves_nothing_about_it() -> None:
         (("137", "PodPattern matched: {broken"), Kind.UNKNOWN),
         (("PreemptionError", ""), Kind.SPOT),
         (("1", ""), Kind.USER),
+        (("200", ""), Kind.UNKNOWN),
+        (("201", ""), Kind.UNKNOWN),
+        (("210", ""), Kind.USER),
+        (("-110", ""), Kind.UNKNOWN),
     ],
 )
 def test_azuremls_own_words_in_a_log(failure: tuple[str, str], kind: Kind) -> None:
@@ -230,6 +234,40 @@ def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_
     late = build(logs, [facts(events=[event("SystemOOM", 40)])]).attempts[0].cause
     assert late is not None
     assert late.kind is Kind.UNKNOWN
+
+
+@pytest.mark.parametrize("start", [None, 1772532000.0 - 5 * 86400, 1772532000.0 - 3600])
+def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_nobody(start: float | None) -> None:
+    logs = [
+        log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=start),
+        log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
+    ]
+    cause = build(logs, [facts(events=[event("SystemOOM", 20)])]).attempts[0].cause
+    assert cause is not None
+    if start == 1772532000.0 - 5 * 86400:  # days later: not even a guess
+        assert (cause.kind, cause.evidence) == (Kind.UNKNOWN, ())
+        return
+    assert (cause.kind, cause.confidence, cause.blames_node) == (Kind.NODE_MEMORY, "low", False)
+    assert "no time ties it to this attempt" in cause.evidence[0].message
+
+
+def test_what_a_node_is_now_does_not_blame_it_for_an_attempt_of_an_unknown_time() -> None:
+    logs = [
+        log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
+        log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
+    ]
+    lost = since("Ready", "Unknown", "2026-03-03T10:29:00Z")
+    cause = build(logs, [facts(nodes=[lost, node(NODE_B)])]).attempts[0].cause
+    assert cause is not None
+    assert (cause.kind, cause.confidence, cause.blames_node) == (Kind.NODE_LOST, "low", False)
+
+
+@pytest.mark.parametrize(("spot", "kind"), [(False, Kind.DRAIN), (True, Kind.SPOT)])
+def test_a_node_known_not_to_be_spot_wins_over_a_pod_that_may_go_to_spot_nodes(spot: bool, kind: Kind) -> None:
+    ended = pod(reason="Terminated", message=SHUTDOWN)
+    ended["spec"]["tolerations"] = [{"key": "kubernetes.azure.com/scalesetpriority"}]
+    assert cause_of([ended], [node(spot=spot)]).kind is kind
+    assert cause_of([ended]).kind is Kind.SPOT  # nothing is known of the node
 
 
 def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from arc_toolkit.diagnosis.causes import UNKNOWN
 from arc_toolkit.diagnosis.kube import Cluster
 from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Kind, Level, Outcome, Verdict
+from arc_toolkit.diagnosis.nodes import EXPLANATIONS
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.diagnosis.verdicts import judge
@@ -41,7 +43,7 @@ def test_a_node_where_far_more_fails_than_in_the_rest_of_its_pool_is_bad() -> No
     assert verdict.pool_rate == pytest.approx(20.5 / 621)
     assert verdict.p_value is not None
     assert verdict.p_value < 1e-6
-    assert "10 of 30 attempts failed; 3 % on the rest of its pool" in verdict.reason
+    assert "10 of 30 attempts with a known end failed; 3 % on the rest of its pool" in verdict.reason
 
 
 def test_a_node_is_compared_with_its_own_pool_only() -> None:
@@ -93,6 +95,47 @@ def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> N
     assert judge(broken[:2], Cluster())[1] == frozenset()
 
 
+def test_one_failed_try_of_a_gang_is_no_job_that_fails_everywhere() -> None:
+    gang = [
+        Attempt("gang", 0, f"n{rank}", rank=f"worker-{rank}", pool="gpu", outcome=Outcome.FAILED, cause=UNKNOWN)
+        for rank in range(8)
+    ]
+    again = [replace(attempt, number=1) for attempt in gang]
+    assert judge([*gang, *again], Cluster())[1] == frozenset()
+    thrice = [replace(gang[number], number=number) for number in range(3)]
+    assert judge(thrice, Cluster())[1] == {"gang"}
+
+
+def test_of_a_gang_the_rank_that_ended_first_stands_for_the_try() -> None:
+    tries = [
+        Attempt("gang", number, where, rank=rank, outcome=Outcome.FAILED, cause=UNKNOWN, end=end)
+        for number in range(3)
+        for rank, where, end in (("worker-0", f"n{number}", 20.0), ("worker-1", "lemon", 10.0))
+    ]
+    assert judge(tries, Cluster())[1] == frozenset()
+
+
+def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_yet_blames_nobody() -> None:
+    tries = [
+        Attempt("job", number, f"n{number}", pool="gpu", outcome=Outcome.FAILED, cause=UNKNOWN)
+        for number in range(3)
+    ]
+    done = Attempt("job", 3, "n3", pool="gpu", outcome=Outcome.SUCCEEDED)
+    verdicts, everywhere = judge([*tries, done], Cluster())
+    assert everywhere == frozenset()
+    assert {verdict.failures for verdict in verdicts} == {0}
+    assert "1 attempt of jobs that failed on 3 or more nodes left out" in verdicts[0].reason
+
+
+def test_only_attempts_whose_end_is_known_are_counted() -> None:
+    for outcome in (Outcome.UNKNOWN, Outcome.RUNNING):
+        silent = [Attempt(f"j{number}", 0, "n", pool="gpu", outcome=outcome) for number in range(12)]
+        verdict = verdict_of("n", silent)
+        assert (verdict.attempts, verdict.level) == (0, Level.NOT_ENOUGH_DATA)
+        assert verdict.reason == "no attempt here says anything of it"
+    assert verdict_of(NODE_A, [], cluster(nodes=[node()])).reason == "no attempt ran here"
+
+
 def test_a_job_that_was_preempted_three_times_does_not_fail_everywhere() -> None:
     taken = [
         Attempt("job", number, f"n{number}", outcome=Outcome.FAILED, cause=Cause(Kind.SPOT, "high"))
@@ -136,6 +179,8 @@ def test_direct_evidence_makes_a_node_bad_without_statistics() -> None:
         ("ReadonlyFilesystem", "True", Level.BAD),
         ("FrequentKubeletRestart", "True", Level.BAD),
         ("MemoryPressure", "True", Level.SUSPECT),
+        ("kubernetes.azure.com/NodeHealthy", "False", Level.BAD),
+        ("kubernetes.azure.com/NodeHealthy", "True", Level.NOT_ENOUGH_DATA),
         ("KernelDeadlock", "False", Level.NOT_ENOUGH_DATA),
         ("BrandNewCondition", "True", Level.NOT_ENOUGH_DATA),
     ],
@@ -156,6 +201,78 @@ def test_a_node_that_was_taken_away_is_not_bad_for_being_gone(notice: str) -> No
     assert verdict_of(NODE_A, [], cluster(events=[event("NodeNotReady", 10)])).level is Level.BAD
     events = [event(notice, 8), event("NodeNotReady", 10)]
     assert verdict_of(NODE_A, [], cluster(events=events)).level is Level.NOT_ENOUGH_DATA
+
+
+NOTICES = {
+    "third-party preempt": [event("Unhealthy", 8, message="Node 'x' will change into status 'Preempt'")],
+    "scale-down long before": [event("ScaleDown", -10)],
+    "cordon": [event("NodeNotSchedulable", 3)],
+}
+
+
+@pytest.mark.parametrize("notice", NOTICES.values(), ids=NOTICES.keys())
+@pytest.mark.parametrize("loss", ["NodeNotReady", "Rebooted"])
+def test_what_was_planned_makes_no_node_bad_nor_its_failures_blame_it(notice: list[Any], loss: str) -> None:
+    known = cluster(events=[*notice, event(loss, 10)])
+    assert verdict_of(NODE_A, [], known).level is Level.NOT_ENOUGH_DATA
+    killed = pod(containers=[container(code=137, minute=11)])
+    (attempt,) = build([], [facts([killed], events=[*notice, event(loss, 10)])]).attempts
+    assert attempt.cause is not None
+    assert attempt.cause.kind in EXPLANATIONS
+    assert not attempt.cause.blames_node
+
+
+def test_a_cordon_after_the_loss_or_undone_before_explains_nothing() -> None:
+    after = cluster(events=[event("NodeNotReady", 10), event("NodeNotSchedulable", 12)])
+    assert verdict_of(NODE_A, [], after).level is Level.BAD
+    undone = cluster(
+        events=[event("NodeNotSchedulable", 1), event("NodeSchedulable", 5), event("NodeNotReady", 10)]
+    )
+    assert verdict_of(NODE_A, [], undone).level is Level.BAD
+
+
+def test_a_node_that_is_cordoned_now_and_was_before_it_was_lost_is_not_bad() -> None:
+    lost = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(10)}]
+    for minute, level in ((5, Level.NOT_ENOUGH_DATA), (15, Level.BAD)):
+        taints = [{"key": "node.kubernetes.io/unschedulable", "timeAdded": at(minute)}]
+        known = cluster(nodes=[node(conditions=lost, taints=taints)])
+        assert verdict_of(NODE_A, [], known).level is level
+
+
+def test_a_node_whose_pods_were_evicted_through_the_api_was_drained() -> None:
+    evicted = pod("other", disruption="EvictionByEvictionAPI", disrupted=5)
+    known = cluster([evicted], events=[event("NodeNotReady", 10)])
+    assert verdict_of(NODE_A, [], known).level is Level.NOT_ENOUGH_DATA
+
+
+@pytest.mark.parametrize(("spot", "level"), [(True, Level.NOT_ENOUGH_DATA), (False, Level.BAD)])
+def test_a_spot_node_that_is_gone_was_taken_back(spot: bool, level: Level) -> None:
+    events = [event("NodeNotReady", 10)]
+    known = cluster(nodes=[node(NODE_B, spot=spot)], events=events)  # of the same pool; NODE_A is in no list
+    assert verdict_of(NODE_A, [], known).level is level
+    killed = pod(containers=[container(code=137, minute=11)])
+    (attempt,) = build([], [facts([killed], [node(NODE_B, spot=spot)], events)]).attempts
+    assert attempt.cause is not None
+    assert attempt.cause.kind is (Kind.SPOT if spot else Kind.NODE_LOST)
+    back = cluster(nodes=[node(NODE_B, spot=True)], events=[*events, event("NodeReady", 12)])
+    assert verdict_of(NODE_A, [], back).level is Level.BAD
+
+
+def test_a_node_that_is_gone_gets_no_command_that_needs_it() -> None:
+    known = cluster(nodes=[node(NODE_B)], events=[event("SystemOOM", 10)])
+    verdict = verdict_of(NODE_A, [], known)
+    assert (verdict.level, verdict.gone) == (Level.BAD, True)
+    assert not any("cordon" in line or "describe" in line for line in verdict.suggestions)
+    assert "the node no longer exists" in verdict.suggestions[1]
+
+
+@pytest.mark.parametrize("reason", ["NodeRebootError", "NodeReimageError", "NodeRedeployError"])
+def test_a_repair_that_failed_is_a_fault_and_cuts_no_history(reason: str) -> None:
+    before = runs(NODE_A, 3, 1, start=1772532000.0)
+    events = [event(reason.replace("Error", "Start"), 20), event(reason, 30)]
+    verdict = verdict_of(NODE_A, [*REST, *before], cluster(events=events))
+    assert (verdict.level, verdict.attempts, verdict.since) == (Level.BAD, 4, None)
+    assert reason in verdict.reason
 
 
 def test_oomkilling_of_the_node_problem_detector_makes_no_node_bad() -> None:
