@@ -39,9 +39,13 @@ def _parse_yaml(text: str, where: str) -> Any:
 
     try:
         return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ArcError(f"{where}{place}: broken YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise ArcError(f"{where}: broken YAML: {str(error).splitlines()[0]}") from None
+        raise broken_yaml(error, where) from None
+
+
+def broken_yaml(error: Exception, where: str) -> ArcError:
+    """One sentence with the place, where PyYAML knows it."""
+    mark = getattr(error, "problem_mark", None)
+    place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+    said = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).splitlines()[0]
+    return ArcError(f"{where}{place}: broken YAML: {said}")

@@ -24,15 +24,15 @@ SHARES: tuple[Share | Size, ...] = (Share(1), Share(2), Share(4))
 SIZES = (
     "D8s_v5", "D16s_v5", "D32s_v5", "D48s_v5", "D64s_v5", "D96s_v5",
     "D16as_v5", "D32as_v5", "D64as_v5", "D96as_v5", "D32ds_v5", "D64ds_v5", "D96ds_v5",
-    "D16s_v6", "D32s_v6", "D64s_v6", "D96s_v6", "D128s_v6", "D32as_v6", "D64as_v6", "D96as_v6",
+    "D16s_v6", "D32s_v6", "D48s_v6", "D64s_v6", "D96s_v6", "D128s_v6", "D32as_v6", "D64as_v6", "D96as_v6",
     "E8s_v5", "E16s_v5", "E32s_v5", "E48s_v5", "E64s_v5", "E96s_v5", "E32as_v5", "E64as_v5", "E96as_v5",
-    "E32s_v6", "E64s_v6", "E96s_v6", "E32as_v6", "E64as_v6", "E96as_v6",
-    "F16s_v2", "F32s_v2", "F48s_v2", "F64s_v2", "F72s_v2", "F32as_v6", "F64as_v6",
+    "E16s_v6", "E32s_v6", "E48s_v6", "E64s_v6", "E96s_v6", "E32as_v6", "E64as_v6", "E96as_v6",
+    "F16s_v2", "F32s_v2", "F48s_v2", "F64s_v2", "F72s_v2", "F32as_v6", "F48as_v6", "F64as_v6",
     "M32ms_v2", "M64s_v2", "M64ms_v2", "M128s_v2", "M128ms_v2", "M48s_1_v3", "M96s_1_v3",
     "HB120rs_v3", "HB176rs_v4", "HB368rs_v5",
-    "NC6s_v3", "NC12s_v3", "NC24s_v3", "NC4as_T4_v3", "NC8as_T4_v3", "NC16as_T4_v3", "NC64as_T4_v3",
+    "NC4as_T4_v3", "NC8as_T4_v3", "NC16as_T4_v3", "NC64as_T4_v3",
     "NC24ads_A100_v4", "NC48ads_A100_v4", "NC96ads_A100_v4", "NC40ads_H100_v5", "NC80adis_H100_v5",
-    "ND40rs_v2", "ND96asr_v4", "ND96amsr_A100_v4", "ND96isr_H100_v5", "ND96isr_H200_v5", "ND96isr_MI300X_v5",
+    "ND96asr_v4", "ND96amsr_A100_v4", "ND96isr_H100_v5", "ND96isr_H200_v5", "ND96isr_MI300X_v5",
     "NV6ads_A10_v5", "NV12ads_A10_v5", "NV18ads_A10_v5", "NV36ads_A10_v5", "NV72ads_A10_v5",
 )
 # fmt: on

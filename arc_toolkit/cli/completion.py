@@ -15,38 +15,67 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    words = {name: _words(command_parser(name)) for name in COMMANDS}
-    console.out({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](words), end="")
+    tree = {name: _words(command_parser(name)) for name in COMMANDS}
+    values = {
+        f"{name} {option}": choices
+        for name in COMMANDS
+        for option, choices in _values(command_parser(name)).items()
+    }
+    text = _fish(tree) if args.shell == "fish" else _bash(tree, values)
+    prefix = "autoload -U +X bashcompinit && bashcompinit\n" if args.shell == "zsh" else ""
+    console.out(prefix + text, end="")
     return OK
 
 
-def _words(parser: argparse.ArgumentParser) -> list[str]:
-    found: list[str] = []
+def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parser and those of its subcommands."""
+    found = [parser]
     for action in parser._actions:
-        found += [option for option in action.option_strings if option.startswith("--")]
         if isinstance(action, argparse._SubParsersAction):
-            found += list(action.choices)
+            for inner in action.choices.values():
+                getattr(inner, "load", lambda: None)()  # those of `cluster` are filled when they are needed
+                found += _parsers(inner)
     return found
 
 
-def _bash(words: dict[str, list[str]]) -> str:
+def _words(parser: argparse.ArgumentParser) -> list[str]:
+    found: dict[str, None] = {}
+    for one in _parsers(parser):
+        for action in one._actions:
+            found.update(dict.fromkeys(option for option in action.option_strings if option.startswith("--")))
+            if isinstance(action, argparse._SubParsersAction):
+                found.update(dict.fromkeys(action.choices))
+    return list(found)
+
+
+def _values(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
+    return {
+        option: [str(choice) for choice in action.choices]
+        for one in _parsers(parser)
+        for action in one._actions
+        if action.choices and not isinstance(action, argparse._SubParsersAction)
+        for option in action.option_strings
+    }
+
+
+def _bash(words: dict[str, list[str]], values: dict[str, list[str]]) -> str:
     cases = "\n".join(f"    {name}) words='{' '.join(options)}' ;;" for name, options in words.items())
+    choices = "\n".join(f"    '{place}') words='{' '.join(options)}' ;;" for place, options in values.items())
     return f"""\
 _arc_toolkit() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" words=''
   case "${{COMP_WORDS[1]}}" in
 {cases}
   esac
-  if [ "$COMP_CWORD" -eq 1 ]; then words='{" ".join(words)}'; fi
+  case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD-1]}}" in
+{choices}
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then words='{" ".join(words)} --help --version'; fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))
   if [ -z "${{COMPREPLY[*]}}" ]; then COMPREPLY=($(compgen -f -- "$current")); fi
 }}
 complete -o filenames -F _arc_toolkit arc-toolkit
 """
-
-
-def _zsh(words: dict[str, list[str]]) -> str:
-    return "autoload -U +X bashcompinit && bashcompinit\n" + _bash(words)
 
 
 def _fish(words: dict[str, list[str]]) -> str:

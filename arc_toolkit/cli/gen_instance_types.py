@@ -10,6 +10,7 @@ from arc_toolkit.cli import live, supplies
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, generate
+from arc_toolkit.sizing.quantities import MI
 from arc_toolkit.sizing.shares import Share, Size
 
 if TYPE_CHECKING:
@@ -117,6 +118,14 @@ def make_types(args: argparse.Namespace, selection: Selection, console: Console)
         note = f"--node-selector {args.node_selector}: the types fit only on {selection.groups[0].title}"
         more = f" and {len(selection.groups) - 1} more groups" if len(selection.groups) > 1 else ""
         selection.notes.append(f"{note}{more}: see that no other node is selected")
+    for entry in types:
+        if entry.group.gpus and not entry.gpus:
+            selection.notes.append(f"{entry.name} takes no GPU, though {entry.group.title} has {entry.group.gpus}")
+    for group in selection.groups:
+        cpu, memory = group.tightest_cpu, group.tightest_memory
+        console.detail(
+            f"{group.title}: schedulable {cpu.cpu_m}m ({cpu.name}), {memory.memory // MI}Mi ({memory.name})"
+        )
     supplies.say(selection, console)
     for reason in refused:
         console.warn(reason)

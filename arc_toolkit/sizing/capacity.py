@@ -54,12 +54,16 @@ def bound(nominal: int) -> int:
 def nominal_from_capacity(capacity: int) -> int:
     """The nominal memory behind a capacity, for a node whose size is unknown.
 
-    The smallest memory of any Azure size whose loss would be as losses are (at least nominal/64 and some 100Mi,
-    at most the bound); else the next whole GiB.
+    The smallest memory of any Azure size whose loss would be as losses are: at least nominal/64 and some 100Mi, at
+    most the bound, or if none is, at most a tenth. Else the next whole GiB.
     """
     from arc_toolkit.sizing.vm_sizes import table
 
-    for nominal in sorted({size.memory for size in table().values()}):
-        if nominal // 64 + LEAST_BEYOND_64TH_MIB * MI <= nominal - capacity <= bound(nominal) + DRIFT_MIB * MI:
+    sizes = sorted({size.memory for size in table().values()})
+    likely = [nominal for nominal in sizes if nominal - capacity >= nominal // 64 + LEAST_BEYOND_64TH_MIB * MI]
+    for nominal in likely:
+        if nominal - capacity <= bound(nominal) + DRIFT_MIB * MI:
             return nominal
+    if likely and likely[0] - capacity <= likely[0] // 10:
+        return likely[0]
     return -(-capacity // GI) * GI

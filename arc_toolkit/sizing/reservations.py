@@ -57,12 +57,12 @@ def parse_version(text: str) -> Version:
 
 def kube_reserved_cpu(cores: int) -> Reservation:
     """Milli-cores kept on a node of that many cores (all versions)."""
-    left, amount = cores, 0
-    for count, each in CPU_STEPS:
-        taken = min(left, count)
-        amount, left = amount + taken * each, left - taken
-    rule = f"60m + 40m + 2 x 20m + {left} x 10m" if left else f"60m, 40m, 20m, 20m for the first {cores} cores"
-    return Reservation(amount + left * CPU_BEYOND_M, rule)
+    left, amount, terms = cores, 0, []
+    for count, each in (*CPU_STEPS, (cores, CPU_BEYOND_M)):
+        if taken := min(left, count):
+            amount, left = amount + taken * each, left - taken
+            terms.append(f"{taken} x {each}m" if taken > 1 else f"{each}m")
+    return Reservation(amount, " + ".join(terms))
 
 
 def kube_reserved_memory(nominal: int, version: Version, max_pods: int, windows: bool = False) -> Reservation:

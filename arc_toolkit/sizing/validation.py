@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arc_toolkit.errors import ArcError
+from arc_toolkit.documents import broken_yaml
 from arc_toolkit.findings import Finding, Severity
 from arc_toolkit.sizing.instance_types import NAME
 from arc_toolkit.sizing.nodes import GPU_RESOURCES
@@ -61,12 +61,8 @@ def _types(path: str, text: str) -> Iterator[_Type]:
 
     try:
         documents = list(yaml.compose_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ArcError(f"{path}{place}: broken YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise ArcError(f"{path}: broken YAML: {str(error).splitlines()[0]}") from None
+        raise broken_yaml(error, path) from None
     for document in documents:
         kind = _value(_get(document, "kind"))
         if kind == "List":  # as `kubectl get instancetypes -o yaml` prints

@@ -94,14 +94,23 @@ def test_colour_obeys_the_option_and_no_color(
     assert ("\x1b[" in result.out) == colored
 
 
-def test_bash_takes_the_completion_script_and_completes_with_it(arc: Arc) -> None:
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("gen-instance-types --exp", "--explain"),
+        ("gen-instance-types --format j", "json"),
+        ("cluster pre", "preflight"),
+        ("cluster nodes --wat", "--watch"),
+        ("diag", "diagnose"),
+        ("--ver", "--version"),
+    ],
+)
+def test_bash_takes_the_completion_script_and_completes_with_it(arc: Arc, typed: str, completed: str) -> None:
     script = arc("completion", "bash").out
-    probe = (
-        script
-        + "COMP_WORDS=(arc-toolkit gen-instance-types --exp); COMP_CWORD=2; _arc_toolkit; echo ${COMPREPLY[@]}"
-    )
+    words = f"COMP_WORDS=(arc-toolkit {typed}); COMP_CWORD={len(typed.split())}"
+    probe = f"{script}\n{words}; _arc_toolkit; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout == "--explain\n"
+    assert done.stdout == f"{completed}\n"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -114,7 +123,9 @@ def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     found = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found += [inner for choice in action.choices.values() for inner in parsers(choice)]
+            for choice in action.choices.values():
+                getattr(choice, "load", lambda: None)()
+                found += parsers(choice)
     return found
 
 

@@ -84,6 +84,14 @@ def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(row: d
         assert found == Fraction(row["memory_gib"]) * GI
 
 
+@pytest.mark.parametrize(
+    ("gib", "beyond_mib"), [("56", 250), ("48", 290), ("3.5", 200), ("64", 212), ("256", 300)]
+)
+def test_a_loss_a_little_beyond_the_bound_still_finds_the_size(gib: str, beyond_mib: int) -> None:
+    nominal = int(Fraction(gib) * GI)
+    assert capacity.nominal_from_capacity(nominal - nominal // 64 - beyond_mib * MI) == nominal
+
+
 @pytest.mark.parametrize(("text", "version"), [("1.33", (1, 33)), ("v1.28.12", (1, 28)), ("1.30.9+aks", (1, 30))])
 def test_versions(text: str, version: tuple[int, int]) -> None:
     assert reservations.parse_version(text) == version
