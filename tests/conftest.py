@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import settings
 from arc_toolkit.cli.main import main
 from tests.cluster.fixtures import cluster, control_plane, own_cluster  # noqa: F401  (fixtures)
 from tests.support import Result
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that; tests of Ctrl-C need the usual way.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests assert no times: the machines that run them are shared.
 settings.register_profile("arc-toolkit", deadline=None)
