@@ -52,7 +52,7 @@ def _sequence(items: Sequence[object], indent: int) -> list[str]:
     for item in items:
         if isinstance(item, Mapping) and item:
             first, *rest = _mapping(item, indent + 2)
-            lines += [f"{blank}- {first.lstrip()}", *rest]
+            lines += [f"{blank}- {first[indent + 2 :]}", *rest]
         else:
             lines += _entry(f"{blank}-", item, indent)
     return lines

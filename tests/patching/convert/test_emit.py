@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.patching.convert import placeholders
@@ -23,6 +23,7 @@ data = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(value=st.dictionaries(text, data, max_size=5))
+@example(value={"": [{"\xa00": None}]})  # a blank to Python, and none to YAML
 def test_what_is_emitted_reads_back_in_yaml_1_1_and_1_2(value: dict[str, Any]) -> None:
     written = emit(value)
     expected = value or None
