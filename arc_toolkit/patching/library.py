@@ -9,6 +9,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import yaml
 
@@ -83,7 +84,8 @@ class Library:
         name = os.path.abspath(path)
         kept = self._files.get(name)
         if kept is not None and kept.data == data:
-            return kept
+            # `load` parses by the full path: findings name the path that was given.
+            return kept if kept.path == path else replace(kept, path=path)
         self._loading.add(name)
         try:
             parsed = parse(path, data, self.kind_of)
