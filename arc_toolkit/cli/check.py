@@ -11,7 +11,7 @@ from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.patching.options import add_common
 
 if TYPE_CHECKING:
-    from arc_toolkit.patching.model import Finding
+    from arc_toolkit.patching.model import Finding, Skipped
 
 EPILOG = """\
 examples:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             counts["skipped"] += 1
             left = outcome.skipped
             skipped.append({"path": left.path, "reason": left.reason, "line": left.line, "column": left.column})
-            tell_skipped(console, left.path, left.reason, left.line, left.column)
+            tell_skipped(console, left, outcome.named)
         elif outcome.result is not None:
             counts["files"] += 1
             for finding in sorted(outcome.result.findings, key=lambda one: (one.line, one.column, one.rule)):
@@ -92,10 +92,10 @@ def show_machine(form: str, findings: list[Finding], console: Console) -> None:
         console.out(workflow_commands(findings))
 
 
-def tell_skipped(console: Console, path: str, reason: str, line: int, column: int) -> None:
-    """What is broken is said aloud; what is just none of ours only with --verbose."""
-    place = f"{path}:{line}:{column}" if line else path
-    if line or reason.startswith(("broken", "not UTF-8", "larger", "nested")):
-        console.note(f"skipped {place}: {reason}")
+def tell_skipped(console: Console, left: Skipped, named: bool) -> None:
+    """What is broken or was named is said aloud; what is just none of ours only with --verbose."""
+    place = f"{left.path}:{left.line}:{left.column}" if left.line else left.path
+    if named or left.line or left.reason.startswith(("broken", "not UTF-8", "larger", "nested")):
+        console.note(f"skipped {place}: {left.reason}")
     else:
-        console.detail(f"skipped {place}: {reason}")
+        console.detail(f"skipped {place}: {left.reason}")

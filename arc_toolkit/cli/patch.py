@@ -13,7 +13,7 @@ from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.patching.options import add_common, add_patch
 
 if TYPE_CHECKING:
-    from arc_toolkit.patching.model import FileResult, Finding
+    from arc_toolkit.patching.model import FileResult, Finding, Skipped
 
 EPILOG = """\
 examples:
@@ -40,9 +40,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if outcome.problem is not None:
             report.problem(outcome.problem.message)
         elif outcome.skipped is not None:
-            report.skip(outcome.skipped.path, outcome.skipped.reason, outcome.skipped.line, outcome.skipped.column)
+            report.skip(outcome.skipped, outcome.named)
         elif outcome.result is not None:
             report.file(outcome.result)
+        report.echo(outcome.stdin)
     return report.finish()
 
 
@@ -62,11 +63,19 @@ class Report:
         self._problems.append(message)
         self._console.warn(message)
 
-    def skip(self, path: str, reason: str, line: int, column: int) -> None:
+    def skip(self, left: Skipped, named: bool) -> None:
         self._counts["skipped"] += 1
         if self._args.format == "json":
-            self._skipped.append({"path": path, "reason": reason, "line": line, "column": column})
-        tell_skipped(self._console, path, reason, line, column)
+            self._skipped.append(
+                {"path": left.path, "reason": left.reason, "line": left.line, "column": left.column}
+            )
+        tell_skipped(self._console, left, named)
+
+    def echo(self, data: bytes) -> None:
+        """Standard input as bytes, for `--write`: a filter gives back also what it does not change."""
+        if data and self._args.write and self._args.format == "text":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
 
     def file(self, result: FileResult) -> None:
         from arc_toolkit.patching.run import pending, write
@@ -110,7 +119,9 @@ class Report:
     def _show(self, result: FileResult, new: list[tuple[str, bytes]], status: str) -> None:
         console = self._console
         if result.path == "-" and self._args.write:
-            console.out((result.after or result.before).decode(), end="")
+            self.echo(result.after if result.after is not None else result.before)
+            for name, _ in new:
+                console.warn(f"{name} is not written: standard input has no folder for it")
             return
         if status != "changed":
             return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -27,6 +28,8 @@ _HELD_BYTES = 8 * 1024 * 1024
 
 # Reasons that only say "none of ours"; every other reason for skipping a named file is an error.
 _HARMLESS = ("not AzureML", "an AzureML document", "an InstanceType", "not one of", "ignored by", "no AzureML")
+# Standard input has no ending to go by: an import at the start of a line stands in no YAML mapping.
+_PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,10 @@ class Outcome:
     result: FileResult | None = None
     skipped: Skipped | None = None
     problem: Problem | None = None
+    # Whether the path was given itself: the reason for skipping it is always told.
+    named: bool = False
+    # What came from standard input, where there is no result to hold it.
+    stdin: bytes = b""
 
 
 def run(paths: Sequence[str], settings: Settings, progress: Callable[[str], None]) -> Iterator[Outcome]:
@@ -72,7 +79,7 @@ def _run(paths: Sequence[str], settings: Settings, progress: Callable[[str], Non
             yield Outcome(problem=item)
             continue
         if isinstance(item, Skipped):
-            yield Outcome(skipped=item)
+            yield Outcome(skipped=item, named=item.path in paths)
             continue
         progress(item.path)
         outcome = _one(item, settings, library, held.pop(item.path, None), in_folder)
@@ -102,7 +109,7 @@ def _one(item: Found, settings: Settings, library: Library, data: bytes | None, 
         )
     result = _dispatch(path, data, settings, library, in_folder)
     if result.skipped is not None:
-        return _left_out(result.skipped, named)
+        return replace(_left_out(result.skipped, named), stdin=data if path == "-" else b"")
     return Outcome(result=result)
 
 
@@ -110,12 +117,12 @@ def _left_out(skipped: Skipped, named: bool) -> Outcome:
     if named and not skipped.reason.startswith(_HARMLESS):
         place = f":{skipped.line}:{skipped.column}" if skipped.line else ""
         return Outcome(problem=Problem(skipped.path, f"cannot use {skipped.path}{place}: {skipped.reason}"))
-    return Outcome(skipped=skipped)
+    return Outcome(skipped=skipped, named=named)
 
 
 def _dispatch(path: str, data: bytes, settings: Settings, library: Library, in_folder: bool) -> FileResult:
     ending = path.rpartition(".")[2].lower()
-    if ending == "py":
+    if ending == "py" or (path == "-" and _PYTHON.search(data)):
         patch: Patch = import_module("arc_toolkit.patching.python").patch_source
         return _ignored(patch(path, data, settings))
     if ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):

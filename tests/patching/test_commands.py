@@ -274,3 +274,50 @@ def test_instance_types_give_cores(arc: Arc, tmp_path: Path) -> None:
     assert '+  OMP_NUM_THREADS: "15"' in arc("patch", job, "--instance-type", "big", *words).out
     (tmp_path / "types" / "big.yaml").write_text("kind: InstanceType\nmetadata: {}\n")
     assert "cannot be read" in arc("patch", job, *words).err
+
+
+# --- what was given is what is named -----------------------------------------------------------------------------
+
+
+def test_findings_name_the_path_that_was_given_also_where_a_pipeline_was_read_first(
+    arc: Arc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a_pipeline.yml").write_text(PIPELINE.replace("train.yml", "z.yml").replace("    type: command\n", ""))
+    Path("z.yml").write_text(COMPONENT + "environment_variables:\n  AMLARC_RESTEP: x\n")
+    result = arc("check", ".", "--only", "amlarc-restep")
+    assert "z.yml:14:3: error" in result.out
+    assert "14 |   AMLARC_RESTEP: x" in result.out
+    assert str(tmp_path) not in result.out
+    assert "::error file=z.yml,line=14" in arc("check", ".", "--only", "amlarc-restep", "--format", "github").out
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "why"),
+    [(b"a: 1\n", 0, "not AzureML"), (b"command: [\n", 2, "broken YAML"), (b"import os\n", 0, "no AzureML code")],
+)
+def test_standard_input_with_write_comes_back_whatever_it_is(
+    arc: Arc, monkeypatch: pytest.MonkeyPatch, data: bytes, code: int, why: str
+) -> None:
+    stdin(monkeypatch, data)
+    result = arc("patch", "-", *TYPE, "--write")
+    assert (result.code, result.out) == (code, data.decode())
+    assert why in result.err
+
+
+def test_a_named_file_that_is_none_of_ours_is_told(arc: Arc, tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text("a: 1\n")
+    for command in ("patch", "check"):
+        assert "a.yml: not AzureML" in arc(command, tmp_path / "a.yml").err
+
+
+def test_python_on_standard_input_is_patched(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = b"from azure.ai.ml import command\njob = command(command='x', environment='e', compute='aks')\n"
+    stdin(monkeypatch, code)
+    result = arc("patch", "-", *TYPE, "--write")
+    assert result.code == 0
+    assert "32cpu128g" in result.out
