@@ -61,10 +61,15 @@ def _expose_pipeline(work: Work, document: Document) -> None:
         ("instance_type", work.settings.instance_type, None),
         ("instance_count", work.settings.instance_count, 1),
     ):
-        default = _default(work, steps, field, asked, fallback)
+        # An ignore of the setting itself keeps a step's value as much as one of expose-parameters.
+        rule = field.replace("_", "-")
+        free = [step for step in steps if not work.ignored(rule, step, ("resources", field))]
+        if not free:
+            continue
+        default = _default(work, free, field, asked, fallback)
         if default is None or not _declare(work, root, field, default):
             continue
-        for step in steps:
+        for step in free:
             _bind(work, step, field)
 
 

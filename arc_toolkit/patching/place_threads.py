@@ -85,6 +85,8 @@ def _on_variables(work: Work, target: Target) -> None:
         work.found(RULE, "warning", f"threads are not set on {target.shown}", target.at, reason=decision.reason)
         return
     old = work.variables(target)
+    if work.ignored(RULE, target, ("environment_variables", RESTEP)):
+        return
     if RESTEP in old and PRESTEP not in old and decision.how == "prestep":
         _mend_restep(work, target, decision, old)
         return
@@ -122,7 +124,7 @@ def _tell(work: Work, target: Target, what: str, decision: Decision) -> None:
 def _on_command(work: Work, target: Target) -> None:
     """The trial of a sweep in a pipeline loses variables: literal exports before its command."""
     decision = decide_for(work, target, literal_only=True)
-    if decision.how == "nothing":
+    if decision.how == "nothing" or work.ignored(RULE, target, ("command",)):
         return
     why = "a sweep step in a pipeline loses environment variables, so they are exported before the command"
     if decision.how == "cannot":

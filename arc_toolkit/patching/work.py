@@ -90,10 +90,23 @@ class Work:
             return step is not None and step.kind.role == "step" and step.name in settings.steps
         return True
 
+    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+        """Whether an inline ignore stands at a target, or on a line of the keys and values on the way to `path`."""
+        if not self.ignores.lines:
+            return False
+        lines = [place(target.at)[0]]
+        node: Node | None = target.node
+        for step in path:
+            key, node = pairs(node).get(str(step), (None, None))
+            lines += [place(part)[0] for part in (key, node) if part is not None]
+        return any(self.ignores.covers(rule, line) for line in lines)
+
     # --- edits ---------------------------------------------------------------------------------------------
 
     def set(self, rule: str, target: Target, path: Path, value: Value) -> bool:
         """Put a value below a target; a refusal becomes a finding. Whether it will stand there."""
+        if self.ignored(rule, target, path):
+            return False
         try:
             self.editor.set((*target.path, *path), value)
         except Refused as refusal:

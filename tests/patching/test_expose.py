@@ -141,3 +141,26 @@ def test_all_three_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_p
     assert component._validate().passed
     logging.disable(logging.NOTSET)
     assert arc("patch", tmp_path, *words[:-1], "--check").code == 0
+
+
+def test_a_step_that_ignores_a_setting_keeps_its_value() -> None:
+    text = """\
+type: pipeline
+jobs:
+  a:
+    type: command
+    component: azureml:a:1
+  b:  # arc-toolkit: ignore[instance-type] needs the GPU
+    type: command
+    component: azureml:b:1
+    resources:
+      instance_type: 8cpu32g1gpu
+      instance_count: 3  # arc-toolkit: ignore[instance-count] three shards
+"""
+    result = patch(text, instance_type="32cpu128g", instance_count=2, expose_parameters=True)
+    steps = yaml.safe_load(result.after or b"")["jobs"]
+    assert steps["a"]["resources"] == {
+        "instance_type": "${{parent.inputs.instance_type}}",
+        "instance_count": "${{parent.inputs.instance_count}}",
+    }
+    assert steps["b"]["resources"] == {"instance_type": "8cpu32g1gpu", "instance_count": 3}

@@ -125,3 +125,20 @@ jobs:
 def test_a_file_with_nothing_but_a_refusal_is_refused() -> None:
     result = check_noop("command: x\nenvironment: e\ncompute: c\nresources: none\n", **WANTED)
     assert result.refused == "`resources` is not a mapping"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "resources:\n  instance_type: old  # arc-toolkit: ignore[instance-type] keep\n",
+        "resources:  # arc-toolkit: ignore[instance-type] keep\n  instance_type: old\n",
+        "resources:\n  # arc-toolkit: ignore[instance-type] keep\n  instance_type: old\n",
+    ],
+)
+def test_an_ignore_on_the_line_that_would_change_is_obeyed(where: str) -> None:
+    check_noop(COMMAND_JOB + where, instance_type="32cpu128g")
+
+
+def test_an_ignore_on_a_variable_keeps_it() -> None:
+    text = COMMAND_JOB + "environment_variables:\n  AMLARC_PRESTEP: x  # arc-toolkit: ignore[threads] mine\n"
+    check_noop(text, threads="lightgbm")
