@@ -153,6 +153,8 @@ def within(events: list[Event], start: float, end: float) -> list[Event]:
 
 def parse_list(data: bytes, origin: str) -> ClusterFacts:
     """What `kubectl get ... -o json` printed: a list of anything, or one object. ValueError if it is not that."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # as `>` of Windows PowerShell writes it
+        raise ValueError("UTF-16 text, which has to be saved as UTF-8")
     try:
         document = json.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, ValueError, RecursionError):

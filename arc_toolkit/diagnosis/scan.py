@@ -26,20 +26,34 @@ NODE_LINE = re.compile(
 )
 # What may not follow a whole name: the name was an unexpanded variable, or no Kubernetes name at all.
 NOT_A_NAME = frozenset(b"_$%{ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+NAME_LIKE = re.compile(rb"[0-9.-]")
 # The predecessor runtime (2021) printed only `hostname`.
-HOSTNAME = re.compile(rb"^\+{1,9} hostname\r?\n([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)", re.MULTILINE)
+# Every line of it may begin with the time when it was shipped, or with the prefix of a container runtime (CRI).
+_PREFIX = rb"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?)?"
+HOSTNAME = re.compile(
+    rb"^" + _PREFIX + rb"\+{1,9} hostname\r?\n" + _PREFIX + rb"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)",
+    re.MULTILINE,
+)
 FIELD = re.compile(rb"(AZUREML_RUN_ID|MLFLOW_RUN_ID|POD_UID)=['\"]?([A-Za-z0-9_.-]{1,255})")
+# What stands before a `U` of the fields, and of a date: `AZUREML_R|UN_ID=`, `POD_|UID=`, `16:02:22 |UTC 2021`.
+_U, _N, _I, _T = b"UNIT"
+BEFORE_U = {_N: 9, _I: 4, _T: 24}
 # How AzureML words the end of a Kubernetes job, in its three spellings, and of a preempted one.
 JOB_FAILED = re.compile(
-    rb"(?:Azure ?(?:ML|Machine Learning)|AML) Kubernetes (?:Compute )?job failed\. ?(-?\w*): ?(.*)"
+    rb"(?:Azure ?(?:ML|Machine Learning)|AML) Kubernetes (?:Compute )?job failed\. ?(-?\w*|Dispatch Job Fail) ?: ?(.*)"
 )
-PREEMPTED = b"PreemptionError: Nodes of this job got pre-empted"
+FAILED = b"job failed."
+PREEMPTED = b"job failed. PreemptionError: Nodes of this job got pre-empted"
+# A search for one byte is fifty times as fast as one for a word. So words are looked for by their rarest letter, and
+# no more than so many of those are looked at: a text with more of them is no bootstrap log.
+MOST_LETTERS = 200
 
 CHUNK = 1 << 17  # stays in the second-level cache
 OVERLAP = 2048  # carried from chunk to chunk: longer than any node line, and enough of the end to look for fields
 MAX_NODES = 200  # distinct names in one file; more is no bootstrap log
 
 BINARY = "binary, not a log"
+UTF_16 = "UTF-16 text: save it as UTF-8"
 EMPTY = "empty log"
 NO_NODE = "no node line in the log"
 
@@ -120,8 +134,8 @@ def _scan_stream(path: str, stream: BinaryIO) -> Scanned | Skipped:
             final = not got
         if not begin and end:
             if data.find(0, 0, min(end, 1024)) >= 0:
-                return Skipped(path, BINARY)
-            _read_head(data, min(end, OVERLAP), result)
+                return Skipped(path, UTF_16 if data.startswith((b"\xff\xfe", b"\xfe\xff")) else BINARY)
+            _read_head(data, end, result)
         # Unless this is the end, a hit in the overlap waits for the next chunk, where its whole line is.
         stop = end if final else end - OVERLAP + len(NEEDLE)
         at = data.find(NEEDLE, 0, stop)
@@ -155,6 +169,8 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: Scanned)
     stop = match.end()
     if stop < end and data[stop] in NOT_A_NAME:
         return
+    if stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]) and not NAME_LIKE.search(match[1]):
+        return  # `Run on node: failed to resolve host`
     if stop == end and final:
         if any(known.startswith(name) for known in result.nodes):
             return
@@ -170,40 +186,61 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: Scanned)
     result.nodes.append(name)
 
 
+def _is_word(byte: int) -> bool:
+    return bytes((byte,)).isalpha()
+
+
 def _read_head(data: bytearray, end: int, result: Scanned) -> None:
-    """Run id, pod UID and the first `date`, where the head of the log has them."""
-    at = data.find(b" UTC 2", 0, end)
-    if at >= 0:
-        match = times.DATE_LINE.search(data, max(at - 24, 0), min(at + 12, end))
-        if match:
-            result.start = times.from_date_line(match)
-            result.start_exact = result.start is not None
-    at = data.find(b"ID=", 0, end)
-    while at >= 0:
-        match = FIELD.search(data, max(at - 14, 0), end)
-        if match:
-            value = match[2].decode("ascii")
-            if match[1] == b"POD_UID":
-                result.pod_uid = result.pod_uid or value
-            else:
-                result.run_id = result.run_id or value
-        at = data.find(b"ID=", at + 3, end)
+    """Run id, pod UID and the first `date`, where the first chunk of the log has them."""
+    find = data.find
+    at = find(_U, 0, end - 4)
+    for _ in range(MOST_LETTERS):
+        if at < 0:
+            return
+        letter = data[at + 1]
+        if letter == _T:
+            if result.start is None:
+                match = times.DATE_LINE.search(data, max(at - BEFORE_U[_T], 0), min(at + 12, end))
+                if match:
+                    result.start = times.from_date_line(match)
+                    result.start_exact = result.start is not None
+        elif letter in (_N, _I):
+            match = FIELD.search(data, max(at - BEFORE_U[letter], 0), min(at + 300, end))
+            if match and match.start() < at:
+                _take_field(match, result)
+        at = find(_U, at + 1, end - 4)
+
+
+def _take_field(match: re.Match[bytes], result: Scanned) -> None:
+    value = match[2].decode("ascii")
+    if match[1] == b"POD_UID":
+        result.pod_uid = result.pod_uid or value
+    else:
+        result.run_id = result.run_id or value
 
 
 def _read_tail(data: bytearray, end: int, result: Scanned) -> None:
-    """AzureML's own word on the failure."""
-    begin = max(end - OVERLAP, 0)
-    if data.find(b"job failed. ", begin, end) < 0:
-        return
-    if data.find(PREEMPTED, begin, end) >= 0:
-        result.failure = ("PreemptionError", "")
-    elif match := JOB_FAILED.search(data, begin, end):
-        result.failure = (match[1].decode("ascii", "replace"), match[2].decode("utf-8", "replace"))
+    """AzureML's own word on the failure: the last one in what the buffer holds."""
+    at = end
+    for _ in range(MOST_LETTERS):
+        at = data.rfind(FAILED[0], 0, at)
+        if at < 0:
+            return
+        if not data.startswith(FAILED, at, end):
+            continue
+        if data.startswith(PREEMPTED, at, end):
+            result.failure = ("PreemptionError", "")
+            return
+        match = JOB_FAILED.search(data, max(at - 50, 0), end)
+        if match and match.start() < at:
+            result.failure = (match[1].decode("ascii", "replace"), match[2].decode("utf-8", "replace"))
+            return
 
 
 def _hostname(data: bytearray, end: int) -> str | None:
     """The line after `+ hostname`: how the predecessor runtime named its node."""
-    if data.find(b"+ hostname", 0, end) < 0:
+    at = data.find(b"+ hostname", 0, end)
+    if at < 0:
         return None
-    match = HOSTNAME.search(data, 0, end)
+    match = HOSTNAME.search(data, data.rfind(b"\n", 0, at) + 1, end)
     return match[1].decode("ascii") if match else None

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import scan as scanner
+from arc_toolkit.diagnosis.kube import parse_list
 from arc_toolkit.diagnosis.model import LogFile, Skipped
 from arc_toolkit.diagnosis.scan import CHUNK, OVERLAP, scan
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
@@ -160,6 +161,59 @@ def test_azuremls_own_word_on_the_failure_is_taken_from_the_tail(words: str) -> 
     found = scanned(node_line(NODE_A) + f"{words} -220: stopped\n".encode())
     assert found.failure is not None
     assert found.failure[0] == "-220"
+
+
+def test_dates_and_ids_are_found_anywhere_in_the_first_chunk() -> None:
+    lines = b"+ export SETTING=1\n" * 3000
+    fields = b"+ export POD_UID=1-2-3 AZUREML_RUN_ID='brave_1'\nbootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
+    found = scanned(lines + fields + node_line(NODE_A))
+    assert (found.pod_uid, found.run_id, found.start) == ("1-2-3", "brave_1", 1772528400.0)
+    assert found.start_exact
+
+
+def test_a_field_at_the_very_end_is_not_completed_with_bytes_of_another_log() -> None:
+    scanned(b"x" * 30 + b"POD_UID=other\n" + node_line(NODE_A))
+    cut = scanned(node_line(NODE_A) + b"POD_UID")
+    assert cut.pod_uid is None
+    scanned(b"AML Kubernetes job failed. 1: x\n" + node_line(NODE_A))
+    assert scanned(b"AML Kubernetes job fail").failure is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("AML Kubernetes Compute job failed.137:x", "137"),
+        ("AzureML Kubernetes job failed. Dispatch Job Fail: no such type", "Dispatch Job Fail"),
+        ("AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check", "PreemptionError"),
+    ],
+)
+@pytest.mark.parametrize("after", [0, 100, 4000])
+def test_the_failure_is_found_before_a_long_tail_too(words: str, code: str, after: int) -> None:
+    tail = b"cleaning up after the job failed\n" + b"+ rm -rf /tmp/x\n" * after
+    found = scanned(node_line(NODE_A) + words.encode() + b"\n" + tail)
+    assert found.failure is not None
+    assert found.failure[0] == code
+
+
+@pytest.mark.parametrize("prefix", ["2021-07-13 16:03:07 ", "2021-07-13T16:03:07.123456789Z stderr F "])
+def test_the_predecessors_hostname_is_found_behind_a_prefix_on_every_line(prefix: str) -> None:
+    lines = ["+ set -x", "+ hostname", "aks-old-12345678-vmss000001", "+ date"]
+    assert scanned("".join(f"{prefix}{line}\r\n" for line in lines).encode()).nodes == [
+        "aks-old-12345678-vmss000001"
+    ]
+
+
+def test_a_sentence_is_no_node() -> None:
+    assert scanned(b"Run on node: failed to resolve host\n").nodes == []
+    assert scanned(b"Run on node: gpu-1 of the pool\n").nodes == ["gpu-1"]
+    assert scanned(b"Run on node: gpu\n").nodes == ["gpu"]
+
+
+def test_utf_16_is_named_with_what_to_do() -> None:
+    data = "Run on node: gpu-1\n".encode("utf-16")
+    assert scan(LogFile("p", None, lambda: io.BytesIO(data))) == Skipped("p", scanner.UTF_16)
+    with pytest.raises(ValueError, match="saved as UTF-8"):
+        parse_list('{"kind":"List"}'.encode("utf-16"), "pods.json")
 
 
 def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
