@@ -54,6 +54,8 @@ class Library:
         self._evidence: OrderedDict[tuple[str, str], tuple[Evidence, ...]] = OrderedDict()
         # path -> how it is used: component, trial or python
         self._uses: dict[str, set[str]] = {}
+        # trial file -> the files whose sweeps name it
+        self._sweeps: dict[str, list[str]] = {}
 
     # --- who uses what -------------------------------------------------------------------------------------
 
@@ -72,10 +74,25 @@ class Library:
             written = raw.decode("utf-8", errors="replace").replace("\\", "/")
             if reference := local_reference(written, path):
                 self._uses.setdefault(reference, set()).add(how)
+                if how == "trial":
+                    self._sweeps.setdefault(reference, []).append(path)
 
     def uses(self, path: str) -> set[str]:
         """How other files use this one: component, trial, python; empty where nothing does."""
         return self._uses.get(os.path.abspath(path), set())
+
+    def sweeps(self, path: str) -> Iterator[tuple[SourceFile, Target]]:
+        """The v2 sweeps that name this file as their trial, with the files that they stand in."""
+        name = os.path.abspath(path)
+        for user in dict.fromkeys(self._sweeps.get(name, ())):
+            try:
+                file = self.parse(user, self._read(os.path.abspath(user)))
+            except (OSError, Unusable):
+                continue
+            for document in file.documents:
+                for target in document.targets:
+                    if target.kind.family == "sweep" and target.kind.role != "spec" and target.reference == name:
+                        yield file, target
 
     # --- other files ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import os
 import yaml
 
 from arc_toolkit.patching.documents import Document, Target
+from arc_toolkit.patching.place import place_resources
 from arc_toolkit.patching.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.patching.work import Work
 from arc_toolkit.patching.yaml_edit import Refused
@@ -38,7 +39,9 @@ def place_threads(work: Work, document: Document) -> None:
             _on_sweep_step(work, target)
 
 
-def decide_for(work: Work, target: Target, literal_only: bool = False) -> Decision:
+def decide_for(
+    work: Work, target: Target, literal_only: bool = False, instance_type: str | None = None
+) -> Decision:
     """The decision for one target, with all that is known about it."""
     parallel = target.kind.family == "parallel"
     processes = work.effective(target, "max_concurrency_per_instance") if parallel else None
@@ -47,7 +50,7 @@ def decide_for(work: Work, target: Target, literal_only: bool = False) -> Decisi
     return decide(
         work.settings,
         evidence,
-        instance_type=work.instance_type(target) or work.settings.instance_type,
+        instance_type=instance_type or work.instance_type(target) or work.settings.instance_type,
         parallel=parallel,
         processes=int(processes) if processes is not None and processes.isdigit() else None,
         windows=is_windows(work, target),
@@ -123,7 +126,7 @@ def _tell(work: Work, target: Target, what: str, decision: Decision) -> None:
 
 def _on_command(work: Work, target: Target) -> None:
     """The trial of a sweep in a pipeline loses variables: literal exports before its command."""
-    decision = decide_for(work, target, literal_only=True)
+    decision = _for_trial(work, target)
     if decision.how == "nothing" or work.ignored(RULE, target, ("command",)):
         return
     why = "a sweep step in a pipeline loses environment variables, so they are exported before the command"
@@ -134,15 +137,37 @@ def _on_command(work: Work, target: Target) -> None:
     command = text_of(get(target.node, "command"))
     if command is None or set(decision.names) <= exported_names(command).keys():
         return
+    # A step that uses the same file as a command has variables of its own: those win.
+    yielding = target.parent is None and bool(work.library.uses(work.file.path) - {"trial"})
+    export = decision.export_command(yielding)
     try:
-        work.editor.prepend((*target.path, "command"), decision.export_command() + " && ")
+        work.editor.prepend((*target.path, "command"), f"{export} && ")
     except Refused as refusal:
         work.refuse(RULE, target, str(refusal))
         return
+    work.plan((*target.path, "command"), f"{export} && {command}")
     reason = f"{why}; {decision.reason}"
-    work.found(
-        RULE, "note", f"`{decision.export_command()}` before the command", target.at, reason=reason, fixed=True
-    )
+    work.found(RULE, "note", f"`{export}` before the command", target.at, reason=reason, fixed=True)
+
+
+def _for_trial(work: Work, target: Target) -> Decision:
+    """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
+    if target.parent is not None:
+        return decide_for(work, target, literal_only=True)
+    found: dict[tuple[str, int | None], tuple[str, Decision]] = {}
+    for file, sweep in work.library.sweeps(work.file.path):
+        around = Work(file, work.library, work.settings)
+        for document in file.documents:
+            if sweep in document.targets:
+                place_resources(around, document)
+        decision = decide_for(work, target, literal_only=True, instance_type=around.instance_type(sweep))
+        found.setdefault((decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision))
+    if len(found) > 1:
+        shown = "; ".join(f"{where}: {decision.number or decision.reason}" for where, decision in found.values())
+        return Decision("cannot", reason=f"the sweeps that use it need different numbers ({shown})")
+    for _, decision in found.values():
+        return decision
+    return decide_for(work, target, literal_only=True)
 
 
 def _on_sweep_step(work: Work, target: Target) -> None:

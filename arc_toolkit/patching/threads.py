@@ -228,12 +228,14 @@ class Decision:
             wanted = {}
         return {name: value for name, value in wanted.items() if old.get(name) != value}
 
-    def export_command(self) -> str:
+    def export_command(self, yielding: bool = False) -> str:
         """The same as shell text, for places that lose environment variables: `export A=32 B=32`.
 
-        Only literal numbers: `get_cores` is known to AMLARC_PRESTEP alone.
+        Only literal numbers: `get_cores` is known to AMLARC_PRESTEP alone. With `yielding` a variable that is set
+        already keeps its value: `export A=${A:-32}`.
         """
-        return "export " + " ".join(f"{name}={self.number}" for name in self.names)
+        form = "{0}=${{{0}:-{1}}}" if yielding else "{0}={1}"
+        return "export " + " ".join(form.format(name, self.number) for name in self.names)
 
 
 NOTHING = Decision("nothing")

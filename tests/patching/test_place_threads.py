@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
 from arc_toolkit.patching.threads import LIGHTGBM_NAMES, prestep
-from tests.patching.support import COMMAND_JOB, COMPONENT, PIPELINE, check_noop, check_transformed, patch
+from tests.patching.support import COMMAND_JOB, COMPONENT, PIPELINE, check_noop, check_transformed, patch, rules_of
 
 ALL = prestep(LIGHTGBM_NAMES)
 SWEEP_STEP = """\
@@ -145,3 +147,69 @@ def test_windows_gets_no_prestep_and_a_finding() -> None:
 
 def test_off_neither_sets_nor_reports_threads() -> None:
     assert patch(COMMAND_JOB, threads="off").findings == ()
+
+
+# --- a trial file, by the sweeps that use it ---------------------------------------------------------------------
+
+
+def sweeps(**types: str) -> str:
+    text = "type: pipeline\njobs:\n"
+    for name, instance_type in types.items():
+        text += f"""\
+  {name}:
+    type: sweep
+    trial: ./train.yml
+    objective: {{goal: minimize, primary_metric: loss}}
+    search_space: {{lr: {{type: uniform, min_value: 0, max_value: 1}}}}
+    resources: {{instance_type: {instance_type}}}
+"""
+    return text
+
+
+def test_a_trial_file_has_the_threads_of_the_sweep_that_uses_it() -> None:
+    trial = COMPONENT + "resources: {instance_type: 32cpu128g}\n"
+    files = {"pipeline.yml": sweeps(a="4cpu16g"), "train.yml": trial}
+    result = patch(trial, path="train.yml", files=files, threads="auto")
+    assert b"command: export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4 && python" in (
+        result.after or b""
+    )
+    asked = patch(trial, path="train.yml", files=files, threads="auto", instance_type="8cpu32g")
+    assert b"OMP_NUM_THREADS=8 &&" in (asked.after or b"")
+
+
+def test_a_trial_file_of_sweeps_that_differ_is_left_with_the_reason() -> None:
+    files = {"pipeline.yml": sweeps(a="4cpu16g", b="32cpu128g"), "train.yml": COMPONENT}
+    result = patch(COMPONENT, path="train.yml", files=files, threads="auto")
+    assert result.after is None
+    [finding] = [one for one in result.findings if one.rule == "threads"]
+    assert "step `a` in" in finding.reason
+    assert "need different numbers" in finding.reason
+
+
+def test_a_trial_file_that_is_also_a_command_component_yields_to_variables() -> None:
+    files = {"pipeline.yml": sweeps(a="32cpu128g"), "other.yml": PIPELINE, "train.yml": COMPONENT}
+    result = patch(COMPONENT, path="train.yml", files=files, threads="auto")
+    assert b"OMP_NUM_THREADS=${OMP_NUM_THREADS:-32} && python" in (result.after or b"")
+    check_noop(result.after.decode(), path="train.yml", files=files, threads="auto")  # type: ignore[union-attr]
+
+
+def test_the_rule_sees_a_sweep_step_and_the_exports_of_its_trial() -> None:
+    def found(trial: str, **settings: Any) -> list[str]:
+        result = patch(sweeps(a="4cpu16g"), path="p.yml", files={"train.yml": trial}, **settings)
+        return [one.message for one in result.findings if one.rule == "lightgbm-threads"]
+
+    assert found(COMPONENT) == [
+        "step `a`: OMP_NUM_THREADS is not set, so it starts one thread per core of the node"
+    ]
+    assert found(COMPONENT.replace("python", "export OMP_NUM_THREADS=4 && python")) == []
+    assert "4 would be right" in found(COMPONENT.replace("python", "export OMP_NUM_THREADS=32 && python"))[0]
+    assert found(COMPONENT, threads="auto") == []
+
+
+def test_the_rule_sees_an_inline_trial() -> None:
+    text = sweeps(a="4cpu16g").replace("./train.yml", "{command: python t.py, environment: 'azureml:lightgbm:1'}")
+    before = patch(text)
+    assert "lightgbm-threads" in rules_of(before)
+    mended = patch(text, threads="auto")
+    assert b"export MKL_NUM_THREADS=4" in (mended.after or b"")
+    assert "lightgbm-threads" not in rules_of(mended)

@@ -9,10 +9,12 @@ from arc_toolkit.patching.place_threads import is_windows
 from arc_toolkit.patching.rules import Rule
 from arc_toolkit.patching.threads import PRESTEP, RESTEP, Framework, decide, exported_names
 from arc_toolkit.patching.work import Work
-from arc_toolkit.patching.yaml_nodes import get, pairs, text_of
+from arc_toolkit.patching.yaml_nodes import pairs
 
 OMP = "OMP_NUM_THREADS"
 _LEAVES = ("job", "step", "trial", "spec")
+# These lose environment variables: what counts is what the trial's command exports.
+_SWEEPS = ("sweep job", "sweep step", "sweep step trial")
 
 
 def check_threads(work: Work, document: Document, rule: Rule, framework: Framework) -> None:
@@ -20,7 +22,13 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
     if work.settings.threads == "off":
         return
     for target in document.targets:
-        if not target.kind.variables or target.kind.role not in _LEAVES or target.kind.name == "parallel spec":
+        sweeping = target.kind.name in _SWEEPS
+        if not (target.kind.variables or sweeping) or target.kind.name == "parallel spec":
+            continue
+        # A trial in a file of its own is mended there: with --threads its own findings say what becomes of it.
+        if target.kind.role not in _LEAVES or (
+            sweeping and target.kind.role != "trial" and _settled(work, target)
+        ):
             continue
         evidence = work.evidence(target)
         if not any(item.what == framework for item in evidence) or is_windows(work, target):
@@ -33,12 +41,24 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
             instance_type=work.instance_type(target),
             parallel=target.kind.family == "parallel",
             processes=int(processes) if processes and processes.isdigit() else None,
+            literal_only=sweeping,
         )
         if right.names and (OMP in right.names) and _decides(framework, right.names):
             problem = _problem(work, target, right.how, right.number)
             if problem:
                 reason = f"{right.reason}; `patch --threads auto` sets them"
                 work.found(rule.id, rule.severity, f"{target.shown}: {problem}", target.at, reason=reason)
+
+
+def _settled(work: Work, target: Target) -> bool:
+    """Whether a sweep has no trial file, or `--threads` is about to set the threads there."""
+    return work.library.referenced(target) is None or work.settings.threads is not None
+
+
+def _command(work: Work, target: Target) -> str:
+    if target.kind.family == "sweep" and (trial := work.library.referenced(target)):
+        return trial.root.text("command") or ""
+    return work.planned(target, "command") or ""
 
 
 def _decides(framework: Framework, names: tuple[str, ...]) -> bool:
@@ -53,7 +73,7 @@ def _problem(work: Work, target: Target, how: str, number: int | None) -> str:
     if prestep is None and work.is_planned((*target.path, "environment_variables", RESTEP)):
         prestep = work.planned(target, "environment_variables", RESTEP)
     exports = exported_names(prestep) if prestep else {}
-    exports |= exported_names(text_of(get(target.node, "command")) or "")
+    exports |= exported_names(_command(work, target))
     value = exports.get(OMP, literal)
     if value is None:
         if RESTEP in names and PRESTEP not in names:
