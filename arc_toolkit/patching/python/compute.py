@@ -72,13 +72,13 @@ def place_v2(planner: Planner, target: Target) -> None:
         return
     assigned = [use for use in target.named(("compute",)) if use.how == "assign"]
     if assigned:
-        if planner.decide(target, assigned[-1].value, wanted):
+        if planner.decide(target, assigned[-1].value, wanted, assigned[-1].spot):
             planner.changes.replace(assigned[-1].spot, assigned[-1].value, wanted.text)
         return
     if isinstance(target.meaning, Builder | Sweep):
         own = next((keyword.value for keyword in target.call.keywords if keyword.arg == "compute"), None)
         used_in_pipeline = own is None and _has_default(planner, _first_step(planner, target))
-        if not used_in_pipeline and planner.decide(target, own, wanted):
+        if not used_in_pipeline and planner.decide(target, own, wanted, target.spot):
             planner.changes.set_argument(target.spot, target.call, "compute", wanted.text)
         return
     inherited = target.builder is not None or target.swept
@@ -101,14 +101,14 @@ def place_v15(planner: Planner, target: Target) -> None:
         return
     assigned = [use for use in target.named(("runsettings", "target")) if use.how == "assign"]
     if assigned:
-        if planner.decide(target, assigned[-1].value, wanted):
+        if planner.decide(target, assigned[-1].value, wanted, assigned[-1].spot):
             planner.changes.replace(assigned[-1].spot, assigned[-1].value, wanted.text)
         return
     for use in target.named(("runsettings", "configure")):
         if isinstance(use.value, ast.Call):
             for keyword in use.value.keywords:
                 if keyword.arg == "target":
-                    if planner.decide(target, keyword.value, wanted):
+                    if planner.decide(target, keyword.value, wanted, use.spot):
                         planner.changes.set_argument(use.spot, use.value, "target", wanted.text)
                     return
     if not _has_default(planner, target):

@@ -71,6 +71,8 @@ def place_v15(planner: Planner, target: Target) -> None:
 
 def _merge(planner: Planner, target: Target, place: Place, holder: ast.expr, decision: Decision) -> None:
     """Into a dict display or `dict(...)`."""
+    if planner.kept(Wanted("threads", "environment_variables", ""), place, holder):
+        return None
     is_dict = isinstance(holder, ast.Dict)
     if not is_dict and not (
         isinstance(holder, ast.Call) and isinstance(holder.func, ast.Name) and holder.func.id == "dict"

@@ -1,7 +1,8 @@
 """`--expose-parameters`: instance type and count as parameters of the pipeline function, bound in its steps.
 
 A parameter is added when the first step is bound to it, with a default: what was asked for, else the one value that
-the steps had, else (for the count) 1, which is what the SDKs assume.
+all steps have, else (for a count that no step says) 1, which is what the SDKs assume. Steps that differ, one of them
+without any value included, are not made equal: the parameter is refused.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ from dataclasses import dataclass
 
 from arc_toolkit.patching.python import layout
 from arc_toolkit.patching.python.changes import quoted
-from arc_toolkit.patching.python.meaning import Meanings
+from arc_toolkit.patching.python.meaning import Meanings, Sweep
 from arc_toolkit.patching.python.names import Binding, Spot
-from arc_toolkit.patching.python.plan import Planner, Wanted, constant
+from arc_toolkit.patching.python.plan import Planner, Wanted, given, short
 from arc_toolkit.patching.python.targets import Target
 
 _NAMES = ("instance_type", "instance_count")
+# What holds both values.
+_HOLDERS = (
+    ("resources",),
+    ("set_resources",),
+    ("runsettings", "configure"),
+    ("runsettings", "parallel", "configure"),
+    ("runsettings", "resource_layout", "configure"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,9 @@ class Exposure:
             parameters = self._functions.get(id(target.pipeline.function), {})
         found = [item for item in self.planner.resources_wanted if item.name not in parameters]
         found += [Wanted("expose-parameters", name, name) for name in parameters]
-        found = [item for item in found if self.planner.allows(item.rule, target.spot.source, target.call.lineno)]
+        source, line = target.spot.source, target.call.lineno
+        found = [item for item in found if self.planner.allows(item.rule, source, line)]
+        found = [item for item in found if not self.planner.kept(item, target.spot, target.call)]
         return sorted(found, key=lambda item: _NAMES.index(item.name))
 
     def exposes(self, target: Target) -> bool:
@@ -94,14 +105,15 @@ class Exposure:
 
     def _parameters(self, spot: Spot, function: ast.FunctionDef, inside: list[Target]) -> dict[str, _Parameter]:
         found = {}
-        asked = {item.name: item.text for item in self.planner.resources_wanted}
         for name in _NAMES:
-            if _default_of(function, name) is not None or _has(function, name):
-                found[name] = _Parameter(name, "", exists=True)
+            exists = _has(function, name)
+            free = [target for target in inside if not target.swept and not self._kept(target, name)]
+            if not free:
                 continue
-            default = asked.get(name) or self._common(name, inside)
-            reason = "" if default else f"the steps differ or have none: give --{name.replace('_', '-')}"
-            if isinstance(self.planner.meanings.binding(name, _inner(self.planner, function, spot)), Binding):
+            default, reason = self._start(name, free, _default_of(function, name) if exists else None)
+            if exists:
+                pass
+            elif isinstance(self.planner.meanings.binding(name, _inner(self.planner, function, spot)), Binding):
                 reason = f"the name {name} is already a variable here"
             else:
                 try:
@@ -112,37 +124,86 @@ class Exposure:
                 message = f"pipeline {function.name}: {name} is not exposed"
                 self.planner.finding("expose-parameters", "warning", message, spot.source, function, reason=reason)
             else:
-                found[name] = _Parameter(name, default, exists=False)
+                found[name] = _Parameter(name, default, exists)
         return found
 
-    def _common(self, name: str, inside: list[Target]) -> str:
-        """The one literal that the steps have; 1 for a count that nothing says."""
-        values = {
-            value for target in inside if (value := current(target, name, self.planner.meanings)) is not None
-        }
-        if len(values) == 1:
-            value = values.pop()
-            return quoted(value) if isinstance(value, str) else str(value)
-        return "1" if name == "instance_count" and not values else ""
+    def _kept(self, target: Target, name: str) -> bool:
+        """Whether a comment at the step, or at the line that says the value, keeps it as it is."""
+        wanted = Wanted("expose-parameters", name, name)
+        said = stated(target, name, self.planner.meanings)
+        places = [(target.spot, target.call), *([(said[1], said[0])] if said is not None else [])]
+        return any(self.planner.kept(wanted, place, node) for place, node in places)
+
+    def _start(self, name: str, targets: list[Target], declared: ast.expr | None) -> tuple[str, str]:
+        """The default of a parameter that all these steps can share without a change of theirs; or why there is none.
+
+        `declared` is the default that a parameter of this name has already.
+        """
+        asked = {item.name: item.text for item in self.planner.resources_wanted}
+        if name in asked:
+            return asked[name], ""
+        values = {self._value(target, name) for target in targets} - {BOUND}
+        there = declared.value if isinstance(declared, ast.Constant) else None
+        option = f"give --{name.replace('_', '-')}"
+        if len(values) > 1:
+            known = ", ".join(sorted(str(value) for value in values if value is not None))
+            shown = known + (" and none" if None in values else "")
+            return "", f"its steps differ ({shown}): {option} to use one value for all"
+        value = values.pop() if values else None
+        if declared is not None and value not in (None, there):
+            return "", f"its steps have {value}, and the default of the parameter is {short(declared)}: {option}"
+        if isinstance(value, str):
+            return quoted(value), ""
+        if value is None and declared is None and name == "instance_type":
+            return "", f"no step says which: {option}"
+        return "1" if value is None else str(value), ""
+
+    def _value(self, target: Target, name: str) -> str | int | None:
+        """What a step has now; a sweep has what its trial has, unless it says otherwise."""
+        said = stated(target, name, self.planner.meanings)
+        if said is not None and not isinstance(said[0], ast.Constant):
+            return BOUND
+        value = current(target, name, self.planner.meanings)
+        if value is None and isinstance(target.meaning, Sweep):
+            base = getattr(target.meaning.base, "call", None)
+            trial = next((other for other in self.planner.targets if other.call is base), None)
+            return self._value(trial, name) if trial is not None else None
+        return value
+
+
+# Stands for a value that is no literal: its step is left as it is.
+BOUND = "\0bound"
+
+
+def stated(target: Target, name: str, meanings: Meanings) -> tuple[ast.expr, Spot] | None:
+    """The expression that says a value of a target, and where; what holds it, when its inside is not known."""
+    names = (name, "node_count") if name == "instance_count" else (name,)
+    found = None
+    for use in target.uses:
+        if use.how == "argument":
+            continue
+        if use.path[-1] in names:
+            found = use.value, use.spot
+        elif use.path in _HOLDERS:
+            there = given(use.value) if isinstance(use.value, ast.Call | ast.Dict) else None
+            elsewhere = use.path == ("resources",) and isinstance(use.value, ast.Call)
+            if there is None or (elsewhere and not meanings.makes_resources(use.value, use.spot)):
+                found = use.value, use.spot
+            else:
+                found = next(((there[key], use.spot) for key in names if key in there), found)
+    builder = target.builder
+    if found is None and builder is not None:
+        there = given(builder.call) or {}
+        found = next(((there[key], builder.spot or target.spot) for key in names if key in there), None)
+    return found
 
 
 def current(target: Target, name: str, meanings: Meanings) -> str | int | None:
     """The literal that a target has now: on itself, on its command object, or in its component file."""
-    found: str | int | None = None
-    for use in target.uses:
-        if use.how == "argument":
-            continue
-        if use.path[-1] == name and isinstance(use.value, ast.Constant):
-            found = use.value.value if isinstance(use.value.value, str | int) else None
-        elif isinstance(use.value, ast.Call) and use.path[-1] in ("resources", "set_resources", "configure"):
-            value = constant(use.value, name)
-            if value is None and name == "instance_count":
-                value = constant(use.value, "node_count")
-            found = found if value is None else value
-    if found is not None:
-        return found
-    if target.builder is not None:
-        return constant(target.builder.call, name)
+    said = stated(target, name, meanings)
+    if said is not None:
+        value = said[0].value if isinstance(said[0], ast.Constant) else None
+        return value if isinstance(value, str | int) else None
     if target.component is not None and target.component.text:
         written = re.search(rf"(?m)^[ \t]+{name}:[ \t]*['\"]?([\w.-]+)", target.component.text)
         if written:

@@ -152,6 +152,14 @@ class Meanings:
         path = self.path(node, spot)
         return Library(path).role if path else ""
 
+    def makes_resources(self, node: ast.expr, spot: Spot) -> bool:
+        """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
+        if not isinstance(node, ast.Call):
+            return False
+        if isinstance(node.func, ast.Name) and node.func.id == library.RESOURCES_CLASS:
+            return self.binding(node.func.id, spot) is NOTHING or self.role(node.func, spot) == "resources"
+        return self.role(node.func, spot) == "resources"
+
     def pipeline(self, scope: Scope) -> PipelineFunction | None:
         """The pipeline function that a scope is the inside of."""
         if id(scope) not in self._pipelines:

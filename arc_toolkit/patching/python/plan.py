@@ -37,6 +37,11 @@ class Wanted:
     text: str
     value: str | int | None = None
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The names that an inline ignore keeps it out by: a parameter goes by its own setting too."""
+        return (self.rule, self.name.replace("_", "-")) if self.rule == "expose-parameters" else (self.rule,)
+
 
 Outcome = Literal["set", "equal", "bound"]
 
@@ -73,9 +78,28 @@ class Planner:
 
     def allows(self, rule: str, source: Source, line: int) -> bool:
         """Whether `--only`, `--skip` and the comments in the code let a rule or setting work on a line."""
+        return self.settings.wants(rule) and not self.ignored(rule, source, line)
+
+    def ignored(self, rule: str, source: Source, line: int) -> bool:
+        """Whether a comment keeps a rule or setting out of a line, or of the whole file."""
+        return rule in self._ignored_everywhere or self._ignores_of(source).covers(rule, line)
+
+    def _ignores_of(self, source: Source) -> Ignores:
         if id(source) not in self._ignores:
             self._ignores[id(source)] = find_ignores(source.text)
-        return self.settings.wants(rule) and not self._ignores[id(source)].covers(rule, line)
+        return self._ignores[id(source)]
+
+    @cached_property
+    def _ignored_everywhere(self) -> frozenset[str]:
+        return frozenset().union(*(self._ignores_of(source).lines.get(0, ()) for source in self.module.sources))
+
+    def kept(self, wanted: Wanted, place: Place, node: ast.expr) -> bool:
+        """Whether a comment keeps the lines as they are that a value would be written into."""
+        return any(
+            self.ignored(rule, place.source, line)
+            for rule in wanted.rules
+            for line in {place.stmt.lineno, node.lineno}
+        )
 
     def finding(
         self,
@@ -155,8 +179,10 @@ class Planner:
             return "equal" if existing.value == wanted.value else "set"
         return "bound"
 
-    def decide(self, target: Target, existing: ast.expr | None, wanted: Wanted) -> bool:
-        """Whether to write the value; why not is said here."""
+    def decide(self, target: Target, existing: ast.expr | None, wanted: Wanted, place: Place) -> bool:
+        """Whether to write the value into the statement at `place`; why not is said here."""
+        if self.kept(wanted, place, target.call if existing is None else existing):
+            return False
         outcome = "set" if existing is None else self.compare(existing, wanted)
         if outcome == "equal":
             self.equal(target, wanted)
@@ -179,7 +205,7 @@ class Planner:
         written = []
         for item in wanted:
             name = alias if alias in names and item.name == "instance_count" else item.name
-            if self.decide(target, names.get(name), item):
+            if self.decide(target, names.get(name), item, place):
                 written.append(item)
                 if isinstance(holder, ast.Call):
                     self.changes.set_argument(place, holder, name, item.text)

@@ -8,6 +8,7 @@ keeps the cost of a proof far below that of parsing the file.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from arc_toolkit.patching.python.source import Source, Unusable, parse
 
 # Before an indented statement, so that it can be parsed as it stands.
 _SUITE = "if 1:\n"
+_IGNORE = re.compile(r"[ \t\f]*#[ \t]*arc-toolkit:")
 
 
 class Unproven(Exception):
@@ -104,9 +106,14 @@ def _around(source: Source, body: list[ast.stmt], stmt: ast.stmt) -> Segment | N
         first -= 1
     while last + 1 < len(body) and _first_line(body[last + 1]) <= _last_line(body[last]):
         last += 1
-    start = source.starts[_first_line(body[first]) - 1]
+    line = _first_line(body[first])
+    start = source.starts[line - 1]
     if source.text[start : source.offset(_first_line(body[first]), body[first].col_offset)].strip():
         return None
+    # An ignore alone above the statement holds for it: the second plan has to see it.
+    free = first == 0 or _last_line(body[first - 1]) < line - 1
+    if free and line > 1 and _IGNORE.match(source.text, source.starts[line - 2]):
+        start = source.starts[line - 2]
     end = _end(source, source.end(body[last]))
     previous = body[first - 1] if first else None
     following = body[last + 1] if last + 1 < len(body) else None

@@ -41,7 +41,7 @@ def _resources(planner: Planner, target: Target, wanted: list[Wanted]) -> list[W
         use = _assigned(target, item)
         if use is None:
             rest.append(item)
-        elif planner.decide(target, use.value, item):
+        elif planner.decide(target, use.value, item, use.spot):
             planner.changes.replace(use.spot, use.value, item.text)
             written.append(item)
     configured = [use for use in target.named((*_LAYOUT, "configure")) if isinstance(use.value, ast.Call)]

@@ -58,7 +58,7 @@ def _node(planner: Planner, target: Target, wanted: list[Wanted], exposure: Expo
     alone = [item for item in wanted if single[item.name]]
     for item in alone:
         use = single[item.name][-1]
-        if planner.decide(target, use.value, item):
+        if planner.decide(target, use.value, item, use.spot):
             planner.changes.replace(use.spot, use.value, item.text)
             written.append(item)
     rest = [item for item in wanted if not single[item.name]]
@@ -126,9 +126,7 @@ def _kept(target: Target) -> dict[str, str]:
 def _is_config(planner: Planner, holder: Use, is_call: bool) -> bool:
     if is_call or isinstance(holder.value, ast.Dict):
         return True
-    return (
-        isinstance(holder.value, ast.Call) and planner.meanings.role(holder.value.func, holder.spot) == "resources"
-    )
+    return planner.meanings.makes_resources(holder.value, holder.spot)
 
 
 # --- what the SDK does wrong -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.patching.model import Settings
-from tests.patching.python.support import V2, V15, check_left, check_transformed
+from tests.patching.python.support import V2, V15, check_left, check_noop, check_transformed
 
 EXPOSE = Settings(instance_type="32cpu128g", instance_count=2, expose_parameters=True)
 BOUND = (
@@ -140,3 +140,70 @@ def test_values_that_are_bound_stay_bound() -> None:
     text = V2 + "\n@dsl.pipeline\ndef p(x, size):\n    node = train(x=x)\n"
     text += "    node.resources = JobResourceConfiguration(instance_type=size, instance_count=n)\n"
     check_left(text, "it is bound to size", EXPOSE)
+
+
+SPREAD = Settings(expose_parameters=True)
+TWO = (
+    V2
+    + """
+@dsl.pipeline
+def p(x):
+    a = train(x=x)
+    a.resources = JobResourceConfiguration(instance_type="gpu8", instance_count=8)
+    b = train(x=x)
+"""
+)
+
+
+def test_a_step_without_a_value_differs_from_one_that_has_one() -> None:
+    reasons = [finding.reason for finding in check_noop(TWO, SPREAD)]
+    assert reasons == [
+        "its steps differ (gpu8 and none): give --instance-type to use one value for all",
+        "its steps differ (8 and none): give --instance-count to use one value for all",
+    ]
+
+
+def test_the_count_of_one_step_does_not_spread_with_an_instance_type() -> None:
+    text = TWO.replace('"gpu8"', "instance_type").replace("p(x)", 'p(x, instance_type="t")')
+    after = text + "    b.resources = JobResourceConfiguration(instance_type=instance_type)\n"
+    findings = check_transformed(
+        TWO.replace('"gpu8"', '"t"'), after, Settings(instance_type="t", expose_parameters=True)
+    )
+    assert "its steps differ (8 and none): give --instance-count to use one value for all" in {
+        finding.reason for finding in findings
+    }
+
+
+def test_a_parameter_that_is_there_does_not_overrule_a_step() -> None:
+    text = TWO.replace("    b = train(x=x)\n", "").replace("p(x)", "p(x, instance_type='small', instance_count=8)")
+    after = text.replace(
+        'instance_type="gpu8", instance_count=8', 'instance_type="gpu8", instance_count=instance_count'
+    )
+    findings = check_transformed(text, after, SPREAD)
+    assert "its steps have gpu8, and the default of the parameter is 'small': give --instance-type" in {
+        finding.reason for finding in findings
+    }
+
+
+def test_a_sweep_has_the_resources_of_its_trial() -> None:
+    text = TWO.replace("    b = train(x=x)\n", "    s = a.sweep(primary_metric='m', goal='g')\n")
+    check_transformed(
+        text,
+        text.replace("p(x)", 'p(x, instance_type="gpu8", instance_count=8)') + BOUND.replace("node.", "s."),
+        SPREAD,
+    )
+
+
+@pytest.mark.parametrize("rule", ["instance-type", "expose-parameters"])
+@pytest.mark.parametrize("line", ["a = train(x=x)", "a.resources = JobResourceConfiguration("])
+def test_an_ignored_step_is_not_bound(rule: str, line: str) -> None:
+    kept = TWO.replace(f"    {line}", f"    # arc-toolkit: ignore[{rule}] its own pool\n    {line}")
+    bound = "    b.resources = JobResourceConfiguration(instance_type=instance_type"
+    if rule == "instance-type":
+        after = kept.replace("instance_count=8", "instance_count=instance_count")
+        after = after.replace("p(x)", 'p(x, instance_count=2, instance_type="t")')  # the first use comes first
+    else:
+        after = kept.replace("p(x)", 'p(x, instance_type="t", instance_count=2)')
+    check_transformed(
+        kept, after + bound + ", instance_count=instance_count)\n", Settings("t", 2, expose_parameters=True)
+    )
