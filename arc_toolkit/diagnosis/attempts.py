@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
-from arc_toolkit.diagnosis import causes
+from arc_toolkit.diagnosis import causes, signals
 from arc_toolkit.diagnosis.grouping import Group, Try, group
-from arc_toolkit.diagnosis.kube import Cluster, pool_of, vm_instance_of
+from arc_toolkit.diagnosis.kube import Cluster, Pod, pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Finding, Job, Kind, Outcome
 from arc_toolkit.diagnosis.scan import Scanned
 from arc_toolkit.diagnosis.signals import KINDS
@@ -49,6 +50,7 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
                 since=min(moments) if moments else None,
                 fails_everywhere=name in everywhere,
                 unsure=_unsure(own),
+                missing=about.missing,
                 notes=tuple(about.notes),
             )
         )
@@ -105,7 +107,8 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
     for entry in tries:
         entry.outcome = _outcome(entry, last)
         deleted = entry.outcome is Outcome.UNKNOWN and entry.pod is not None and entry.pod.deleted is not None
-        if entry.outcome is not Outcome.FAILED and not deleted:
+        waits = entry.outcome is Outcome.RUNNING and entry.pod is not None and _waits(entry.pod)
+        if entry.outcome is not Outcome.FAILED and not deleted and not waits:
             continue
         cause = causes.decide(
             causes.Circumstances(
@@ -117,9 +120,12 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
                 end=entry.end,
                 next_start=starts.get(entry.number + 1),
                 failure=entry.failure,
-                findings=[finding for number, finding in job.findings if number == entry.number],
+                findings=_findings_of(entry, job),
             )
         )
+        if waits:  # it may start yet, but this is what it waits for
+            entry.cause = cause if cause.kind is Kind.SETUP else None
+            continue
         # A pod that was deleted while it ran, with nothing to show for it, was most likely cancelled: nobody's fault.
         if not deleted or cause.kind is not Kind.UNKNOWN:
             entry.outcome, entry.cause = Outcome.FAILED, cause
@@ -132,6 +138,12 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             "clocks disagree: a later attempt seems to start earlier; the order is that of the folders"
         )
     made = []
+    job.missing = last + 1 - len({entry.number for entry in tries})
+    if job.missing:
+        taken = {entry.number for entry in tries}
+        some = list(islice((number for number in range(last) if number not in taken), 5))
+        more = " and more" if job.missing > len(some) else ""
+        job.notes.append(f"nothing is known of attempt {', '.join(map(str, some))}{more}: their logs are not here")
     for entry in tries:
         pool, spot, instance = places.of(entry.node, entry.truncated)
         made.append(
@@ -177,11 +189,48 @@ def _outcome(entry: Try, last: int) -> Outcome:
         return Outcome.SUCCEEDED
     if phase == "Failed" or entry.number < last or entry.failure:
         return Outcome.FAILED
+    if entry.pod is not None and (
+        entry.pod.disruption or entry.pod.reason == "NodeLost" or _main_failed(entry.pod)
+    ):
+        return Outcome.FAILED
     if phase in ("Running", "Pending") and entry.pod is not None:
-        if entry.pod.disruption:
-            return Outcome.FAILED
         return Outcome.RUNNING if entry.pod.deleted is None else Outcome.UNKNOWN
     return Outcome.UNKNOWN
+
+
+def _main_failed(pod: Pod) -> bool:
+    """The job's own container ended with an error, and only the sidecars go on; nothing restarts it."""
+    return any(
+        item.name.endswith(signals.MAIN_CONTAINER) and item.state == "terminated" and item.exit_code
+        for item in pod.containers
+    )
+
+
+def _waits(pod: Pod) -> bool:
+    """A container cannot start, for a reason that does not pass by itself."""
+    found = [
+        signals.table().get((signals.CONTAINER, item.reason)) for item in pod.containers if item.state == "waiting"
+    ]
+    return any(signal is not None and signal.kind is Kind.SETUP for signal in found)
+
+
+def _findings_of(entry: Try, job: Group) -> list[tuple[Finding, bool]]:
+    """What the job's own files say of this attempt, each with whether they name this node or address.
+
+    What names another rank is left out.
+    """
+    found = []
+    for number, finding in job.findings:
+        if number == entry.number:
+            names = [one for one in job.tries if one.number == number and _is_named(finding, one)]
+            if not names or any(one is entry for one in names):
+                found.append((finding, bool(names)))
+    return found
+
+
+def _is_named(finding: Finding, entry: Try) -> bool:
+    places = {entry.node, entry.rank, *(part for source in entry.sources for part in source.split("/"))}
+    return finding.node is not None and finding.node in places
 
 
 def _blame_first(tries: list[Try]) -> None:

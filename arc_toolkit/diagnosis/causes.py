@@ -46,7 +46,7 @@ class Circumstances:
     end: float | None = None
     next_start: float | None = None
     failure: tuple[str, str] | None = None  # AzureML's own words
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[tuple[Finding, bool]] = field(default_factory=list)  # and whether it names this node
 
 
 def decide(about: Circumstances) -> Cause:
@@ -248,7 +248,11 @@ def _from_log(failure: tuple[str, str] | None) -> list[Clue]:
     weight = ORDER[signals.LOG]
     containers = _pod_pattern(diagnostics)
     if containers and all(is_sidecar(name) for name, _ in containers):
-        return [Clue(Evidence(signals.LOG, code, ONLY_SIDECAR, None, weight), Kind.SETUP, "medium")]
+        return [
+            Clue(
+                Evidence(signals.LOG, signals.reason_text(code), ONLY_SIDECAR, None, weight), Kind.SETUP, "medium"
+            )
+        ]
     if any(reason == "OOMKilled" for _, reason in containers):
         words = "AzureML: a container went over its own memory limit"
         return [Clue(Evidence(signals.LOG, "OOMKilled", words, None, weight), Kind.OWN_MEMORY, "medium")]
@@ -276,5 +280,5 @@ def _pod_pattern(diagnostics: str) -> list[tuple[str, str]]:
         return []
 
 
-def _from_findings(findings: list[Finding]) -> list[Clue]:
-    return [Clue(finding.evidence, finding.kind, "low") for finding in findings]
+def _from_findings(findings: list[tuple[Finding, bool]]) -> list[Clue]:
+    return [Clue(finding.evidence, finding.kind, "low", tied=named) for finding, named in findings]

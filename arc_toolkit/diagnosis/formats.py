@@ -203,7 +203,7 @@ def to_csv(report: Report) -> str:
 
 def _cell(value: str) -> str:
     """No control characters, and nothing that a spreadsheet would run as a formula."""
-    value = printable(value).replace("\n", " ").replace("\t", " ")
+    value = printable(value)
     return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
 
 
@@ -227,7 +227,7 @@ def _md_jobs(report: Report) -> str:
     rows = [
         [
             _code(job.name),
-            str(job.attempts),
+            text.attempts_text(job),
             job.outcome.value,
             " → ".join(_code(node) for node in job.nodes) or "?",
             _md(text.causes_text(job)),
@@ -302,10 +302,10 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
 def _md(value: str) -> str:
-    return _MARKUP.sub(r"\\\1", printable(value).replace("\n", " "))
+    return _MARKUP.sub(r"\\\1", printable(value))
 
 
 def _code(value: str) -> str:
     """In backticks where that is safe in a table; escaped otherwise."""
-    value = printable(value).replace("\n", " ")
+    value = printable(value)
     return _md(value) if "`" in value or "|" in value else f"`{value}`"

@@ -52,6 +52,7 @@ class Group:
     tries: list[Try] = field(default_factory=list)
     findings: list[tuple[int, Finding]] = field(default_factory=list)  # with the number of their attempt
     notes: list[str] = field(default_factory=list)
+    missing: int = 0  # attempts before the last of which nothing is known
 
 
 def group(scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()) -> dict[str, Group]:

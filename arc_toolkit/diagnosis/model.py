@@ -115,6 +115,7 @@ class Job:
     causes: tuple[Kind, ...]  # of failed attempts, most frequent first
     since: float | None
     fails_everywhere: bool = False
+    missing: int = 0  # tries before the last of which nothing is known
     unsure: tuple[Kind, ...] = ()  # of the causes, those that no attempt shows with more than low confidence
     notes: tuple[str, ...] = ()
 

@@ -79,7 +79,10 @@ def _is_log_folder(parts: list[str], index: int) -> bool:
     part = parts[index]
     if part != "logs":
         return part in LOG_FOLDERS
-    return index == len(parts) - 2 or parts[index + 1] in LOGS_CHILDREN
+    below = index + 1
+    while below < len(parts) - 1 and any(kind.fullmatch(parts[below]) for kind in (RETRY, RANK, ADDRESS)):
+        below += 1
+    return below == len(parts) - 1 or parts[below] in LOGS_CHILDREN
 
 
 def job_name(folder: str) -> str:

@@ -199,12 +199,12 @@ def _read_head(data: bytearray, end: int, result: Scanned) -> None:
             return
         letter = data[at + 1]
         if letter == _T:
-            if result.start is None:
+            if result.start is None and data.startswith(b"TC 2", at + 1):
                 match = times.DATE_LINE.search(data, max(at - BEFORE_U[_T], 0), min(at + 12, end))
                 if match:
                     result.start = times.from_date_line(match)
                     result.start_exact = result.start is not None
-        elif letter in (_N, _I):
+        elif letter in (_N, _I) and data.startswith((b"N_ID=", b"ID="), at + 1):
             match = FIELD.search(data, max(at - BEFORE_U[letter], 0), min(at + 300, end))
             if match and match.start() < at:
                 _take_field(match, result)

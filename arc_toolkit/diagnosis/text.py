@@ -105,6 +105,10 @@ def cause_text(cause: Cause | None) -> str:
     return f"{label} ({cause.confidence} confidence)"
 
 
+def attempts_text(job: Job) -> str:
+    return f"{job.attempts} of {job.attempts + job.missing}" if job.missing else str(job.attempts)
+
+
 def causes_text(job: Job) -> str:
     """A cause that rests on weak evidence alone carries a question mark."""
     words = ", ".join(KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes) or "-"
@@ -147,7 +151,7 @@ def _jobs(report: Report, style: Style) -> str:
     rows = [
         [
             printable(job.name),
-            str(job.attempts),
+            attempts_text(job),
             style(job.outcome.value, *_ENDS[job.outcome]),
             nodes_text(job.nodes),
             causes_text(job),

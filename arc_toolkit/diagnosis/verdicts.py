@@ -80,7 +80,8 @@ def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
     """
     first: dict[str, dict[int, Attempt]] = {}
     for attempt in attempts:
-        if attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
+        failed = attempt.outcome is Outcome.FAILED
+        if failed and attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
             tries = first.setdefault(attempt.job, {})
             known = tries.get(attempt.number)
             if known is None or _ended(attempt) < _ended(known):
@@ -126,7 +127,7 @@ def _count(attempts: Sequence[Attempt], cluster: Cluster, widely: frozenset[str]
             tally.widely += 1
         elif attempt.outcome is Outcome.SUCCEEDED:
             tally.attempts += 1
-        elif cause is not None and cause.blames_node:
+        elif attempt.outcome is Outcome.FAILED and cause is not None and cause.blames_node:
             tally.attempts += 1
             tally.failures += 1
             if KINDS[cause.kind].direct and cause.confidence != "low":

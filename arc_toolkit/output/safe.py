@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Terminal controls, every kind of line break, and what turns the direction of writing (a name can lie with it).
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _SECRET = re.compile(
     r"""(?ix)
     ( (?:sig|sharedaccesssignature|accountkey|account_key|password|passwd|secret|token|api[-_]?key)
@@ -22,7 +24,11 @@ _CONTAINER_SCHEMES = ("az", "abfs", "abfss")  # az://container@account/prefix: n
 
 def printable(text: str) -> str:
     """Control characters (a job may be called anything) as visible escapes."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _CONTROL.sub(lambda match: _NAMED.get(match[0]) or _escaped(ord(match[0])), text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def redact(text: str) -> str:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.diagnosis.formats import to_markdown
 from arc_toolkit.diagnosis.kube import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import Kind, Outcome
 from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.text import overview
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
 
 FIRST = "job/system_logs/amlarc_cr_bootstrap.log"
@@ -280,3 +282,46 @@ def test_a_running_pod_that_was_deleted_is_a_failure_only_with_evidence() -> Non
     lost = build([], [facts([deleted], events=[event("NodeNotReady", 25)])]).attempts[0]
     assert lost.cause is not None
     assert (lost.outcome, lost.cause.kind) == (Outcome.FAILED, Kind.NODE_LOST)
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError"])
+def test_a_pod_that_waits_for_what_does_not_come_by_itself_has_a_cause(reason: str) -> None:
+    waiting = {"name": "1-execution-wrapper", "state": {"waiting": {"reason": reason}}}
+    report = build([], [facts([pod(phase="Pending", containers=[waiting])])])
+    (attempt,) = report.attempts
+    assert attempt.cause is not None
+    assert (attempt.outcome, attempt.cause.kind) == (Outcome.RUNNING, Kind.SETUP)
+    assert report.jobs[0].causes == (Kind.SETUP,)
+    creating = {"name": "1-execution-wrapper", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    assert build([], [facts([pod(phase="Pending", containers=[creating])])]).attempts[0].cause is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ({"phase": "Running", "reason": "NodeLost"}, Kind.NODE_LOST),
+        ({"phase": "Unknown", "reason": "NodeLost"}, Kind.NODE_LOST),
+        ({"phase": "Running", "containers": [container(reason="OOMKilled", code=137)]}, Kind.OWN_MEMORY),
+    ],
+)
+def test_a_pod_that_is_lost_or_whose_main_container_ended_has_failed(status: dict[str, Any], kind: Kind) -> None:
+    (attempt,) = build([], [facts([pod(**status)])]).attempts
+    assert attempt.cause is not None
+    assert (attempt.outcome, attempt.cause.kind) == (Outcome.FAILED, kind)
+
+
+def test_a_main_container_that_ended_well_in_a_running_pod_is_no_failure() -> None:
+    running = pod(phase="Running", containers=[container(reason="Completed", code=0)])
+    assert build([], [facts([running])]).attempts[0].outcome is Outcome.RUNNING
+
+
+def test_attempts_that_are_missing_are_said() -> None:
+    third = "job/system_logs/retry_003/amlarc_cr_bootstrap.log"
+    report = build([log(FIRST, NODE_A), log(third, NODE_B)])
+    assert (report.jobs[0].attempts, report.jobs[0].missing) == (2, 2)
+    assert "nothing is known of attempt 1, 2: their logs are not here" in report.jobs[0].notes
+    assert "2 of 4" in overview(report)
+    assert "| 2 of 4 |" in to_markdown(report)
+    far = build([log("job/system_logs/retry-999999999/amlarc_cr_bootstrap.log", NODE_B)])
+    assert "attempt 0, 1, 2, 3, 4 and more" in far.jobs[0].notes[0]
+    assert build([log(FIRST, NODE_A), log(RETRY, NODE_B)]).jobs[0].missing == 0

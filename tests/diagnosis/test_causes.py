@@ -287,6 +287,36 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
     assert other.kind is Kind.UNKNOWN
 
 
+@pytest.mark.parametrize(("named", "blames"), [("10.0.0.4", True), (NODE_A, True), ("8f3e-node-id", False)])
+def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(named: str, blames: bool) -> None:
+    finding = Finding(
+        f"job/logs/sys/perf/{named}/node_resource_usage.csv",
+        Evidence("prs", "node memory", "99 %"),
+        named,
+        Kind.NODE_MEMORY,
+    )
+    logs = [
+        log("job/system_logs/10.0.0.4/amlarc_cr_bootstrap.log", NODE_A),
+        log("job/system_logs/10.0.0.5/amlarc_cr_bootstrap.log", NODE_B),
+        log("job/system_logs/retry-001/10.0.0.4/amlarc_cr_bootstrap.log", NODE_B),
+    ]
+    first, second, _ = build(logs, findings=[finding]).attempts
+    assert first.cause is not None
+    assert second.cause is not None
+    assert second.cause.kind is (Kind.UNKNOWN if blames else Kind.NODE_MEMORY)
+    alone = build([logs[0], logs[2]], findings=[finding]).attempts[0].cause
+    assert alone is not None
+    assert (alone.kind, alone.blames_node) == (Kind.NODE_MEMORY, blames)
+
+
+def test_a_reason_that_is_free_text_is_not_shown() -> None:
+    odd = event("a token is S3CRET", 29, message="Node 'x' will change into status 'Preempt'")
+    sidecar = [container("training-identity-sidecar", "x S3CRET", 137), container(code=0)]
+    for cause in (cause_of([KILLED_POD], events=[odd]), cause_of([pod(containers=sidecar)])):
+        assert cause.kind in (Kind.SPOT, Kind.SETUP)
+        assert "S3CRET" not in str(cause)
+
+
 def test_the_table_of_reason_strings_is_whole() -> None:
     table = signals.table()
     assert len(table) > 90

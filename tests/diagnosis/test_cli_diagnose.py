@@ -128,6 +128,17 @@ def test_a_hostile_name_reaches_no_terminal_and_no_spreadsheet(arc: Arc, tmp_pat
         assert "\\<script\\>" in result.out
 
 
+@pytest.mark.parametrize("form", ["table", "csv", "markdown", "html"])
+def test_a_name_breaks_no_line_and_turns_no_writing(arc: Arc, tmp_path: Path, form: str) -> None:
+    name = "a\nFAKE 9\tb\u2028c\u202etxt"
+    write_log(tmp_path, f"{name}/system_logs/{LOG}", NODE_A)
+    out = arc("diagnose", tmp_path, "--format", form).out
+    assert "FAKE" in out
+    assert not any(line.startswith("FAKE") for line in out.splitlines())
+    assert not set("\t\u2028\u202e") & set(out) or form == "html"
+    assert not set("\u2028\u202e") & set(out)
+
+
 @pytest.mark.parametrize(
     ("condition", "code"), [("failed", 0), ("retried", 1), ("bad-node", 1), ("suspect-node", 1)]
 )

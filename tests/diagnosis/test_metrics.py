@@ -339,3 +339,23 @@ def test_mlflow_store_that_is_not_there_is_said_and_not_made(tmp_path: Path) -> 
     with pytest.raises(ArcError, match="does not exist"):
         find_restarts(f"mlflow:sqlite:///{tmp_path}/typo.db#8a1f")
     assert not list(tmp_path.iterdir())
+
+
+def steps(*parts: tuple[float, list[int]]) -> list[Point]:
+    """One key: each part after a silence, its steps ten seconds apart."""
+    time, points = 0.0, []
+    for silence, part in parts:
+        time += silence
+        for step in part:
+            points.append(Point("loss", step, time, 1.0))
+            time += 10
+    return points
+
+
+def test_a_deep_reset_without_a_silence_is_an_epoch_and_hides_no_later_restart() -> None:
+    [restart] = restarts_in("r", steps((0, [*range(10), *range(10)]), (200, [5, 6, 7, 8, 9, 10])))
+    assert (restart.last_step, restart.first_step) == (9, 5)
+
+
+def test_a_shallow_step_back_at_the_start_is_disorder_and_as_much_later_is_no_restart() -> None:
+    assert restarts_in("r", steps((0, [0, 1, 2, 1, *range(3, 20)]), (200, [18, 19, 20, 21]))) == []
