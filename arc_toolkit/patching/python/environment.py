@@ -16,7 +16,7 @@ from arc_toolkit.patching.documents import parse
 from arc_toolkit.patching.python.changes import Place, quoted
 from arc_toolkit.patching.python.meaning import Builder, Sweep
 from arc_toolkit.patching.python.names import Binding, Spot, calls_in
-from arc_toolkit.patching.python.plan import Planner, Wanted, constant, given
+from arc_toolkit.patching.python.plan import Planner, Wanted, given, short
 from arc_toolkit.patching.python.targets import Target
 from arc_toolkit.patching.threads import PRESTEP, RESTEP, Decision, Evidence
 
@@ -151,13 +151,20 @@ def _decision(planner: Planner, target: Target) -> Decision | None:
     if instance_type is None:
         there = current(target, "instance_type", planner.meanings)
         instance_type = there if isinstance(there, str) else None
+    processes = _processes(target)
+    number = processes.value if isinstance(processes, ast.Constant) else None
+    number = number if isinstance(number, int) else None
     decision = threads.decide(
         settings,
         _evidence(planner, target),
         instance_type=instance_type,
-        parallel=target.kind == "parallel",
-        processes=_processes(target),
+        # Any step with several processes on a node shares its cores among them.
+        parallel=target.kind == "parallel" or (number or 0) > 1,
+        processes=number,
     )
+    if decision.how in ("prestep", "literal") and processes is not None and number is None:
+        _cannot(planner, target, f"its processes per node are {short(processes)}, which is not a literal")
+        return None
     if decision.how == "cannot":
         _cannot(planner, target, decision.reason)
     return decision if decision.how in ("prestep", "literal") else None
@@ -215,20 +222,20 @@ def _environment(planner: Planner, node: ast.expr, spot: Spot) -> dict[str, str]
     return {name: value for name, value in pairs if name in ("image", "conda_file", "name") and value is not None}
 
 
-def _processes(target: Target) -> int | None:
-    """Processes per node of a parallel step, where it says so."""
-    found: object = None
+def _processes(target: Target) -> ast.expr | None:
+    """Processes per node of a step, where it says so: PRS in its own words, v1.5 in three places."""
+    found: ast.expr | None = None
     if target.builder is not None:
-        found = constant(target.builder.call, "max_concurrency_per_instance")
+        found = (given(target.builder.call) or {}).get("max_concurrency_per_instance")
     if target.component is not None and (written := _PROCESSES.search(target.component.text)):
-        found = int(written[1])
+        found = ast.Constant(int(written[1]))
     names = ("process_count_per_node", "max_concurrency_per_instance")
     for use in target.uses:
-        if use.how == "assign" and use.path[-1] in names and isinstance(use.value, ast.Constant):
-            found = use.value.value
+        if use.how == "assign" and use.path[-1] in names:
+            found = use.value
         elif use.path[-1] == "configure" and isinstance(use.value, ast.Call):
-            found = constant(use.value, "process_count_per_node") or found
-    return found if isinstance(found, int) else None
+            found = (given(use.value) or {}).get("process_count_per_node", found)
+    return found
 
 
 def _said(planner: Planner, target: Target, variables: Mapping[str, str], decision: Decision) -> None:

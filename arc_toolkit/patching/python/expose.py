@@ -53,7 +53,11 @@ class Exposure:
                 for target in planner.targets
                 if target.pipeline is not None and target.pipeline.function is pipeline.function
             ]
-            inside = [target for target in inside if planner.chosen(target) and not target.refusal]
+            inside = [
+                target
+                for target in inside
+                if planner.chosen(target) and not (target.refusal or target.legacy_sweep)
+            ]
             if inside:
                 self._spots[id(pipeline.function)] = spot
                 self._functions[id(pipeline.function)] = self._parameters(spot, pipeline.function, inside)

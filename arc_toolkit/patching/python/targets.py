@@ -67,6 +67,13 @@ class Target:
             meaning = meaning.base
         return meaning.origin if isinstance(meaning, Step) and isinstance(meaning.origin, Component) else None
 
+    @property
+    def legacy_sweep(self) -> bool:
+        """Whether it is a sweep of SDK v1.5, which takes no instance type."""
+        if self.generation != "v1.5":
+            return False
+        return self.kind == "sweep" or any(use.path[:2] == ("runsettings", "sweep") for use in self.uses)
+
     def named(self, *paths: tuple[str, ...]) -> list[Use]:
         """What is said about these attributes, in order."""
         return [use for use in self.uses if use.how != "argument" and use.path in paths]

@@ -23,13 +23,15 @@ def place(planner: Planner, target: Target, exposure: Exposure) -> None:
     """Give a step what was asked for."""
     if target.swept:
         return  # a v2 sweep is made of it, which has the settings
-    if target.kind == "sweep":
-        reason = "a SweepComponent takes no instance type: convert it with --sweep-to-v2"
+    if target.legacy_sweep:
+        how = "it is not converted, see there" if planner.settings.sweep_to_v2 else "convert it with --sweep-to-v2"
         for item in exposure.wanted(target):
-            planner.left(target, item, reason)
-        return
-    for item in _resources(planner, target, exposure.wanted(target)):
-        exposure.use(target, item)
+            planner.left(target, item, f"a SweepComponent takes no instance type: {how}")
+        if target.kind == "sweep":
+            return
+    else:
+        for item in _resources(planner, target, exposure.wanted(target)):
+            exposure.use(target, item)
     environment.place_v15(planner, target)
     compute.place_v15(planner, target)
 

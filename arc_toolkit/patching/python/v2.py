@@ -18,6 +18,12 @@ from arc_toolkit.patching.python.targets import Target
 
 SET_RESOURCES = "set-resources"
 SWEEP_ARGUMENT = "sweep-instance-type"
+_SAID_LATER = (
+    ("resources",),
+    ("set_resources",),
+    ("resources", "instance_type"),
+    ("resources", "instance_count"),
+)
 # Arguments of command(...) that end up in `resources`, so that a new `resources` of a node has to repeat them.
 _RESOURCE_ARGUMENTS = ("instance_type", "instance_count", "locations", "docker_args", "shm_size")
 
@@ -37,7 +43,8 @@ def place(planner: Planner, target: Target, exposure: Exposure, chosen: bool) ->
 
 
 def _builder(planner: Planner, target: Target, wanted: list[Wanted], exposure: Exposure) -> None:
-    if exposure.exposes(target) or target.named(("resources",), ("set_resources",)):
+    # What is said about its resources after the call overrules the arguments.
+    if exposure.exposes(target) or target.named(*_SAID_LATER):
         _node(planner, target, wanted, exposure)
     else:
         literals = [item for item in wanted if item.value is not None]

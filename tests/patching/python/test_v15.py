@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.patching.model import Settings
+from arc_toolkit.patching.threads import LIGHTGBM_NAMES
 from tests.patching.python.support import BOTH, TYPE, V15, check_left, check_noop, check_transformed
 
 STEP = V15 + "\n@dsl.pipeline(name='p')\ndef p(data):\n    step = train(data=data)\n"
@@ -113,4 +114,48 @@ def test_prs_steps_share_the_processes() -> None:
         text,
         text.replace("train(data=data)\n", "train(data=data)\n" + CONFIGURE + 'instance_type="32cpu128g")\n'),
         Settings(instance_type="32cpu128g", instance_count=2, kinds=("parallel",)),
+    )
+
+
+SWEPT = STEP + "    step.runsettings.sweep.algorithm = 'random'\n"
+
+
+def test_a_sweep_step_gets_no_resources_but_the_reason() -> None:
+    left = [
+        (finding.rule, finding.reason) for finding in check_noop(SWEPT, BOTH) if finding.rule != "legacy-sweep"
+    ]
+    reason = "a SweepComponent takes no instance type: convert it with --sweep-to-v2"
+    assert left == [("instance-type", reason), ("instance-count", reason)]
+
+
+def test_the_compute_of_a_sweep_step_is_set() -> None:
+    target = '    step.runsettings.target = "k8s"\n'
+    check_transformed(SWEPT, SWEPT.replace("data=data)\n", "data=data)\n" + target), Settings(compute="k8s"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "resource_layout.configure(process_count_per_node=4)",
+        "resource_layout.process_count_per_node = 4",
+        "configure(process_count_per_node=4)",
+        "process_count_per_node = 4",
+        "parallel.configure(process_count_per_node=4)",
+    ],
+)
+def test_processes_on_a_node_share_its_cores(said: str) -> None:
+    text = STEP + f"    step.runsettings.{said}\n"
+    variables = ", ".join(f'"{name}": "8"' for name in LIGHTGBM_NAMES)
+    line = f"    step.runsettings.environment_variables = {{{variables}}}\n"
+    check_transformed(
+        text,
+        text.replace("data=data)\n", "data=data)\n" + line),
+        Settings(threads="lightgbm", cores=32),
+    )
+
+
+def test_processes_that_are_no_literal_are_told() -> None:
+    text = STEP + "    step.runsettings.resource_layout.configure(process_count_per_node=n)\n"
+    check_left(
+        text, "its processes per node are n, which is not a literal", Settings(threads="lightgbm", cores=32)
     )

@@ -563,3 +563,12 @@ def build(path):
 """
     new = 'make(x=x)\n        node.resources = JobResourceConfiguration(instance_type="32cpu128g")'
     check_transformed(text, text.replace("make(x=x)", new), TYPE)
+
+
+def test_attributes_set_on_a_command_object_are_replaced_as_on_a_step() -> None:
+    text = "from azure.ai.ml import command\n\njob = command(command='x', instance_type='a')\n"
+    check_transformed(
+        text + "job.resources.instance_type = 'foo'\n",
+        text + 'job.resources.instance_type = "32cpu128g"\njob.resources.instance_count = 2\n',
+        BOTH,
+    )
