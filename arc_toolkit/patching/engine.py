@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 
@@ -13,8 +13,8 @@ from arc_toolkit.patching.model import FileResult, Settings, Skipped
 from arc_toolkit.patching.place import place_compute, place_resources
 from arc_toolkit.patching.place_threads import place_threads
 from arc_toolkit.patching.rules import Rule, all_rules
-from arc_toolkit.patching.work import Work, not_fixed
-from arc_toolkit.patching.yaml_edit import Refused
+from arc_toolkit.patching.work import Work, undone
+from arc_toolkit.patching.yaml_edit import Path, Refused
 from arc_toolkit.patching.yaml_nodes import Unusable, YamlText
 
 Read = Callable[[str], bytes]
@@ -38,29 +38,51 @@ def patch_yaml(
         )
         return converted
     work = plan(file, library, settings, in_folder)
-    findings = tuple(work.findings)
-    refused = work.refusals[0] if work.refusals else None
-    if work.editor.empty:
-        return FileResult(path, data, None, findings, refused, new_files=tuple(work.new_files))
     try:
-        text, nodes = work.editor.finish()
-        after = file.yaml.encode(text)
-        # Resources and compute compare what stands at the very path that the proof has just found to be as asked;
-        # everything else is planned a second time, on the new text.
-        if not (work.editor.only_sets and settings.threads in (None, "off") and not settings.expose_parameters):
-            again = of_nodes(path, after, YamlText(text, file.yaml.bom, nodes), library.kind_of)
-            if not plan(again, library, settings, in_folder, before=work).editor.empty:
-                raise Refused("a second run would change it again")
+        after = _after(work)
     except Refused as refusal:
-        return FileResult(path, data, None, tuple(map(not_fixed, findings)), str(refusal))
-    return FileResult(path, data, after, findings, new_files=tuple(work.new_files))
+        # One edit that cannot be made does not take the others with it.
+        culprits = work.culprits()
+        refused = FileResult(path, data, None, undone(work.findings), str(refusal))
+        if not culprits:
+            return refused
+        work = plan(file, library, settings, in_folder, blocked=culprits)
+        try:
+            after = _after(work)
+        except Refused:
+            return refused
+    findings, new_files = tuple(work.findings), tuple(work.new_files)
+    if after is None:
+        return FileResult(path, data, None, findings, next(iter(work.refusals), None), new_files=new_files)
+    return FileResult(path, data, after, findings, new_files=new_files)
+
+
+def _after(work: Work) -> bytes | None:
+    """The proven new bytes; None where there is nothing to do."""
+    if work.editor.empty:
+        return None
+    file, settings = work.file, work.settings
+    text, nodes = work.editor.finish()
+    after = file.yaml.encode(text)
+    # Resources and compute compare what stands at the very path that the proof has just found to be as asked;
+    # everything else is planned a second time, on the new text.
+    if not (work.editor.only_sets and settings.threads in (None, "off") and not settings.expose_parameters):
+        again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), work.library.kind_of)
+        if not plan(again, work.library, settings, work.in_folder, before=work).editor.empty:
+            raise Refused("a second run would change it again")
+    return after
 
 
 def plan(
-    file: SourceFile, library: Library, settings: Settings, in_folder: bool, before: Work | None = None
+    file: SourceFile,
+    library: Library,
+    settings: Settings,
+    in_folder: bool,
+    before: Work | None = None,
+    blocked: Mapping[Path, str] | None = None,
 ) -> Work:
     """All edits and findings for a file; with `before`, its second run, only the edits."""
-    work = Work(file, library, settings, in_folder=in_folder, before=before)
+    work = Work(file, library, settings, in_folder=in_folder, before=before, blocked=blocked)
     chosen, needed = _chosen(settings.only, settings.skip, before is not None)
     text = file.yaml.text
     words = {word for word in needed if word in text}

@@ -13,7 +13,6 @@ from arc_toolkit.patching.documents import Document, Target
 from arc_toolkit.patching.place import place_resources
 from arc_toolkit.patching.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.patching.work import Work
-from arc_toolkit.patching.yaml_edit import Refused
 from arc_toolkit.patching.yaml_nodes import get, is_bound, text_of
 
 RULE = "threads"
@@ -110,10 +109,8 @@ def _mend_restep(work: Work, target: Target, decision: Decision, old: dict[str, 
     path = (*target.path, "environment_variables", RESTEP)
     free = [name for name in decision.names if name not in old]
     value = merge_prestep(old[RESTEP], free)
-    try:
-        work.editor.rename(path, PRESTEP, value if value != old[RESTEP] else None)
-    except Refused as refusal:
-        work.refuse(RULE, target, str(refusal))
+    new = value if value != old[RESTEP] else None
+    if not work.edit(RULE, target, path, lambda editor: editor.rename(path, PRESTEP, new)):
         return
     work.plan(path, value)
     _tell(work, target, f"{PRESTEP} on {target.shown}", decision)
@@ -140,12 +137,10 @@ def _on_command(work: Work, target: Target) -> None:
     # A step that uses the same file as a command has variables of its own: those win.
     yielding = target.parent is None and bool(work.library.uses(work.file.path) - {"trial"})
     export = decision.export_command(yielding)
-    try:
-        work.editor.prepend((*target.path, "command"), f"{export} && ")
-    except Refused as refusal:
-        work.refuse(RULE, target, str(refusal))
+    path = (*target.path, "command")
+    if not work.edit(RULE, target, path, lambda editor: editor.prepend(path, f"{export} && ")):
         return
-    work.plan((*target.path, "command"), f"{export} && {command}")
+    work.plan(path, f"{export} && {command}")
     reason = f"{why}; {decision.reason}"
     work.found(RULE, "note", f"`{export}` before the command", target.at, reason=reason, fixed=True)
 

@@ -20,6 +20,7 @@ from arc_toolkit.patching.engine import patch_yaml
 from arc_toolkit.patching.ignores import find_ignores
 from arc_toolkit.patching.library import Library
 from arc_toolkit.patching.model import FileResult, Finding, Settings, Skipped
+from arc_toolkit.patching.work import undone
 from arc_toolkit.patching.yaml_nodes import MAX_BYTES
 
 Patch = Callable[[str, bytes, Settings], FileResult]
@@ -110,6 +111,8 @@ def _one(item: Found, settings: Settings, library: Library, data: bytes | None, 
     result = _dispatch(path, data, settings, library, in_folder)
     if result.skipped is not None:
         return replace(_left_out(result.skipped, named), stdin=data if path == "-" else b"")
+    if result.refused is not None:
+        result = replace(result, findings=undone(result.findings))
     return Outcome(result=result)
 
 

@@ -5,7 +5,7 @@ Settings and rules both speak to a `Work`; neither sees the file system, and nei
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from arc_toolkit.patching.documents import SourceFile, Target
@@ -16,6 +16,11 @@ from arc_toolkit.patching.threads import Evidence
 from arc_toolkit.patching.yaml_edit import Editor, Path, Refused
 from arc_toolkit.patching.yaml_nodes import Node, pairs, place, text_of
 from arc_toolkit.patching.yaml_same import Value
+
+Operation = Callable[[Editor], None]
+
+# Characters to read again for finding the one edit of a file that cannot be made.
+_BEARABLE = 2_000_000
 
 
 class Work:
@@ -29,6 +34,7 @@ class Work:
         *,
         in_folder: bool = True,
         before: Work | None = None,
+        blocked: Mapping[Path, str] | None = None,
     ) -> None:
         self.file = file
         self.library = library
@@ -44,6 +50,9 @@ class Work:
         self.refusals: list[str] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Value] = {}
+        # What was tried on its own and cannot be made, by rule and path, with the reason.
+        self._blocked: Mapping[Path, str] = blocked or (before._blocked if before else {})
+        self._operations: list[tuple[Path, Operation]] = []
         # By path, so that the second run of the same file (`before`) need not look again.
         self._evidence: dict[Path, tuple[Evidence, ...]] = before._evidence if before else {}
 
@@ -107,13 +116,38 @@ class Work:
         """Put a value below a target; a refusal becomes a finding. Whether it will stand there."""
         if self.ignored(rule, target, path):
             return False
+        place = (*target.path, *path)
+        if not self.edit(rule, target, place, lambda editor: editor.set(place, value)):
+            return False
+        self._planned[place] = value
+        return True
+
+    def edit(self, rule: str, target: Target, place: Path, operation: Operation) -> bool:
+        """One operation at a place of the file; a refusal becomes a finding."""
+        key = (rule, *place)
         try:
-            self.editor.set((*target.path, *path), value)
+            if key in self._blocked:
+                raise Refused(self._blocked[key])
+            operation(self.editor)
         except Refused as refusal:
             self.refuse(rule, target, str(refusal))
             return False
-        self._planned[(*target.path, *path)] = value
+        self._operations.append((key, operation))
         return True
+
+    def culprits(self) -> dict[Path, str]:
+        """After a refusal of the whole: the operations that cannot be made on their own either, with the reason."""
+        found: dict[Path, str] = {}
+        if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
+            return found
+        for key, operation in self._operations:
+            editor = Editor(self.file.yaml)
+            try:
+                operation(editor)
+                editor.finish()
+            except Refused as refusal:
+                found[key] = str(refusal)
+        return found
 
     def attempt(self, operations: Callable[[Editor], None]) -> None:
         """Several operations, all or none: they are tried on an editor of their own first."""
@@ -169,6 +203,10 @@ class Work:
         return found
 
 
-def not_fixed(finding: Finding) -> Finding:
-    """The same finding for a file whose edits could not be made."""
-    return replace(finding, fixed=False)
+def undone(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings for a file whose edits could not be made: nothing is mended, and no note says that it was."""
+    return tuple(
+        replace(one, fixed=False) if one.fixed else one
+        for one in findings
+        if not (one.fixed and one.severity == "note")
+    )

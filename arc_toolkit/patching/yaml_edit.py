@@ -37,6 +37,7 @@ _NEIGHBOURS = {
     "inputs": ("description", "display_name", "version", "type", "experiment_name"),
 }
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=\s|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
 
 
@@ -221,10 +222,11 @@ class Editor:
         return self._text.rfind("\n", 0, node.start_mark.index) + 1
 
     def _content_end(self, key: Node, value: Node) -> int | None:
-        """Where the last character of a key's value stands; None where it is not clear (aliases)."""
+        """Where the last character of a key's value stands; None where it is not clear."""
         start = value.start_mark.index
         if start < key.end_mark.index:  # an alias: the node stands at its anchor
-            return None
+            alias = _ALIAS.match(self._text, key.end_mark.index)
+            return alias.end() if alias else None
         if isinstance(value, yaml.ScalarNode):
             if value.style in ("|", ">"):
                 return start + len(self._text[start : value.end_mark.index].rstrip())

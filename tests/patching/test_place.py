@@ -142,3 +142,41 @@ def test_an_ignore_on_the_line_that_would_change_is_obeyed(where: str) -> None:
 def test_an_ignore_on_a_variable_keeps_it() -> None:
     text = COMMAND_JOB + "environment_variables:\n  AMLARC_PRESTEP: x  # arc-toolkit: ignore[threads] mine\n"
     check_noop(text, threads="lightgbm")
+
+
+def test_a_step_that_is_only_a_merge_key_gets_a_line_below_it() -> None:
+    text = (
+        "type: pipeline\nx-d: &d\n  type: command\n  component: azureml:a:1\njobs:\n  a:\n    <<: *d  # as all\n"
+    )
+    after = text + "    resources:\n      instance_type: t\n"
+    check_transformed(text, after, instance_type="t")
+
+
+def test_an_edit_that_cannot_be_made_does_not_take_the_others_with_it() -> None:
+    text = """\
+type: pipeline
+x-r: &r {instance_type: a}
+jobs:
+  one:
+    type: command
+    component: azureml:a:1
+    resources: *r
+  two:
+    type: command
+    component: azureml:b:1
+"""
+    result = patch(text, instance_type="t", threads="lightgbm")
+    jobs = yaml.safe_load(result.after or b"")["jobs"]
+    assert jobs["one"]["resources"] == {"instance_type": "a"}
+    assert jobs["two"]["resources"] == {"instance_type": "t"}
+    assert "AMLARC_PRESTEP" in jobs["one"]["environment_variables"]
+    [refused] = [one for one in result.findings if one.rule == "instance-type"]
+    assert (refused.message, refused.line) == ("not set on step `one`", 4)
+    assert "anchor" in refused.reason
+
+
+def test_a_refused_file_claims_nothing() -> None:
+    text = COMMAND_JOB.replace("\n", "\r") + "environment_variables: {AMLARC_RESTEP: x}\r"
+    result = patch(text, threads="lightgbm", instance_type="t")
+    assert result.refused is not None
+    assert not any(finding.fixed or "from get_cores" in finding.message for finding in result.findings)
