@@ -102,7 +102,7 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
     if len(tries) > 1:
         tries.sort(key=lambda entry: (entry.number, entry.rank or ""))
     last = tries[-1].number
-    single = len(tries) == 1 or len({entry.rank for entry in tries}) == 1
+    single = len(tries) == 1 or _one_rank(tries)
     starts = _starts(tries) if len(tries) > 1 else {}
     for entry in tries:
         entry.outcome = _outcome(entry, last)
@@ -167,6 +167,12 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             )
         )
     return made
+
+
+def _one_rank(tries: list[Try]) -> bool:
+    """No gang: the rank is not worth a word. Some logs name it and others do not."""
+    ranks = {entry.rank for entry in tries}
+    return len(ranks) == 1 or (len(ranks - {None}) == 1 and len({entry.number for entry in tries}) == len(tries))
 
 
 def _spot(known: bool | None, entry: Try) -> bool | None:

@@ -82,6 +82,9 @@ class Cluster:
     pod_events: dict[str, list[Event]] = field(default_factory=dict)  # by pod UID, and by namespace/name
     cuts: dict[str, float] = field(default_factory=dict)  # node -> when its history begins anew
     drains: dict[str, list[float]] = field(default_factory=dict)  # node -> when pods were evicted through the API
+    collected: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # node -> when pods were removed because it was gone
     spot_pools: dict[str, bool] = field(default_factory=dict)
     nodes_complete: bool = False
     other_pods: int = 0  # not of AzureML jobs
@@ -101,8 +104,11 @@ def read(facts: Iterable[ClusterFacts]) -> Cluster:
     cluster = Cluster(nodes_complete=any(part.nodes_complete for part in facts))
     for raw in _newest(item for part in facts for item in part.pods):
         pod = _pod(raw)
-        if pod.disruption == "EvictionByEvictionAPI" and pod.node and pod.disrupted is not None:
-            cluster.drains.setdefault(pod.node, []).append(pod.disrupted)
+        if pod.node and pod.disrupted is not None:
+            if pod.disruption == "EvictionByEvictionAPI":
+                cluster.drains.setdefault(pod.node, []).append(pod.disrupted)
+            elif pod.disruption == "DeletionByPodGC":
+                cluster.collected.setdefault(pod.node, []).append(pod.disrupted)
         if pod.run_id is None:
             cluster.other_pods += 1
         else:

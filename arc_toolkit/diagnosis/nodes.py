@@ -83,8 +83,9 @@ def explanation(cluster: Cluster, name: str, moment: float | None, spot: bool | 
     if notices:
         return min(notices, key=lambda one: (one.priority, one.evidence.weight))
     gone = node.deleted if node else cluster.nodes_complete
+    gone = gone or any(_near(moment, time) for time in cluster.collected.get(name, ()))
     if spot and gone and not _came_back(events, moment):
-        words = "a spot machine, and it no longer exists"
+        words = "a spot machine, and it went away"
         return Clue(
             Evidence(signals.NODE_LIST, "absent", words, None, ORDER[signals.NODE_LIST]), Kind.SPOT, "medium"
         )

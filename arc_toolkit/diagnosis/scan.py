@@ -22,7 +22,7 @@ from arc_toolkit.files import reason
 NEEDLE = b"Run on node:"
 # Passes every public and every plausible shape of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
 NODE_LINE = re.compile(
-    rb"Run on node:[ \t]*['\"]?(?:\x1b\[[0-9;]*m)*([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)([.-]*)"
+    rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)([.-]*)"
 )
 # What may not follow a whole name: the name was an unexpanded variable, or no Kubernetes name at all.
 NOT_A_NAME = frozenset(b"_$%{ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")

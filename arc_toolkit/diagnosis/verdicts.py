@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
-from arc_toolkit.diagnosis.kube import Cluster, Node, vm_instance_of
+from arc_toolkit.diagnosis.kube import Cluster, Node, pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import Attempt, Evidence, Kind, Level, Outcome, Verdict
 from arc_toolkit.diagnosis.nodes import EXPLANATIONS, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS, ORDER
@@ -25,6 +25,7 @@ from arc_toolkit.diagnosis.times import plural
 
 FALSE_DISCOVERY_RATE = 0.05
 NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
+LEAST_ELSEWHERE = 5  # attempts on the rest of the pool; with fewer there is nothing to compare with
 LEAST_FAILURES = 2  # one failure may be chance, however good the other nodes are
 OK_BELOW = (
     0.30  # `ok` means that the interval of the failure rate ends below this: 9 attempts without a failure do
@@ -59,7 +60,7 @@ def judge(attempts: Sequence[Attempt], cluster: Cluster) -> tuple[list[Verdict],
     for node in cluster.nodes.values():
         tallies.setdefault(node.name, Tally(pool=node.pool))
     for name in cluster.node_events:
-        tallies.setdefault(name, Tally(pool=None))
+        tallies.setdefault(name, Tally(pool=pool_of(name)))
     _add_direct(tallies, cluster, _blamed_elsewhere(attempts, everywhere))
     tested, p_values, rates = _test(tallies)
     passed = dict(zip(tested, benjamini_hochberg(p_values, FALSE_DISCOVERY_RATE), strict=True))
@@ -206,10 +207,10 @@ def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, 
         total[1] += tally.attempts
     names, p_values, rates = [], [], {}
     for name, tally in tallies.items():
-        if not tally.attempts:
-            continue
         failures = pools[tally.pool][0] - tally.failures
         attempts = pools[tally.pool][1] - tally.attempts
+        if not tally.attempts or attempts < LEAST_ELSEWHERE:
+            continue
         # Half a failure more than seen: a pool without failures so far is not proved to have none.
         rate = (failures + 0.5) / (attempts + 1)
         rates[name] = rate

@@ -68,6 +68,11 @@ def test_a_pod_belongs_to_the_try_that_started_when_it_did() -> None:
     assert kinds == [Kind.UNKNOWN, Kind.UNKNOWN, Kind.OWN_MEMORY]
 
 
+def test_a_rank_that_only_some_attempts_name_makes_no_gang() -> None:
+    report = build([log(FIRST, NODE_A), log(RETRY, NODE_B)], [facts([pod(node=NODE_B)])])
+    assert [attempt.rank for attempt in report.attempts] == [None, None]
+
+
 def test_without_times_the_last_pod_belongs_to_the_last_try_on_its_node() -> None:
     logs = [log(FIRST, NODE_A), log(RETRY, NODE_B), log(SECOND_RETRY, NODE_A)]
     attempts = build(logs, [facts([pod(uid="last", start=60, containers=OOM)])]).attempts

@@ -33,6 +33,7 @@ X = NODE_A.encode()
         b"Run on node: \t X\n",
         b"\xef\xbb\xbfRun on node: X\n",
         b"\x1b[32mRun on node: \x1b[1mX\x1b[0m\n",
+        b"Run on node: \x1b[32m'X'\x1b[0m\n",
         b"2026-03-03 10:00:00 ++ echo 'Run on node: X'\n",
         b"2026-03-03T10:00:00.123456789Z stderr F ++ echo 'Run on node: X'\n",
         b"++ 2026-03-03T10:00:00Z boot.sh:16: echo 'Run on node: X'\n",

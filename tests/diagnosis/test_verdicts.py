@@ -51,6 +51,14 @@ def test_a_node_is_compared_with_its_own_pool_only() -> None:
     assert verdict_of("r0", [*REST, *rough]).level is not Level.BAD
 
 
+def test_without_peers_there_is_nothing_to_compare_with() -> None:
+    alone = runs("n", 0, 12)
+    assert verdict_of("n", alone).level is Level.NOT_ENOUGH_DATA
+    silent = [Attempt(f"p{number}", 0, f"n{number}", pool="gpu") for number in range(12)]
+    assert verdict_of("n", [*alone, *silent]).level is Level.NOT_ENOUGH_DATA
+    assert verdict_of("n", [*alone, *runs("other", 5, 0)]).level is Level.BAD
+
+
 def test_a_little_more_than_elsewhere_is_suspect_with_its_interval() -> None:
     verdict = verdict_of("odd", [*REST, *runs("odd", 17, 3)])
     assert verdict.level is Level.SUSPECT
@@ -256,6 +264,13 @@ def test_a_spot_node_that_is_gone_was_taken_back(spot: bool, level: Level) -> No
     assert attempt.cause.kind is (Kind.SPOT if spot else Kind.NODE_LOST)
     back = cluster(nodes=[node(NODE_B, spot=True)], events=[*events, event("NodeReady", 12)])
     assert verdict_of(NODE_A, [], back).level is Level.BAD
+
+
+def test_a_spot_node_whose_pods_were_removed_because_it_was_gone_was_taken_back() -> None:
+    removed = pod(disruption="DeletionByPodGC", disrupted=15)
+    for spot, level in ((True, Level.NOT_ENOUGH_DATA), (False, Level.BAD)):
+        known = cluster([removed], [node(spot=spot)], [event("NodeNotReady", 10)])
+        assert verdict_of(NODE_A, [], known).level is level
 
 
 def test_a_node_that_is_gone_gets_no_command_that_needs_it() -> None:
