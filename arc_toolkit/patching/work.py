@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from arc_toolkit.patching.documents import SourceFile, Target
 from arc_toolkit.patching.ignores import Ignores, find_ignores
@@ -52,7 +53,7 @@ class Work:
         self._planned: dict[Path, Value] = {}
         # What was tried on its own and cannot be made, by rule and path, with the reason.
         self._blocked: Mapping[Path, str] = blocked or (before._blocked if before else {})
-        self._operations: list[tuple[Path, Operation]] = []
+        self._operations: list[tuple[str, Path, Operation]] = []
         # By path, so that the second run of the same file (`before`) need not look again.
         self._evidence: dict[Path, tuple[Evidence, ...]] = before._evidence if before else {}
 
@@ -114,25 +115,24 @@ class Work:
 
     def set(self, rule: str, target: Target, path: Path, value: Value) -> bool:
         """Put a value below a target; a refusal becomes a finding. Whether it will stand there."""
-        if self.ignored(rule, target, path):
+        if self.ignores.lines and self.ignored(rule, target, path):
             return False
         place = (*target.path, *path)
-        if not self.edit(rule, target, place, lambda editor: editor.set(place, value)):
+        if not self.edit(rule, target, place, partial(Editor.set, path=place, value=value)):
             return False
         self._planned[place] = value
         return True
 
     def edit(self, rule: str, target: Target, place: Path, operation: Operation) -> bool:
         """One operation at a place of the file; a refusal becomes a finding."""
-        key = (rule, *place)
         try:
-            if key in self._blocked:
-                raise Refused(self._blocked[key])
+            if self._blocked and (rule, *place) in self._blocked:
+                raise Refused(self._blocked[(rule, *place)])
             operation(self.editor)
         except Refused as refusal:
             self.refuse(rule, target, str(refusal))
             return False
-        self._operations.append((key, operation))
+        self._operations.append((rule, place, operation))
         return True
 
     def culprits(self) -> dict[Path, str]:
@@ -140,13 +140,13 @@ class Work:
         found: dict[Path, str] = {}
         if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
             return found
-        for key, operation in self._operations:
+        for rule, path, operation in self._operations:
             editor = Editor(self.file.yaml)
             try:
                 operation(editor)
                 editor.finish()
             except Refused as refusal:
-                found[key] = str(refusal)
+                found[(rule, *path)] = str(refusal)
         return found
 
     def attempt(self, operations: Callable[[Editor], None]) -> None:

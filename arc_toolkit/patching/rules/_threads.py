@@ -22,13 +22,11 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
     if work.settings.threads == "off":
         return
     for target in document.targets:
-        sweeping = target.kind.name in _SWEEPS
-        if not (target.kind.variables or sweeping) or target.kind.name == "parallel spec":
+        kind = target.kind
+        sweeping = not kind.variables
+        if sweeping and (kind.name not in _SWEEPS or (kind.role != "trial" and _settled(work, target))):
             continue
-        # A trial in a file of its own is mended there: with --threads its own findings say what becomes of it.
-        if target.kind.role not in _LEAVES or (
-            sweeping and target.kind.role != "trial" and _settled(work, target)
-        ):
+        if kind.role not in _LEAVES or kind.name == "parallel spec":
             continue
         evidence = work.evidence(target)
         if not any(item.what == framework for item in evidence) or is_windows(work, target):
@@ -51,7 +49,7 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
 
 
 def _settled(work: Work, target: Target) -> bool:
-    """Whether a sweep has no trial file, or `--threads` is about to set the threads there."""
+    """Whether a sweep has no trial file, or one whose own findings tell what `--threads` makes of it."""
     return work.library.referenced(target) is None or work.settings.threads is not None
 
 
