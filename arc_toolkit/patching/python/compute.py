@@ -50,7 +50,7 @@ def _differs(planner: Planner, existing: ast.expr, wanted: Wanted, what: str, sp
     outcome = planner.compare(existing, wanted)
     if outcome == "bound":
         reason = f"it is bound to {short(existing)}"
-        planner.finding("compute", "warning", f"{what} is left as it is", spot.source, existing, reason=reason)
+        planner.finding("compute", "note", f"{what} is left as it is", spot.source, existing, reason=reason)
     return outcome == "set" and planner.allows("compute", spot.source, existing.lineno)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from arc_toolkit.patching.python import layout
 from arc_toolkit.patching.python.changes import quoted
-from arc_toolkit.patching.python.meaning import Meanings, Sweep
+from arc_toolkit.patching.python.meaning import Builder, Meanings, Sweep
 from arc_toolkit.patching.python.names import Binding, Spot
 from arc_toolkit.patching.python.plan import Planner, Wanted, given, short
 from arc_toolkit.patching.python.targets import Target
@@ -195,10 +195,12 @@ def stated(target: Target, name: str, meanings: Meanings) -> tuple[ast.expr, Spo
                 found = use.value, use.spot
             else:
                 found = next(((there[key], use.spot) for key in names if key in there), found)
-    builder = target.builder
-    if found is None and builder is not None:
-        there = given(builder.call) or {}
-        found = next(((there[key], builder.spot or target.spot) for key in names if key in there), None)
+    # A command object says it in its call; a sweep cannot, but where it does, that is moved to its resources.
+    holder: Builder | Sweep | None = target.meaning if isinstance(target.meaning, Sweep) else target.builder
+    if found is None and holder is not None:
+        spot = holder.spot if isinstance(holder, Builder) and holder.spot is not None else target.spot
+        there = given(holder.call) or {}
+        found = next(((there[key], spot) for key in names if key in there), None)
     return found
 
 

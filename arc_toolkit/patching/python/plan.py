@@ -82,16 +82,16 @@ class Planner:
 
     def ignored(self, rule: str, source: Source, line: int) -> bool:
         """Whether a comment keeps a rule or setting out of a line, or of the whole file."""
-        return rule in self._ignored_everywhere or self._ignores_of(source).covers(rule, line)
+        return rule in self._ignored_everywhere or self.ignores_of(source).covers(rule, line)
 
-    def _ignores_of(self, source: Source) -> Ignores:
+    def ignores_of(self, source: Source) -> Ignores:
         if id(source) not in self._ignores:
             self._ignores[id(source)] = find_ignores(source.text)
         return self._ignores[id(source)]
 
     @cached_property
     def _ignored_everywhere(self) -> frozenset[str]:
-        return frozenset().union(*(self._ignores_of(source).lines.get(0, ()) for source in self.module.sources))
+        return frozenset().union(*(self.ignores_of(source).lines.get(0, ()) for source in self.module.sources))
 
     def kept(self, wanted: Wanted, place: Place, node: ast.expr) -> bool:
         """Whether a comment keeps the lines as they are that a value would be written into."""
@@ -127,8 +127,8 @@ class Planner:
         )
         self._findings[found] = None
 
-    def left(self, target: Target, wanted: Wanted, reason: str) -> None:
-        self._about(target, wanted.rule, "warning", f"{wanted.name} is left as it is", reason=reason)
+    def left(self, target: Target, wanted: Wanted, reason: str, severity: Severity = "warning") -> None:
+        self._about(target, wanted.rule, severity, f"{wanted.name} is left as it is", reason=reason)
 
     def equal(self, target: Target, wanted: Wanted) -> None:
         self._about(target, wanted.rule, "note", f"{wanted.name} is already {wanted.text}", reason="nothing to do")
@@ -187,7 +187,8 @@ class Planner:
         if outcome == "equal":
             self.equal(target, wanted)
         elif outcome == "bound" and existing is not None:
-            self.left(target, wanted, f"it is bound to {short(existing)}")
+            # Whoever bound it chose so: no fault.
+            self.left(target, wanted, f"it is bound to {short(existing)}", "note")
         return outcome == "set"
 
     def fill(
@@ -300,7 +301,7 @@ def make_plan(module: Module, settings: Settings, path: str, folder: str, first:
     compute.pipeline_defaults(planner)
     for target in planner.targets:
         chosen = asked and planner.chosen(target)
-        if chosen and target.refusal:
+        if chosen and target.refusal and not v2.inherits_all(planner, target, exposure):
             planner.refused(target)
         if target.generation == "v2":
             v2.place(planner, target, exposure, chosen and not target.refusal)

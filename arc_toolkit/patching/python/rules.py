@@ -16,12 +16,16 @@ from arc_toolkit.patching.threads import PRESTEP, RESTEP
 
 AMLARC_RESTEP = "amlarc-restep"
 LEGACY_SWEEP = "legacy-sweep"
+IGNORE_WITHOUT_REASON = "ignore-without-reason"
 
 
 def look(planner: Planner) -> None:
     for source in planner.module.sources:
         if RESTEP in source.text:
             _misspelt(planner, source)
+        for line in planner.ignores_of(source).without_reason:
+            message = "an ignore without a reason does not count: `# arc-toolkit: ignore[rule] reason`"
+            planner.finding(IGNORE_WITHOUT_REASON, "warning", message, source, ast.Pass(lineno=line, col_offset=0))
     _uses(planner)
 
 

@@ -27,8 +27,8 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 # Attributes that the settings of `patch` go to.
-_SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
-_SET_LATER = tuple((name,) for name in _SETTINGS)
+SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
+_SET_LATER = tuple((name,) for name in SETTINGS)
 # Only these can make a step.
 _CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
 
@@ -97,7 +97,13 @@ def find_targets(module: Module, meanings: Meanings) -> list[Target]:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
         found += named.values()
-        found += _nameless(scope, pipeline, meanings, named.keys())
+        # `train(x).sweep(...)`: the sweep has the settings, so that its trial needs no name.
+        trials = {
+            id(target.meaning.base.call)
+            for target in named.values()
+            if isinstance(target.meaning, Sweep) and isinstance(target.meaning.base, Step)
+        }
+        found += _nameless(scope, pipeline, meanings, named.keys() | trials)
         for target in named.values():
             target.refusal = target.refusal or _why_not(target, here[target.name], meanings)
     for target in found:
@@ -255,7 +261,7 @@ def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str
             if target.pipeline is not None and isinstance(use.spot.stmt, ast.Expr) and _is_helper(use, meanings):
                 assert isinstance(use.value, ast.Call)
                 return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
-        elif use.path[0] in _SETTINGS and use.spot.block.is_conditional(spot.block):
+        elif use.path[0] in SETTINGS and use.spot.block.is_conditional(spot.block):
             return f"its {use.path[0]} is set under a condition (line {use.spot.stmt.lineno})"
     if isinstance(target.meaning, Builder):
         return ""

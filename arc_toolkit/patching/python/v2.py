@@ -11,10 +11,10 @@ import ast
 from arc_toolkit.patching.python import compute, environment
 from arc_toolkit.patching.python.expose import Exposure
 from arc_toolkit.patching.python.layout import Impossible
-from arc_toolkit.patching.python.meaning import Builder, Sweep
+from arc_toolkit.patching.python.meaning import Builder, Step, Sweep
 from arc_toolkit.patching.python.names import Use
 from arc_toolkit.patching.python.plan import Planner, Wanted, constant
-from arc_toolkit.patching.python.targets import Target
+from arc_toolkit.patching.python.targets import SETTINGS, Target
 
 SET_RESOURCES = "set-resources"
 SWEEP_ARGUMENT = "sweep-instance-type"
@@ -98,6 +98,12 @@ def _inherits(planner: Planner, target: Target, exposure: Exposure) -> bool:
         if isinstance(other.meaning, Builder) and other.call is builder.call:
             return planner.chosen(other) and not other.refusal
     return False
+
+
+def inherits_all(planner: Planner, target: Target, exposure: Exposure) -> bool:
+    """Whether a step needs nothing of its own: its command object is given all, and nothing is said about it here."""
+    own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
+    return not own and isinstance(target.meaning, Step) and _inherits(planner, target, exposure)
 
 
 def _assign(planner: Planner, target: Target, wanted: list[Wanted]) -> list[Wanted]:

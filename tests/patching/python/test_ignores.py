@@ -64,3 +64,14 @@ def test_what_else_is_asked_of_an_ignored_step_is_done(comment: str) -> None:
     check_transformed(above, after, asked)
     result = patch_cells(notebook(above), asked)
     assert sources(result.after or b"{}") == [after]
+
+
+def test_an_ignore_without_a_reason_is_reported_and_not_obeyed() -> None:
+    text = STEP.replace("train(x=x)\n", "train(x=x)  # arc-toolkit: ignore[instance-type]\n")
+    found = check_transformed(
+        text, text + '    d.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+    )
+    assert [(finding.rule, finding.severity, finding.line) for finding in found] == [
+        ("ignore-without-reason", "warning", 8)
+    ]
+    assert check_noop(text, Settings(skip=frozenset({"ignore-without-reason"}))) == ()

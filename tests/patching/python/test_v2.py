@@ -572,3 +572,35 @@ def test_attributes_set_on_a_command_object_are_replaced_as_on_a_step() -> None:
         text + 'job.resources.instance_type = "32cpu128g"\njob.resources.instance_count = 2\n',
         BOTH,
     )
+
+
+def test_a_bound_value_is_a_note() -> None:
+    text = V2 + "\n@dsl.pipeline(default_compute=where)\ndef p(x, size):\n    node = train(x=x)\n"
+    text += "    node.resources = JobResourceConfiguration(instance_type=size)\n    node.compute = where\n"
+    found = check_noop(text, Settings(instance_type="t", compute="c"))
+    assert {(finding.severity, finding.reason) for finding in found} == {
+        ("note", "it is bound to size"),
+        ("note", "it is bound to where"),
+    }
+
+
+def test_the_trial_of_a_sweep_in_one_expression_needs_no_name() -> None:
+    text = V2 + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x).sweep(primary_metric='m', goal='g')\n"
+    after = text + '    s.resources = JobResourceConfiguration(instance_type="32cpu128g")\n'
+    assert check_transformed(text, after, TYPE) == ()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    ["c = work(); d = work()", "for i in x:\n        c = work()", "nodes.append(work())", "c = work(**x)"],
+)
+def test_steps_that_inherit_from_their_command_object_are_not_reported(steps: str) -> None:
+    text = "from azure.ai.ml import command, dsl\n\nwork = command(command='x')\n\n\n@dsl.pipeline\ndef p(x):\n"
+    text += f"    {steps}\n"
+    assert check_transformed(text, text.replace("'x')", "'x', instance_type=\"32cpu128g\")"), TYPE) == ()
+
+
+def test_a_step_with_settings_of_its_own_that_cannot_be_written_is_reported() -> None:
+    text = "from azure.ai.ml import command, dsl\n\nwork = command(command='x', instance_type=\"32cpu128g\")\n"
+    text += "\n\n@dsl.pipeline\ndef p(x):\n    c = work()\n    if x:\n        c.resources = size\n"
+    check_left(text, "set under a condition", TYPE)
