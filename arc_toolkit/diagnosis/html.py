@@ -28,7 +28,7 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.diagnosis.text import interval_text, node_text, summary
+from arc_toolkit.diagnosis.text import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
 
@@ -150,13 +150,13 @@ def _choices(values: Any, words: dict[Any, str] | None = None) -> list[tuple[str
 
 
 def _job(job: Job, attempts: Sequence[Attempt], places: dict[str, str]) -> dict[str, Any]:
-    causes = [KINDS[kind].label for kind in job.causes]
+    causes = [KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes]
     words = [job.name, job.run_id or "", *job.nodes, *causes, job.outcome.value]
     return {
         "name": printable(job.name),
         "run_id": printable(job.run_id) if job.run_id and job.run_id != job.name else "",
         "outcome": job.outcome.value,
-        "attempts_text": plural(job.attempts, "attempt"),
+        "attempts_text": f"{attempts_text(job)} attempts" if job.missing else plural(job.attempts, "attempt"),
         "retried": job.retried,
         "causes": causes,
         "kinds": " ".join(kind.value for kind in job.causes),

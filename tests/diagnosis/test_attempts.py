@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.diagnosis import html
 from arc_toolkit.diagnosis.formats import to_markdown
 from arc_toolkit.diagnosis.kube import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import Kind, Outcome
@@ -327,6 +328,7 @@ def test_attempts_that_are_missing_are_said() -> None:
     assert "nothing is known of attempt 1, 2: their logs are not here" in report.jobs[0].notes
     assert "2 of 4" in overview(report)
     assert "| 2 of 4 |" in to_markdown(report)
+    assert html.page(report)["jobs"][0]["attempts_text"] == "2 of 4 attempts"
     far = build([log("job/system_logs/retry-999999999/amlarc_cr_bootstrap.log", NODE_B)])
     assert "attempt 0, 1, 2, 3, 4 and more" in far.jobs[0].notes[0]
     assert build([log(FIRST, NODE_A), log(RETRY, NODE_B)]).jobs[0].missing == 0

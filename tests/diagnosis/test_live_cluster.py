@@ -208,9 +208,24 @@ def _out_of_memory_evicted_and_preempted(plane: ControlPlane, recorder: Recorder
     )
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
     plane.request("POST", PRIORITIES, {**urgent, "value": 1000})
+    plane.wait("the admission of the new priority", lambda: _admitted(plane))
     run(plane, job("urgent", NODES[3], "3500m", priorityClassName="urgent"))
     for name in ("drained", "bumped"):
         recorder.wait_for(f"{name} deleted", gone(name))
+
+
+def _admitted(plane: ControlPlane) -> bool:
+    """The apiserver's admission learns of a priority class a moment after it was stored."""
+    from tests.cluster.control_plane import ApiError
+
+    probe = job("probe", NODES[3], "3500m", priorityClassName="urgent")
+    try:
+        plane.request("POST", "/api/v1/namespaces/azureml/pods", probe, {"dryRun": "All"})
+    except ApiError as error:
+        if "no PriorityClass" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _apiserver_away(plane: ControlPlane, recorder: Recorder) -> None:
