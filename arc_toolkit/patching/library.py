@@ -52,6 +52,7 @@ class Library:
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
         self._evidence: OrderedDict[tuple[str, str], tuple[Evidence, ...]] = OrderedDict()
+        self._missing: dict[str, bool] = {}
         # path -> how it is used: component, trial or python
         self._uses: dict[str, set[str]] = {}
         # trial file -> the files whose sweeps name it
@@ -130,6 +131,19 @@ class Library:
         self._files.move_to_end(name)
         file = self._files[name]
         return file.documents[0] if file else None
+
+    def missing(self, path: str) -> bool:
+        """Whether there is no file at a full path."""
+        if path not in self._missing:
+            self._missing[path] = False
+            if self._files.get(path) is None:
+                try:
+                    self._read(path)
+                except FileNotFoundError:
+                    self._missing[path] = True
+                except OSError:  # there, and not readable
+                    pass
+        return self._missing[path]
 
     def kind_of(self, path: str) -> Kind | None:
         document = self.load(path)

@@ -29,6 +29,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         STEP.format("command") + "    resources: {instance_count: '${{parent.inputs.n}}'}\n",
         {},
     ),
+    "circular-reference": (
+        "type: pipeline\njobs:\n  s: {type: pipeline, component: ./job.yml}\n",
+        "type: pipeline\njobs:\n  s: {type: pipeline, component: 'azureml:other:1'}\n",
+        {},
+    ),
     "dropped-environment-variables": (
         COMPONENT + "environment_variables: {A: b}\n",
         JOB + "environment_variables: {A: b}\n",
@@ -59,6 +64,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "misplaced-key": (
         STEP.format("parallel") + "    task: {type: run_function, environment_variables: {A: b}}\n",
         STEP.format("parallel") + "    environment_variables: {A: b}\n",
+        {},
+    ),
+    "missing-reference": (
+        STEP.format("command").replace("azureml:x:1", "./nowhere.yml"),
+        STEP.format("command"),
         {},
     ),
     "misspelt-key": (
@@ -193,3 +203,49 @@ def test_every_rule_has_a_test_a_legal_name_and_its_own_page() -> None:
         )
     pages = {path.stem for path in (ROOT / "docs" / "rules").glob("*.md")}
     assert pages == {*rules}
+
+
+def messages(rule: str, text: str, **settings: Any) -> list[str]:
+    return [finding.message for finding in patch(text, **settings).findings if finding.rule == rule]
+
+
+def test_a_circle_by_way_of_another_file_is_found() -> None:
+    files = {"b.yml": "type: pipeline\nname: b\nversion: 1\njobs:\n  s: {component: ./job.yml}\n"}
+    text = "type: pipeline\nname: a\nversion: 1\njobs:\n  s: {component: ./b.yml}\n"
+    assert messages("circular-reference", text, files=files) == [
+        "step `s` makes the pipeline include itself by way of b.yml"
+    ]
+    assert messages("circular-reference", text.replace("./b.yml", "./c.yml"), files=files) == []
+
+
+def test_files_that_are_there_are_not_missing() -> None:
+    job = "command: x\nenvironment: {image: i, conda_file: env/conda.yml}\ncompute: c\n"
+    assert messages("missing-reference", job) == ["`conda_file` of command job names a file that does not exist"]
+    assert messages("missing-reference", job, files={"env/conda.yml": "dependencies: []"}) == []
+    sweep = "type: sweep\ntrial: ./t.yml\nsearch_space: {}\nobjective: {}\n"
+    assert messages("missing-reference", sweep) == ["`trial` of sweep job names a file that does not exist"]
+    assert messages("missing-reference", sweep, files={"t.yml": COMPONENT}) == []
+    assert messages("missing-reference", sweep, path="-") == []
+
+
+def test_a_misspelt_key_beside_the_right_one_is_told_and_not_renamed() -> None:
+    text = COMPONENT + "resorces: {instance_type: a}\nresources: {instance_count: 1}\n"
+    result = check_noop(text, unsafe_fixes=True)
+    assert [one.message for one in result.findings if one.rule == "misspelt-key"] == [
+        "`resorces` does nothing: `resources` stands beside it"
+    ]
+
+
+def test_compute_of_a_component_is_misplaced() -> None:
+    assert len(messages("misplaced-key", COMPONENT + "compute: azureml:c\n")) == 1
+    assert messages("misplaced-key", JOB) == []
+
+
+def test_a_name_that_no_instance_type_can_have_is_found_on_kubernetes_only() -> None:
+    text = JOB + "resources: {instance_type: Standard_NC6}\n"
+    assert messages("unknown-instance-type", text) == []
+    assert len(messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks"))) == 1
+    assert (
+        messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks").replace("Standard_NC6", "a-1"))
+        == []
+    )

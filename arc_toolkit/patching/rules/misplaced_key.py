@@ -24,6 +24,9 @@ def _check(work: Work, document: Document) -> None:
         if target.kind.role == "spec" and "resources" in own:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
             work.found(RULE.id, RULE.severity, message, own["resources"][0])
+        if target.kind.role == "component" and "compute" in own:
+            message = f"a {target.kind.name} has no `compute`: its step has, or the pipeline's default_compute"
+            work.found(RULE.id, RULE.severity, message, own["compute"][0])
         task = pairs(target.get("task"))
         if target.kind.family == "parallel" and "environment_variables" in task:
             _from_task(work, target, task["environment_variables"])
@@ -70,8 +73,9 @@ RULE = Rule(
     summary="a key in a place where nothing reads it",
     why="""\
 `task.environment_variables` of a parallel step is dropped; so is `instance_type` at the top of a component (it belongs
-below `resources`), and `resources` in a v1.5 spec. None of them gives an error. The fix moves the key where that can be
-done within the file; it is unsafe because a setting that had no effect so far begins to have one.""",
+below `resources`), `compute` of a v2 component, and `resources` in a v1.5 spec. None of them gives an error. The fix
+moves the key where that can be done within the file; it is unsafe because a setting that had no effect so far begins to
+have one.""",
     before="""\
 jobs:
   score:
@@ -93,5 +97,5 @@ jobs:
       entry_script: score.py
 """,
     check=_check,
-    needs=("instance_", "environment_variables", "shm_size", "docker_args", "resources"),
+    needs=("compute", "instance_", "environment_variables", "shm_size", "docker_args", "resources"),
 )

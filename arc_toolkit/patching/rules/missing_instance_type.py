@@ -15,14 +15,14 @@ _KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
         if target.kind.resources and target.kind.role in ("job", "step"):
-            evidence = _kubernetes(work, target)
+            evidence = kubernetes(work, target)
             if evidence and work.effective(target, "resources", "instance_type") is None:
                 message = f"{target.shown} names no instance type: it gets 0.1 CPU and 2 GiB (limit 2 CPU)"
                 reason = f"{evidence}; `patch --instance-type NAME` sets one"
                 work.found(RULE.id, RULE.severity, message, target.at, reason=reason)
 
 
-def _kubernetes(work: Work, target: Target) -> str:
+def kubernetes(work: Work, target: Target) -> str:
     """Why the compute is taken for Kubernetes; empty where nothing says so."""
     compute = work.planned(target, "compute")
     if compute is None and target.parent is not None:

@@ -75,7 +75,11 @@ def _look(
         return
     for name in own.keys() - known:
         near = difflib.get_close_matches(name.lower(), important, n=1, cutoff=0.8)
-        if not near or near[0] in own:
+        if not near:
+            continue
+        if near[0] in own:
+            message = f"`{name}` does nothing: `{near[0]}` stands beside it"
+            work.found(RULE.id, RULE.severity, message, own[name][0])
             continue
         path = (*target.path, *below, name)
 
