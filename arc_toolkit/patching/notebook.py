@@ -283,13 +283,14 @@ def _parsed(text: str, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Source]]
 def _about_broken(
     text: str, broken: Sequence[tuple[Cell, Unusable]], settings: Settings, path: str
 ) -> Iterator[Finding]:
-    """A note for each cell that something may have been asked for in vain."""
+    """A warning for each cell that something may have been asked for in vain."""
     if not settings.places_anything:
         return
     for cell, error in broken:
         message = f"cell {cell.number} line {error.line}: left as it is"
-        line = text.count("\n", 0, cell.literals[0].start) + 1
-        yield Finding("instance-type", "note", message, path, line, reason=error.reason)
+        lines = _file_lines(text, cell)
+        line = lines[min(max(error.line, 1), len(lines)) - 1]
+        yield Finding("instance-type", "warning", message, path, line, 1, reason=error.reason)
 
 
 def _convert_sweeps(
@@ -314,7 +315,7 @@ def _convert_sweeps(
             if first_line <= finding.line < first_line + lines:
                 line = finding.line - first_line + 1
                 message = f"{source.label} line {line}: {finding.message}"
-                findings.append(replace(finding, message=message, line=source.file_line(line), column=0))
+                findings.append(replace(finding, message=message, line=source.file_line(line), column=1))
         start, first_line = end + 1, first_line + lines
     return _spliced(text, [cell for cell, _ in parsed], by_cell)
 

@@ -17,9 +17,23 @@ def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
     from arc_toolkit.patching.python.source import quiet
 
     if not is_candidate(data):
-        return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
+        return FileResult(path, data, skipped=_unparsed(path, data))
     with quiet():
         return _patch(path, data, settings)
+
+
+def _unparsed(path: str, data: bytes) -> Skipped:
+    """Why a file without a step or job is left out: where it imports an SDK, what is wrong with it comes first."""
+    from arc_toolkit.patching.python.engine import imports_sdk
+    from arc_toolkit.patching.python.source import Unusable, decode, parse, quiet
+
+    if imports_sdk(data):
+        try:
+            with quiet():
+                parse(decode(data)[0])
+        except Unusable as error:
+            return Skipped(path, error.reason, error.line, error.column)
+    return Skipped(path, "no AzureML code")
 
 
 def _patch(path: str, data: bytes, settings: Settings) -> FileResult:

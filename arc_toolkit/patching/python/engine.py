@@ -40,6 +40,11 @@ def is_candidate(data: bytes) -> bool:
     return known or library.MISSPELT in data
 
 
+def imports_sdk(data: bytes) -> bool:
+    """Whether a file says that it imports one of the SDKs; it may be no Python at all."""
+    return b"import" in data and library.IMPORT.search(data) is not None
+
+
 def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:
     """All edits of a file, proven; `Refused` when one of them cannot be made or proven."""
     folder = os.path.dirname(os.path.abspath(path))

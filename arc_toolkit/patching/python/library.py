@@ -6,6 +6,7 @@ names), and the v1.5 to v2 map in the tests of azure-sdk-for-python (`tests/inte
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 Generation = Literal["v1", "v1.5", "v2"]
@@ -33,6 +34,8 @@ ACTIONS = (
     b"runsettings",
     b"ParallelRun",
 )
+# An import of one of the SDKs, wherever it stands: the file may not parse.
+IMPORT = re.compile(rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)")
 MISSPELT = b"AMLARC_RESTEP"
 
 # Import path -> what it is here.

@@ -121,7 +121,7 @@ class Planner:
             where + message,
             self.path,
             source.file_line(node.lineno),
-            0 if source.label else node.col_offset + 1,
+            1 if source.label else node.col_offset + 1,  # of a cell, only the line of the file is known
             fixed,
             reason,
         )

@@ -62,16 +62,19 @@ def decode(data: bytes) -> tuple[str, str]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
-        raise Unusable(f"cannot tell its encoding: {error.msg}", 1) from None
+        raise Unusable(f"cannot tell its encoding: {error.msg}", 1, 1) from None
     if encoding == "utf-8-sig":
         encoding, data = "utf-8", data[len(_BOM) :]
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise Unusable(f"not {encoding} text: byte 0x{data[error.start]:02x} cannot be read", line) from None
+        line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
+        reason = f"not {encoding} text: byte 0x{data[error.start]:02x} cannot be read"
+        raise Unusable(reason, line, column) from None
     if "\0" in text:
-        raise Unusable("holds null bytes: not Python source", text.count("\n", 0, text.index("\0")) + 1)
+        at = text.index("\0")
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        raise Unusable("holds null bytes: not Python source", line, column)
     if text.encode(encoding) != data:
         raise Unusable(f"its {encoding} text does not survive a round trip; save it as UTF-8")
     return text, encoding

@@ -7,6 +7,7 @@ no `instance_type=` (TypeError); its `resources` do.
 from __future__ import annotations
 
 import ast
+import re
 
 from arc_toolkit.patching.python import compute, environment
 from arc_toolkit.patching.python.expose import Exposure
@@ -18,6 +19,8 @@ from arc_toolkit.patching.python.targets import SETTINGS, Target
 
 SET_RESOURCES = "set-resources"
 SWEEP_ARGUMENT = "sweep-instance-type"
+_RESOURCES_KEY = re.compile(r"(?m)^[\"']?resources[\"']?[ \t]*:|\bresources[\"']?[ \t]*:[ \t]*[{*&]")
+# What is said about the resources of a command object after its call.
 _SAID_LATER = (
     ("resources",),
     ("set_resources",),
@@ -32,6 +35,7 @@ def place(planner: Planner, target: Target, exposure: Exposure, chosen: bool) ->
     """Mend what is wrong with a target, and give it what was asked for."""
     wanted = exposure.wanted(target) if chosen else []
     mended = _mend_sweep(planner, target, wanted)
+    _without_resources(planner, target)
     if chosen and isinstance(target.meaning, Builder):
         _builder(planner, target, wanted, exposure)
     elif target.name and not target.refusal:
@@ -40,6 +44,25 @@ def place(planner: Planner, target: Target, exposure: Exposure, chosen: bool) ->
     if chosen:
         environment.place_v2(planner, target)
         compute.place_v2(planner, target)
+
+
+def _without_resources(planner: Planner, target: Target) -> None:
+    """`node.resources.x = ...` where the component has none: `resources` is None then (azure-ai-ml 1.35.2)."""
+    if target.component is None or not target.component.text or _RESOURCES_KEY.search(target.component.text):
+        return
+    for use in target.uses:
+        if use.how == "argument" or use.path[0] not in ("resources", "set_resources"):
+            continue
+        if len(use.path) == 1:
+            return
+        planner.finding(
+            "instance-type",
+            "error",
+            f"{target.name}.resources is None, since {target.component.file} has no resources (AttributeError)",
+            use.spot.source,
+            use.spot.stmt,
+            reason=f"write {target.name}.resources = JobResourceConfiguration(...)",
+        )
 
 
 def _builder(planner: Planner, target: Target, wanted: list[Wanted], exposure: Exposure) -> None:

@@ -38,9 +38,9 @@ AZURE = b"from azure.ai.ml import command\n"
         (AZURE + b"x = 0777\n", "Python 2 code"),
         (AZURE + b"if a <> b: pass\n", "Python 2 code"),
         (AZURE + b"x = `a`\n", "Python 2 code"),
-        (AZURE + b"x = 1\0\n", "2:0: holds null bytes: not Python source"),
-        (AZURE + b"x = '\xff'\n", "not utf-8 text"),
-        (b"# coding: klingon\n" + AZURE, "cannot tell its encoding: unknown encoding: klingon"),
+        (AZURE + b"x = 1\0\n", "2:6: holds null bytes: not Python source"),
+        (AZURE + b"x = '\xff'\n", "2:6: not utf-8 text"),
+        (b"# coding: klingon\n" + AZURE, "1:1: cannot tell its encoding: unknown encoding: klingon"),
         (AZURE + b"x = " + b"(" * 3000 + b")" * 3000 + b"\n", "too many nested parentheses"),
     ],
     ids=[
@@ -60,6 +60,23 @@ AZURE = b"from azure.ai.ml import command\n"
     ],
 )
 def test_python_that_cannot_be_parsed(data: bytes, sentence: str) -> None:
+    assert sentence in reason(patch_source("p.py", data, TYPE))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"import azure.ai.ml\ndef f(:\n", "2:7: not valid Python: invalid syntax"),
+        (b"print 'x'\nimport azure.ai.ml\n", "1:1: Python 2 code"),
+        (b"\0import azure.ai.ml", "1:1: holds null bytes"),
+        (b"# coding: klingon\nimport azure.ai.ml\n", "1:1: cannot tell its encoding"),
+        (b"from azure.ml.component import x\nx = = 1\n", "2:5: not valid Python"),
+        (b"import azure.ai.ml\n", "0:0: no AzureML code"),
+        (b"print 'azure.ai.ml'\n", "0:0: no AzureML code"),
+        (b"import os\nprint 'x'\n", "0:0: no AzureML code"),
+    ],
+)
+def test_a_file_that_only_imports_an_sdk_says_what_is_wrong_with_it(data: bytes, sentence: str) -> None:
     assert sentence in reason(patch_source("p.py", data, TYPE))
 
 
@@ -93,6 +110,9 @@ def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
     )
     result = patch_notebook("n.ipynb", data, TYPE)
     assert result.after is not None
+    shown = [data.decode().split("\n")[finding.line - 1].strip() for finding in result.findings]
+    assert shown == ['"def broken(:\\n"', "\"print 'two'\\n\""]
+    assert {(finding.severity, finding.column) for finding in result.findings} == {("warning", 1)}
     reasons = [(finding.message, finding.reason) for finding in result.findings]
     assert reasons == [
         ("cell 2 line 1: left as it is", "not valid Python: invalid syntax"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from arc_toolkit.patching.model import Settings
@@ -604,3 +606,27 @@ def test_a_step_with_settings_of_its_own_that_cannot_be_written_is_reported() ->
     text = "from azure.ai.ml import command, dsl\n\nwork = command(command='x', instance_type=\"32cpu128g\")\n"
     text += "\n\n@dsl.pipeline\ndef p(x):\n    c = work()\n    if x:\n        c.resources = size\n"
     check_left(text, "set under a condition", TYPE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "lines", "raises"),
+    [
+        ("type: command\n", "node.resources.instance_type = 'a'", True),
+        ("type: command\nresources:\n  instance_count: 1\n", "node.resources.instance_type = 'a'", False),
+        ("{type: command, resources: {instance_count: 1}}\n", "node.resources.instance_type = 'a'", False),
+        (
+            "type: command\n",
+            "node.resources = JobResourceConfiguration()\n    node.resources.instance_type = 'a'",
+            False,
+        ),
+        ("", "node.resources.instance_type = 'a'", False),
+    ],
+)
+def test_an_attribute_of_resources_that_are_not_there_is_an_error(
+    spec: str, lines: str, raises: bool, tmp_path: Path
+) -> None:
+    if spec:
+        (tmp_path / "train.yml").write_text(spec)
+    text = V2 + f"\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    {lines}\n"
+    found = check_noop(text, Settings(), path=str(tmp_path / "p.py"))
+    assert [(finding.severity, finding.line) for finding in found] == ([("error", 9)] if raises else [])
