@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arc_toolkit.cli.check import show_machine, tell_skipped
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, USAGE
+from arc_toolkit.patching.model import SETTING_RULES
 from arc_toolkit.patching.options import add_common, add_patch
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ examples:
 
 exit codes: 0 done, 1 --check and something would change, 2 a path or file that cannot be used
 """
+
+# Notes that say what was decided are shown each; others about a setting are summed up below folders.
+_DECISIONS = ("threads", "expose-parameters", "sweep-to-v2", "prs-to-v2")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +46,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         elif outcome.skipped is not None:
             report.skip(outcome.skipped, outcome.named)
         elif outcome.result is not None:
-            report.file(outcome.result)
+            report.file(outcome.result, outcome.named)
         report.echo(outcome.stdin)
     return report.finish()
 
@@ -58,6 +62,8 @@ class Report:
         self._findings: list[Finding] = []
         self._skipped: list[dict[str, Any]] = []
         self._problems: list[str] = []
+        # What was asked and could not be placed, by setting and reason: the files below the given folders.
+        self._not_placed: dict[tuple[str, str], set[str]] = {}
 
     def problem(self, message: str) -> None:
         self._problems.append(message)
@@ -77,7 +83,7 @@ class Report:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
 
-    def file(self, result: FileResult) -> None:
+    def file(self, result: FileResult, named: bool) -> None:
         from arc_toolkit.patching.run import pending, write
         from arc_toolkit.patching.show import finding_text
 
@@ -97,21 +103,18 @@ class Report:
         if self._args.format == "text":
             self._console.clear_progress()
             self._show(result, new, status)
-            shown = [one for one in result.findings if one.severity != "note" or self._tells(one)]
+            shown = []
+            for one in result.findings:
+                asked = one.rule in SETTING_RULES
+                if one.severity != "note" or self._console.verbose or one.rule in _DECISIONS or (asked and named):
+                    shown.append(one)
+                elif asked:
+                    self._not_placed.setdefault((one.rule, one.reason), set()).add(one.path)
             for finding in shown:
                 source = result.before if finding.path == result.path else b""
                 self._console.note(finding_text(finding, source, self._err_style, check=False))
             if result.refused and not any(result.refused in one.reason for one in shown):
                 self._console.warn(f"{result.path} is left as it is: {result.refused}")
-
-    def _tells(self, finding: Finding) -> bool:
-        """Notes that say what was decided are shown; those about every file of a kind only with --verbose."""
-        return self._console.verbose or finding.rule in (
-            "threads",
-            "expose-parameters",
-            "sweep-to-v2",
-            "prs-to-v2",
-        )
 
     def _err_style(self, text: str, *names: str) -> str:
         return self._console.style(text, *names, stream=sys.stderr)
@@ -175,6 +178,9 @@ class Report:
             self._console.out(document("patch", payload))
         else:
             show_machine(self._args.format, self._findings, self._console)
+        for (rule, why), paths in self._not_placed.items():
+            number = f"{len(paths)} file{'s' * (len(paths) != 1)}"
+            self._console.note(f"{rule} is not set everywhere in {number}: {why} (--verbose shows where)")
         self._console.note(self._sentence(summary(self._counts, ["changed", "unchanged", "refused", "skipped"])))
         if self._problems or self._counts["refused"]:
             return USAGE

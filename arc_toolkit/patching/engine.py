@@ -32,6 +32,10 @@ def patch_yaml(
     kinds = {document.root.kind.name for document in file.documents}
     if kinds == {"instance type"}:
         return FileResult(path, data, skipped=Skipped(path, "an InstanceType: see `arc-toolkit validate`"))
+    if settings.steps or settings.kinds:
+        for document in file.documents:
+            library.steps |= {step.name for step in document.steps}
+            library.families |= {target.kind.family for target in document.targets}
     if settings.sweep_to_v2 and "sweep spec" in kinds and settings.wants("sweep-to-v2"):
         converted: FileResult = import_module("arc_toolkit.patching.convert.sweep").convert(
             path, data, settings, read

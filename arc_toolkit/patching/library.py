@@ -52,6 +52,9 @@ class Library:
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
         self._evidence: OrderedDict[tuple[str, str], tuple[Evidence, ...]] = OrderedDict()
+        # What the documents of the run have, for options that name a step or a kind.
+        self.steps: set[str] = set()
+        self.families: set[str] = set()
         self._missing: dict[str, bool] = {}
         # path -> how it is used: component, trial or python
         self._uses: dict[str, set[str]] = {}

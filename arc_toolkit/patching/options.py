@@ -134,6 +134,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
         skip=_rules("--skip", args.skip),
         instance_types=_types(args.instance_types),
     )
+    for name in sorted(settings.only & settings.skip):
+        raise ArcError(f"--only {name} and --skip {name} leave nothing to do: give one of them")
     _check_numbers(settings)
     _check_names(settings)
     if settings.threads in (None, "off"):

@@ -40,7 +40,7 @@ class Outcome:
     result: FileResult | None = None
     skipped: Skipped | None = None
     problem: Problem | None = None
-    # Whether the path was given itself: the reason for skipping it is always told.
+    # Whether the path was given itself: why it is skipped, or not all of it done, is always told.
     named: bool = False
     # What came from standard input, where there is no result to hold it.
     stdin: bytes = b""
@@ -84,12 +84,28 @@ def _run(paths: Sequence[str], settings: Settings, progress: Callable[[str], Non
             continue
         progress(item.path)
         outcome = _one(item, settings, library, held.pop(item.path, None), in_folder)
+        if outcome.result is not None:
+            _note_code(outcome.result, settings, library)
         if outcome.result is not None and item.folder is not None:
             useful[item.folder] = True
         yield outcome
     for folder, any_result in useful.items():
         if not any_result:
             yield Outcome(problem=Problem(folder, f"no AzureML jobs, components or pipelines in {folder}"))
+    for option, names, known in (
+        ("--step", settings.steps, library.steps),
+        ("--kind", settings.kinds, library.families),
+    ):
+        for name in (name for name in names if name not in known):
+            there = ", ".join(sorted(known)) or "none"
+            yield Outcome(problem=Problem("", f"{option} {name} matches nothing; there are: {there}"))
+
+
+def _note_code(result: FileResult, settings: Settings, library: Library) -> None:
+    """Names of steps in Python are not listed: a name counts as known where it stands in the code."""
+    if result.path.endswith((".py", ".ipynb")) or (result.path == "-" and _PYTHON.search(result.before)):
+        library.steps |= {name for name in settings.steps if name.encode() in result.before}
+        library.families |= set(settings.kinds)
 
 
 def _one(item: Found, settings: Settings, library: Library, data: bytes | None, in_folder: bool) -> Outcome:
@@ -113,7 +129,7 @@ def _one(item: Found, settings: Settings, library: Library, data: bytes | None, 
         return replace(_left_out(result.skipped, named), stdin=data if path == "-" else b"")
     if result.refused is not None:
         result = replace(result, findings=undone(result.findings))
-    return Outcome(result=result)
+    return Outcome(result=result, named=named)
 
 
 def _left_out(skipped: Skipped, named: bool) -> Outcome:

@@ -321,3 +321,34 @@ def test_python_on_standard_input_is_patched(arc: Arc, monkeypatch: pytest.Monke
     result = arc("patch", "-", *TYPE, "--write")
     assert result.code == 0
     assert "32cpu128g" in result.out
+
+
+SPEC = "type: CommandComponent\nname: a\nversion: 1\ncommand: x\n"
+
+
+def test_what_was_asked_and_could_not_be_placed_is_told(arc: Arc, tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(SPEC)
+    named = arc("patch", tmp_path / "a.yaml", tmp_path / "b.yaml", *TYPE)
+    assert named.err.count("not set on command spec [instance-type]") == 2
+    folder = arc("patch", tmp_path, *TYPE)
+    assert folder.err.count("[instance-type]") == 0
+    assert folder.err.count("instance-type is not set everywhere in 2 files: a v1.5 spec has no place") == 1
+
+
+def test_a_step_or_kind_that_matches_nothing_is_an_error_with_the_names_there_are(
+    arc: Arc, tmp_path: Path
+) -> None:
+    (tmp_path / "pipeline.yml").write_text(PIPELINE)
+    (tmp_path / "train.yml").write_text(COMPONENT)
+    result = arc("patch", tmp_path, *TYPE, "--step", "nosuch")
+    assert result.code == 2
+    assert "--step nosuch matches nothing; there are: train" in result.err
+    assert arc("patch", tmp_path, *TYPE, "--step", "train").code == 0
+    assert "there are: command, pipeline" in arc("patch", tmp_path, *TYPE, "--kind", "automl").err
+
+
+def test_only_and_skip_of_the_same_rule_is_an_error(arc: Arc, job: Path) -> None:
+    result = arc("check", job, "--only", "amlarc-restep", "--skip", "amlarc-restep")
+    assert result.code == 2
+    assert "leave nothing to do" in result.err
