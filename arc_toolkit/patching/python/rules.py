@@ -83,11 +83,12 @@ def _uses(planner: Planner) -> None:
                     )
                 elif use.path[:2] == ("runsettings", "sweep") and (id(scope), name) not in swept:
                     swept.add((id(scope), name))
+                    asked = planner.settings.sweep_to_v2
                     planner.finding(
                         LEGACY_SWEEP,
                         "warning",
                         f"{name} is a sweep of SDK v1.5, which takes no instance type",
                         use.spot.source,
                         use.spot.stmt,
-                        reason="convert it with --sweep-to-v2",
+                        reason="it is not converted, see there" if asked else "convert it with --sweep-to-v2",
                     )

@@ -14,7 +14,7 @@ from arc_toolkit.patching.python.expose import Exposure
 from arc_toolkit.patching.python.layout import Impossible
 from arc_toolkit.patching.python.meaning import Builder, Step, Sweep
 from arc_toolkit.patching.python.names import Use
-from arc_toolkit.patching.python.plan import Planner, Wanted, constant
+from arc_toolkit.patching.python.plan import Planner, Wanted, constant, given
 from arc_toolkit.patching.python.targets import SETTINGS, Target
 
 SET_RESOURCES = "set-resources"
@@ -47,8 +47,17 @@ def place(planner: Planner, target: Target, exposure: Exposure, chosen: bool) ->
 
 
 def _without_resources(planner: Planner, target: Target) -> None:
-    """`node.resources.x = ...` where the component has none: `resources` is None then (azure-ai-ml 1.35.2)."""
-    if target.component is None or not target.component.text or _RESOURCES_KEY.search(target.component.text):
+    """`node.resources.x = ...` where nothing gave it any: `resources` is None then (azure-ai-ml 1.35.2)."""
+    if isinstance(target.meaning, Builder):
+        there = given(target.call)
+        if there is None or any(name in there for name in _RESOURCE_ARGUMENTS):
+            return
+        giver = f"its {target.kind}(...)" if target.kind == "command" else "its call"
+    elif target.component is not None and target.component.text:
+        if _RESOURCES_KEY.search(target.component.text):
+            return
+        giver = target.component.file
+    else:
         return
     for use in target.uses:
         if use.how == "argument" or use.path[0] not in ("resources", "set_resources"):
@@ -58,7 +67,7 @@ def _without_resources(planner: Planner, target: Target) -> None:
         planner.finding(
             "instance-type",
             "error",
-            f"{target.name}.resources is None, since {target.component.file} has no resources (AttributeError)",
+            f"{target.name}.resources is None, since {giver} has no resources (AttributeError)",
             use.spot.source,
             use.spot.stmt,
             reason=f"write {target.name}.resources = JobResourceConfiguration(...)",

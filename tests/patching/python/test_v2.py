@@ -630,3 +630,15 @@ def test_an_attribute_of_resources_that_are_not_there_is_an_error(
     text = V2 + f"\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    {lines}\n"
     found = check_noop(text, Settings(), path=str(tmp_path / "p.py"))
     assert [(finding.severity, finding.line) for finding in found] == ([("error", 9)] if raises else [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raises"),
+    [("", True), (", instance_count=1", False), (", shm_size='2g'", False), (", **more", False)],
+)
+def test_an_attribute_of_the_resources_of_a_command_object_without_any_is_an_error(
+    arguments: str, raises: bool
+) -> None:
+    text = f"from azure.ai.ml import command\n\njob = command(command='x'{arguments})\n"
+    found = check_noop(text + "job.resources.instance_type = 'a'\n", Settings())
+    assert [(finding.severity, finding.line) for finding in found] == ([("error", 4)] if raises else [])
