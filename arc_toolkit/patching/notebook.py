@@ -256,8 +256,8 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         result = rewrite([source for _, source in parsed], settings, path)
         after = _spliced(text, [cell for cell, _ in parsed], result.edits)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        return FileResult(path, data, skipped=Skipped(path, "not UTF-8 text: save it as UTF-8", line))
+        line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
+        return FileResult(path, data, skipped=Skipped(path, "not UTF-8 text: save it as UTF-8", line, column))
     except NotANotebook as error:
         return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
     except Refused as error:
