@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arc_toolkit.console import Console
@@ -11,7 +12,9 @@ from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.patching.options import add_common
 
 if TYPE_CHECKING:
+    from arc_toolkit.patching.discover import Problem
     from arc_toolkit.patching.model import Finding, Skipped
+    from arc_toolkit.patching.run import Outcome
 
 EPILOG = """\
 examples:
@@ -38,7 +41,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     findings: list[Finding] = []
     skipped: list[dict[str, object]] = []
     problems: list[str] = []
+    lost: list[Problem] = []
     for outcome in run_over(args.paths, settings, console.progress):
+        if (problem := unusable(outcome)) is not None:
+            lost.append(problem)
         if outcome.problem is not None:
             problems.append(outcome.problem.message)
             console.warn(outcome.problem.message)
@@ -67,7 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         }
         console.out(document("check", payload))
     else:
-        show_machine(args.format, findings, console)
+        show_machine(args.format, findings, console, lost)
     parts = [_number(counts[name], name) for name in ("error", "warning", "note")]
     console.note(f"checked {_number(counts['files'], 'file')}: {', '.join(parts)}, {counts['skipped']} skipped")
     if problems:
@@ -79,23 +85,30 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def show_machine(form: str, findings: list[Finding], console: Console) -> None:
+def unusable(outcome: Outcome) -> Problem | None:
+    """What SARIF and GitHub are to know about a file that could not be looked at."""
+    from arc_toolkit.patching.discover import Problem
+
+    left = outcome.skipped
+    if left is not None and left.broken:
+        return Problem(left.path, f"skipped: {left.reason}", left.line)
+    return outcome.problem
+
+
+def show_machine(form: str, findings: list[Finding], console: Console, problems: Sequence[Problem] = ()) -> None:
     """SARIF and GitHub annotations, for `check` and `patch` alike."""
     if form == "sarif":
         from arc_toolkit.output.sarif import sarif
         from arc_toolkit.patching.rules import all_rules
 
-        console.out(sarif(findings, list(all_rules().values())))
-    elif form == "github" and findings:
+        console.out(sarif(findings, list(all_rules().values()), problems))
+    elif form == "github" and (findings or problems):
         from arc_toolkit.output.github import workflow_commands
 
-        console.out(workflow_commands(findings))
+        console.out(workflow_commands(findings, problems))
 
 
 def tell_skipped(console: Console, left: Skipped, named: bool) -> None:
     """What is broken or was named is said aloud; what is just none of ours only with --verbose."""
-    place = f"{left.path}:{left.line}:{left.column}" if left.line else left.path
-    if named or left.line or left.reason.startswith(("broken", "not UTF-8", "larger", "nested")):
-        console.note(f"skipped {place}: {left.reason}")
-    else:
-        console.detail(f"skipped {place}: {left.reason}")
+    tell = console.note if named or left.broken else console.detail
+    tell(f"skipped {left.place}: {left.reason}")

@@ -7,13 +7,14 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from arc_toolkit.cli.check import show_machine, tell_skipped
+from arc_toolkit.cli.check import show_machine, tell_skipped, unusable
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.patching.model import SETTING_RULES
 from arc_toolkit.patching.options import add_common, add_patch
 
 if TYPE_CHECKING:
+    from arc_toolkit.patching.discover import Problem
     from arc_toolkit.patching.model import FileResult, Finding, Skipped
 
 EPILOG = """\
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         elif outcome.result is not None:
             report.file(outcome.result, outcome.named)
         report.echo(outcome.stdin)
+        if (problem := unusable(outcome)) is not None:
+            report.lost.append(problem)
     return report.finish()
 
 
@@ -62,6 +65,7 @@ class Report:
         self._findings: list[Finding] = []
         self._skipped: list[dict[str, Any]] = []
         self._problems: list[str] = []
+        self.lost: list[Problem] = []
         # What was asked and could not be placed, by setting and reason: the files below the given folders.
         self._not_placed: dict[tuple[str, str], set[str]] = {}
 
@@ -177,7 +181,7 @@ class Report:
             }
             self._console.out(document("patch", payload))
         else:
-            show_machine(self._args.format, self._findings, self._console)
+            show_machine(self._args.format, self._findings, self._console, self.lost)
         for (rule, why), paths in self._not_placed.items():
             number = f"{len(paths)} file{'s' * (len(paths) != 1)}"
             self._console.note(f"{rule} is not set everywhere in {number}: {why} (--verbose shows where)")

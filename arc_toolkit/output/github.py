@@ -7,21 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from arc_toolkit.patching.discover import Problem
 from arc_toolkit.patching.model import Finding
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def workflow_commands(findings: Iterable[Finding]) -> str:
-    """One line per finding, for the runner to read."""
-    return "\n".join(map(_line, findings))
+def workflow_commands(findings: Iterable[Finding], problems: Iterable[Problem] = ()) -> str:
+    """One line per finding, and per file that could not be used, for the runner to read."""
+    return "\n".join([*map(_line, findings), *map(_problem, problems)])
 
 
 def _line(finding: Finding) -> str:
-    fields = [("file", finding.path), ("line", finding.line), ("col", finding.column), ("title", finding.rule)]
-    given = ",".join(f"{name}={_property(str(value))}" for name, value in fields if value)
+    column = max(1, finding.column) if finding.line else 0
+    given = _fields(file=finding.path, line=finding.line, col=column, title=finding.rule)
     text = f"{finding.message} ({finding.reason})" if finding.reason else finding.message
     return f"::{_LEVELS[finding.severity]} {given}::{_data(text)}"
+
+
+def _problem(problem: Problem) -> str:
+    return f"::error {_fields(file=problem.path, line=problem.line, title='cannot be used')}::{_data(problem.message)}"
+
+
+def _fields(**fields: str | int) -> str:
+    return ",".join(f"{name}={_property(str(value))}" for name, value in fields.items() if value)
 
 
 def _data(text: str) -> str:

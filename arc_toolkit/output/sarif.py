@@ -12,14 +12,15 @@ from typing import Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
+from arc_toolkit.patching.discover import Problem
 from arc_toolkit.patching.model import Finding
 from arc_toolkit.patching.rules import Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def sarif(findings: Iterable[Finding], rules: Sequence[Rule]) -> str:
-    """One run with all rules that spoke, in order of their first finding."""
+def sarif(findings: Iterable[Finding], rules: Sequence[Rule], problems: Sequence[Problem] = ()) -> str:
+    """One run with all rules that spoke, in order of their first finding, and the files that could not be used."""
     results = list(findings)
     known = {rule.id: rule for rule in rules}
     ids = list(dict.fromkeys(finding.rule for finding in results))
@@ -36,6 +37,12 @@ def sarif(findings: Iterable[Finding], rules: Sequence[Rule]) -> str:
                         "rules": [_rule(name, known.get(name)) for name in ids],
                     }
                 },
+                "invocations": [
+                    {
+                        "executionSuccessful": not problems,
+                        "toolExecutionNotifications": [_notification(problem) for problem in problems],
+                    }
+                ],
                 "columnKind": "unicodeCodePoints",
                 "results": [_result(finding, index[finding.rule]) for finding in results],
             }
@@ -59,13 +66,24 @@ def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
 
 def _result(finding: Finding, index: int) -> dict[str, Any]:
     text = f"{finding.message} ({finding.reason})" if finding.reason else finding.message
-    location: dict[str, Any] = {"artifactLocation": {"uri": quote(PurePath(finding.path).as_posix())}}
-    if finding.line:
-        location["region"] = {"startLine": finding.line, "startColumn": max(1, finding.column)}
     return {
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": finding.severity,
         "message": {"text": text},
-        "locations": [{"physicalLocation": location}],
+        "locations": [_location(finding.path, finding.line, finding.column)],
     }
+
+
+def _notification(problem: Problem) -> dict[str, Any]:
+    found: dict[str, Any] = {"level": "error", "message": {"text": problem.message}}
+    if problem.path:
+        found["locations"] = [_location(problem.path, problem.line, 1)]
+    return found
+
+
+def _location(path: str, line: int, column: int) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": quote(PurePath(path).as_posix())}}
+    if line:
+        location["region"] = {"startLine": line, "startColumn": max(1, column)}
+    return {"physicalLocation": location}

@@ -23,6 +23,7 @@ class Problem:
 
     path: str
     message: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

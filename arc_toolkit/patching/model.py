@@ -77,8 +77,22 @@ class Skipped:
 
     path: str
     reason: str
+    # From 1; both are 0 where it is about the whole file.
     line: int = 0
     column: int = 0
+
+    def __post_init__(self) -> None:
+        if self.line and not self.column:
+            object.__setattr__(self, "column", 1)
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is one of ours perhaps, and cannot be read."""
+        return bool(self.line) or self.reason.startswith(("broken", "not UTF-8", "larger", "nested"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,13 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.patching.model import SETTING_RULES, Settings
 
 FORMATS = ("text", "json", "sarif", "github")
+# Variables that mean something else to the shell, the loader or Python.
+_RESERVED = frozenset(
+    (
+        "PATH HOME USER SHELL PWD IFS TMPDIR LANG HOSTNAME LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH PYTHONHOME "
+        "CONDA_PREFIX VIRTUAL_ENV CUDA_VISIBLE_DEVICES"
+    ).split()
+)
 KIND_NAMES = ("command", "distributed", "parallel", "sweep", "automl")
 
 
@@ -162,7 +169,12 @@ def _check_names(settings: Settings) -> None:
     if name is not None:
         from arc_toolkit.sizing.instance_types import NAME
 
-        if not NAME.fullmatch(name) or len(name) > 253:
+        # A longer one does not fit into the value of a Kubernetes label.
+        if len(name) > 63:
+            raise ArcError(
+                f"`{name}` cannot be an instance type: it has {len(name)} characters, and 63 are allowed"
+            )
+        if not NAME.fullmatch(name):
             legal = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
             hint = f"; `{legal}` would be one" if legal else ""
             raise ArcError(
@@ -173,6 +185,10 @@ def _check_names(settings: Settings) -> None:
     for variable in settings.exports:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
             raise ArcError(f"--export takes the name of a variable, and `{variable}` cannot be one")
+        if variable in _RESERVED or variable.startswith(("AMLARC_", "AZUREML_")):
+            raise ArcError(
+                f"--export {variable} would put the number of cores in place of what the job needs there"
+            )
 
 
 def _rules(option: str, names: list[str]) -> frozenset[str]:

@@ -134,8 +134,8 @@ def _one(item: Found, settings: Settings, library: Library, data: bytes | None, 
 
 def _left_out(skipped: Skipped, named: bool) -> Outcome:
     if named and not skipped.reason.startswith(_HARMLESS):
-        place = f":{skipped.line}:{skipped.column}" if skipped.line else ""
-        return Outcome(problem=Problem(skipped.path, f"cannot use {skipped.path}{place}: {skipped.reason}"))
+        problem = Problem(skipped.path, f"cannot use {skipped.place}: {skipped.reason}", skipped.line)
+        return Outcome(problem=problem)
     return Outcome(skipped=skipped, named=named)
 
 

@@ -16,7 +16,7 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 def finding_text(finding: Finding, source: bytes, style: Style, *, check: bool) -> str:
     """`path:line:column: severity: message [rule]`, the source line, and the reason."""
-    place = f"{finding.path}:{finding.line}:{finding.column}:" if finding.line else f"{finding.path}:"
+    place = f"{finding.path}:{finding.line}:{max(1, finding.column)}:" if finding.line else f"{finding.path}:"
     lines = [
         f"{place} {style(finding.severity, _COLORS[finding.severity])}: {printable(finding.message)} [{finding.rule}]"
     ]

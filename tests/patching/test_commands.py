@@ -352,3 +352,18 @@ def test_only_and_skip_of_the_same_rule_is_an_error(arc: Arc, job: Path) -> None
     result = arc("check", job, "--only", "amlarc-restep", "--skip", "amlarc-restep")
     assert result.code == 2
     assert "leave nothing to do" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--threads", "auto", "--export", "PATH"), "--export PATH would put"),
+        (("--threads", "auto", "--export", "LD_LIBRARY_PATH"), "--export LD_LIBRARY_PATH would put"),
+        (("--instance-type", "a" * 64), "it has 64 characters"),
+    ],
+)
+def test_names_that_would_break_the_job_are_errors(arc: Arc, job: Path, words: tuple[str, ...], why: str) -> None:
+    result = arc("patch", job, *words)
+    assert result.code == 2
+    assert why in result.err
+    assert result.out == ""

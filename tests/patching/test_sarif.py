@@ -54,3 +54,19 @@ def test_a_finding_points_to_its_line_and_rule() -> None:
     assert "region" not in second["locations"][0]["physicalLocation"]
     described = log["runs"][0]["tool"]["driver"]["rules"]
     assert [described[entry["ruleIndex"]]["id"] for entry in (first, second)] == ["amlarc-restep", "threads"]
+
+
+def test_files_that_cannot_be_used_are_in_the_log_and_in_the_annotations(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "bytes.yml").write_bytes(b"type: command\ncommand: \xff\n")
+    (tmp_path / "job.yml").write_text("command: x\nenvironment: e\ncompute: c\n")
+    log = validate(arc("check", tmp_path, "--format", "sarif").out)
+    [invocation] = log["runs"][0]["invocations"]
+    assert not invocation["executionSuccessful"]
+    [told] = invocation["toolExecutionNotifications"]
+    assert told["locations"][0]["physicalLocation"]["region"] == {"startLine": 2, "startColumn": 1}
+    named = arc("patch", tmp_path / "bytes.yml", "--format", "github")
+    assert named.code == 2
+    assert f"::error file={tmp_path}/bytes.yml,line=2,title=cannot be used::cannot use" in named.out
+    assert "bytes.yml:2:1: not UTF-8" in named.err
