@@ -38,7 +38,7 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
         last = own[-1].number
         final = {attempt.outcome for attempt in own if attempt.number == last}
         moments = [moment for attempt in own if (moment := attempt.start or attempt.end)]
-        about = groups[name]
+        about, kinds = groups[name], _kinds(own)
         result.append(
             Job(
                 name=name,
@@ -46,10 +46,10 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
                 attempts=len({attempt.number for attempt in own}),
                 outcome=next(outcome for outcome in _WORST_FIRST if outcome in final),
                 nodes=tuple(dict.fromkeys([attempt.node for attempt in own if attempt.node])),
-                causes=_kinds(own),
+                causes=kinds,
                 since=min(moments) if moments else None,
                 fails_everywhere=name in everywhere,
-                unsure=_unsure(own),
+                unsure=_unsure(own) if kinds else (),
                 missing=about.missing,
                 notes=tuple(about.notes),
             )
@@ -138,12 +138,8 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             "clocks disagree: a later attempt seems to start earlier; the order is that of the folders"
         )
     made = []
-    job.missing = last + 1 - len({entry.number for entry in tries})
-    if job.missing:
-        taken = {entry.number for entry in tries}
-        some = list(islice((number for number in range(last) if number not in taken), 5))
-        more = " and more" if job.missing > len(some) else ""
-        job.notes.append(f"nothing is known of attempt {', '.join(map(str, some))}{more}: their logs are not here")
+    if last:
+        _say_missing(job, last)
     for entry in tries:
         pool, spot, instance = places.of(entry.node, entry.truncated)
         made.append(
@@ -167,6 +163,16 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             )
         )
     return made
+
+
+def _say_missing(job: Group, last: int) -> None:
+    """A download may be partial, or the first logs gone."""
+    taken = {entry.number for entry in job.tries}
+    job.missing = last + 1 - len(taken)
+    if job.missing:
+        some = list(islice((number for number in range(last) if number not in taken), 5))
+        more = " and more" if job.missing > len(some) else ""
+        job.notes.append(f"nothing is known of attempt {', '.join(map(str, some))}{more}: their logs are not here")
 
 
 def _one_rank(tries: list[Try]) -> bool:

@@ -6,7 +6,7 @@
 
 Beside the sources, with the function that `cli/diagnose.py` calls (imported when its option is given):
 
-    metrics.find_restarts(source: str) -> list[Restart]
+    metrics.look(source: str) -> Seen                   restarts, and in how many runs and points
     prs.wanted(path: str) -> bool                       a cheap test of the name, called for every file
     prs.read(files: Sequence[LogFile]) -> tuple[list[Finding], list[Skipped]]
     live.read_cluster(args) -> ClusterFacts             args: context, kubeconfig, as_user
