@@ -18,6 +18,8 @@ class Ignores:
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
     # Lines of ignores that give no reason.
     without_reason: tuple[int, ...] = ()
+    # Every name of a rule that an ignore with a reason gives, with the line it stands on.
+    names: tuple[tuple[int, str], ...] = ()
 
     def covers(self, rule: str, line: int) -> bool:
         return any(rule in self.lines.get(number, ()) for number in (line, 0))
@@ -32,6 +34,7 @@ def find_ignores(text: str) -> Ignores:
         return _NONE
     lines: dict[int, frozenset[str]] = {}
     without: list[int] = []
+    names: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         match = _COMMENT.search(line)
         if match is None:
@@ -45,5 +48,6 @@ def find_ignores(text: str) -> Ignores:
         elif not line[: match.start()].strip():
             where = number + 1
         rules = frozenset(name.strip() for name in match[2].split(","))
+        names += [(number, name) for name in sorted(rules)]
         lines[where] = lines.get(where, frozenset()) | rules
-    return Ignores(lines, tuple(without))
+    return Ignores(lines, tuple(without), tuple(names))

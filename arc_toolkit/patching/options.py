@@ -13,10 +13,24 @@ from arc_toolkit.patching.model import SETTING_RULES, Settings
 FORMATS = ("text", "json", "sarif", "github")
 # Variables that mean something else to the shell, the loader or Python.
 _RESERVED = frozenset(
-    (
-        "PATH HOME USER SHELL PWD IFS TMPDIR LANG HOSTNAME LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH PYTHONHOME "
-        "CONDA_PREFIX VIRTUAL_ENV CUDA_VISIBLE_DEVICES"
-    ).split()
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "SHELL",
+        "PWD",
+        "IFS",
+        "TMPDIR",
+        "LANG",
+        "HOSTNAME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "CONDA_PREFIX",
+        "VIRTUAL_ENV",
+        "CUDA_VISIBLE_DEVICES",
+    ]
 )
 KIND_NAMES = ("command", "distributed", "parallel", "sweep", "automl")
 

@@ -33,7 +33,7 @@ class Rule:
     why: str
     before: str
     after: str
-    language: Literal["yaml", "python"] = "yaml"
+    language: Literal["yaml", "python", "yaml, python"] = "yaml"
     check: Check | None = None
     # The rule runs only on files whose text has one of these; empty means on every file.
     needs: tuple[str, ...] = ()

@@ -62,6 +62,7 @@ environment_variables:
 environment_variables:
   AMLARC_PRESTEP: "export OMP_NUM_THREADS=` get_cores `"
 """,
+    language="yaml, python",
     check=_check,
     needs=(RESTEP,),
 )

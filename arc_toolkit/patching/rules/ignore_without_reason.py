@@ -31,6 +31,7 @@ command: python train.py  # arc-toolkit: ignore[lightgbm-threads]
     after="""\
 command: python train.py  # arc-toolkit: ignore[lightgbm-threads] one thread is wanted here
 """,
+    language="yaml, python",
     check=_check,
     needs=("arc-toolkit:",),
 )

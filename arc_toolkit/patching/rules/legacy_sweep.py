@@ -34,6 +34,7 @@ sampling_algorithm: random
 resources:
   instance_type: 32cpu128g
 """,
+    language="yaml, python",
     check=_check,
     needs=("SweepComponent",),
 )
