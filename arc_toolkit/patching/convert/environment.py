@@ -75,6 +75,12 @@ def convert(
         )
     elif dependencies is not None:
         value["conda_file"] = dependencies
+        if isinstance(dependencies, dict) and not conda.get("conda_dependencies"):
+            path = str(conda["pip_requirements_file"]).removeprefix("file:")
+            message = (
+                f"v2 has no pip requirements file: the packages of {path} are written out, with {DEFAULT_PYTHON}"
+            )
+            tell("note", message, "environment", "conda", "pip_requirements_file")
     value["os_type"] = "linux"
     result.value = value
     return result
@@ -131,13 +137,6 @@ def _conda(
         if key == "conda_dependencies_file":
             parse(posixpath.join(folder, path), data)
             return move(path)
-        tell(
-            "note",
-            f"v2 has no pip requirements file: the packages of {path} are written out, with {DEFAULT_PYTHON}",
-            "environment",
-            "conda",
-            key,
-        )
         lines = [line.split(" #")[0].strip() for line in data.decode("utf-8", "replace").splitlines()]
         packages = [line for line in lines if line and not line.startswith("#")]
         return {"name": "project", "dependencies": [DEFAULT_PYTHON, "pip", {"pip": packages}]}

@@ -261,6 +261,18 @@ def test_an_environment_by_name_and_one_by_string(tmp_path: Path) -> None:
         assert component(convert(tmp_path, trial_spec=spec(TRIAL, environment=given)))["environment"] == expected
 
 
+def test_packages_beside_a_dockerfile_are_not_said_to_be_written_out(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("lightgbm\n")
+    (tmp_path / "Dockerfile").write_text("FROM x\n")
+    conda = {"pip_requirements_file": "requirements.txt"}
+    image = convert(tmp_path, trial_spec=spec(TRIAL, environment={"docker": {"image": "i"}, "conda": conda}))
+    assert "packages of requirements.txt are written out" in messages(image)
+    docker = {"build": {"dockerfile": "file:./Dockerfile"}}
+    built = convert(tmp_path, trial_spec=spec(TRIAL, environment={"docker": docker, "conda": conda}))
+    assert "written out" not in messages(built)
+    assert "install its packages in the Dockerfile" in messages(built)
+
+
 def test_a_script_without_python_gets_it(tmp_path: Path) -> None:
     trial = spec(
         TRIAL,
