@@ -13,7 +13,6 @@ from arc_toolkit.patching.convert.plan import DEFAULT_INSTANCE_COUNT, DEFAULT_IN
 from arc_toolkit.patching.convert.source import Refused
 from arc_toolkit.patching.convert.source import Source as Spec
 from arc_toolkit.patching.model import Edit, Finding, Settings
-from arc_toolkit.patching.python.meaning import Meanings
 from arc_toolkit.patching.python.source import Source
 
 WIDTH = 100
@@ -27,7 +26,6 @@ class Work:
     source: Source
     names: hyperdrive.Names
     settings: Settings
-    meanings: Meanings
     edits: list[Edit] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     classes: set[str] = field(default_factory=set)
@@ -37,7 +35,7 @@ class Work:
 
 def attempt(work: Work, node: ast.stmt, do: Callable[[Work], str]) -> None:
     """Do all of one sweep or none of it: what is refused on the way is a finding."""
-    trial = Work(work.source, work.names, work.settings, work.meanings)
+    trial = Work(work.source, work.names, work.settings)
     try:
         message = do(trial)
     except Refused as refused:

@@ -6,10 +6,8 @@ Two shapes are rewritten, and only where every value is a literal:
     step.runsettings.sweep.algorithm = "random"           ->    step = step.sweep(primary_metric=..., ...)
     step.runsettings.sweep.objective.configure(...)             step.resources = JobResourceConfiguration(...)
 
-where the component and the pipeline function are those of azure-ai-ml already (else the program would be of two SDKs,
-which runs with neither: the finding shows what to write then), and `HyperDriveConfig(run_config=node, ...)` where
-`node` is an azure-ai-ml `command(...)`. All else is a finding with its line and the reason. The caller puts its path
-into the findings.
+and `HyperDriveConfig(run_config=node, ...)` where `node` is an azure-ai-ml `command(...)`. All else is a finding with
+its line and the reason. The caller puts its path into the findings.
 """
 
 from __future__ import annotations
@@ -37,12 +35,8 @@ from arc_toolkit.patching.convert.python_rewrite import (
 )
 from arc_toolkit.patching.convert.source import Refused
 from arc_toolkit.patching.model import Edit, Finding, OverlapError, Settings, apply_edits
-from arc_toolkit.patching.python.meaning import Component, Meanings
-from arc_toolkit.patching.python.names import Binding, read_module
 from arc_toolkit.patching.python.source import Source
 
-# What makes a v2 component (roles of `python/library.py`).
-_V2_MAKERS = ("load_component", "command", "component:command")
 SECTIONS = ("objective", "limits", "early_termination")
 _RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
 
@@ -65,9 +59,7 @@ def convert(tree: ast.Module, text: str, settings: Settings) -> tuple[list[Edit]
     """Edits for the sweeps that can be proved, and findings for all; the findings' path is empty."""
     if "runsettings.sweep" not in text and "hyperdrive" not in text:
         return [], []
-    source = Source(text, tree.body)
-    module = read_module([source])
-    work = Work(source, hyperdrive.Names(tree), settings, Meanings(module, folder=""))
+    work = Work(Source(text, tree.body), hyperdrive.Names(tree), settings)
     for body in _bodies(tree):
         _legacy_steps(work, body)
         configs(work, body)
@@ -77,7 +69,6 @@ def convert(tree: ast.Module, text: str, settings: Settings) -> tuple[list[Edit]
         ast.parse(apply_edits(text, work.edits))
     except (SyntaxError, OverlapError) as error:
         withdraw(work, f"the new text would not hold: {error}")
-    module.forget()
     return work.edits, sorted(work.findings, key=lambda finding: finding.line)
 
 
@@ -143,16 +134,13 @@ def _legacy_step(work: Work, body: list[ast.stmt], name: str) -> str:
         forget(work, inner.func)
     *others, last = step.statements
     glue = work.source.newline + work.source.indent(work.source.start(last))
-    arguments = sweep_arguments(work, step.spec)
-    lines = [f"{name}.resources = {resources(work, step.resources)}"]
+    lines = [
+        laid_out(f"{name} = {name}.sweep", sweep_arguments(work, step.spec), glue),
+        f"{name}.resources = {resources(work, step.resources)}",
+    ]
     compute = literal(work.settings.compute.removeprefix("azureml:")) if work.settings.compute else step.compute
     if compute:
         lines.append(f"{name}.compute = {compute}")
-    if reason := _not_v2(work, step):
-        made = _edited(work, step.made)
-        text = "; ".join([made, f"{name} = {name}.sweep({', '.join(arguments)})", *lines])
-        raise Refused(f"{reason}; once the file is of SDK v2, write {text}")
-    lines.insert(0, laid_out(f"{name} = {name}.sweep", arguments, glue))
     for stmt in others:
         delete(work, stmt)
     work.edits.append(Edit(alone(work, last), work.source.end(last), glue.join(lines)))
@@ -168,46 +156,6 @@ def _legacy_step(work: Work, body: list[ast.stmt], name: str) -> str:
         )
     )
     return f"runsettings.sweep of {name} is written as {name}.sweep(...)"
-
-
-def _not_v2(work: Work, step: _Step) -> str:
-    """Why a sweep of SDK v2 may not stand here: the component or the function around it is of another SDK."""
-    meanings = work.meanings
-    assert isinstance(step.made.value, ast.Call)
-    function = step.made.value.func
-    spots = (spot for scope in meanings.module.scopes for spot in scope.spots)
-    spot = next((spot for spot in spots if spot.stmt is step.made), None)
-    if spot is None:
-        return f"it is not certain what {step.name} is"
-    # The words alone decide: no component file is read for this.
-    maker: object = function
-    if isinstance(function, ast.Name):
-        found = meanings.binding(function.id, spot)
-        maker, spot_of = (found.value, found.spot) if isinstance(found, Binding) else (None, spot)
-    else:
-        spot_of = spot
-    if isinstance(maker, ast.FunctionDef):
-        meaning = meanings.function(maker, spot_of)
-        loaded = isinstance(meaning, Component) and meaning.generation == "v2"
-    else:
-        loaded = isinstance(maker, ast.Call) and meanings.role(maker.func, spot_of) in _V2_MAKERS
-    if not loaded:
-        return f"{ast.unparse(function)} is not loaded with azure.ai.ml here"
-    pipeline = meanings.pipeline(spot.scope)
-    if spot.scope.node is not None and (pipeline is None or pipeline.generation != "v2"):
-        return f"{spot.scope.node.name} is no pipeline function of azure.ai.ml"
-    return ""
-
-
-def _edited(work: Work, stmt: ast.stmt) -> str:
-    """A statement with the edits in it made, on one line."""
-    start, end = work.source.start(stmt), work.source.end(stmt)
-    inside = [
-        Edit(edit.start - start, edit.end - start, edit.text)
-        for edit in work.edits
-        if start <= edit.start and edit.end <= end
-    ]
-    return ast.unparse(ast.parse(apply_edits(work.source.text[start:end], inside)))
 
 
 def _gathered(work: Work, body: list[ast.stmt], name: str) -> _Step:

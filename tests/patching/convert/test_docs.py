@@ -33,7 +33,6 @@ def test_the_worked_example_is_what_is_written(tmp_path: Path) -> None:
 
 def test_the_python_example_is_what_is_written() -> None:
     before, after = blocks("python")
-    head = "from azure.ai.ml import load_component\nfrom azureml.train.hyperdrive import BanditPolicy, uniform\n"
-    head += "sweep_func = load_component(source='./trial.yaml')\n"
+    head = "from azureml.train.hyperdrive import BanditPolicy, uniform\n"
     edits, _ = convert(ast.parse(head + before), head + before, Settings())
     assert apply_edits(head + before, edits).endswith(after)

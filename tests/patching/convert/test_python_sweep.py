@@ -14,10 +14,7 @@ from arc_toolkit.patching.model import Finding, Settings, apply_edits
 from tests.patching.convert.support import assert_valid, azure, body
 
 STEP = """\
-from azure.ai.ml import dsl, load_component
 from azureml.train.hyperdrive import BanditPolicy, choice, uniform
-
-trial = load_component(source="./trial.yaml")
 
 
 @dsl.pipeline()
@@ -75,11 +72,8 @@ def test_run_settings_become_a_sweep_with_resources() -> None:
     assert (
         after
         == """\
-from azure.ai.ml import dsl, load_component
 from azure.ai.ml.entities import JobResourceConfiguration
 from azure.ai.ml.sweep import BanditPolicy, Choice, Uniform
-
-trial = load_component(source="./trial.yaml")
 
 
 @dsl.pipeline()
@@ -101,44 +95,6 @@ def train_all(train, kind="a"):
     )
     assert [finding.fixed for finding in findings] == [False, True]
     assert "load what `patch --sweep-to-v2` writes" in findings[0].reason
-
-
-SUGGESTED = (
-    "once the file is of SDK v2, write step = trial(train=train, lr=Uniform(min_value=0.1, max_value=1.0), "
-    "extra=Choice(values=['a', 'True'])); step = step.sweep(primary_metric=\"loss\", goal=\"minimize\", "
-    'sampling_algorithm="random", max_total_trials=4, timeout=180, early_termination_policy='
-    "BanditPolicy(slack_factor=0.2, evaluation_interval=1, delay_evaluation=0)); "
-    'step.resources = JobResourceConfiguration(instance_type=kind, instance_count=2); step.compute = "k8s"'
-)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (
-            "from azure.ai.ml import dsl, load_component\n",
-            "from azure.ml.component import dsl, Component\nload_component = Component.from_yaml\n",
-            "trial is not loaded with azure.ai.ml here",
-        ),
-        (
-            "dsl, load_component\n",
-            "load_component\nfrom azure.ml.component import dsl\n",
-            "train_all is no pipeline",
-        ),
-        ("@dsl.pipeline()\n", "", "train_all is no pipeline function of azure.ai.ml"),
-        (
-            'trial = load_component(source="./trial.yaml")',
-            "from components import trial",
-            "trial is not loaded with",
-        ),
-        ('trial = load_component(source="./trial.yaml")', "", "trial is not loaded with azure.ai.ml here"),
-    ],
-)
-def test_no_program_of_two_sdks_is_written(old: str, new: str, reason: str) -> None:
-    assert old in STEP
-    said = reasons(STEP.replace(old, new, 1))
-    assert reason in said
-    assert SUGGESTED in said
 
 
 def test_settings_of_the_command_line_win() -> None:
@@ -295,8 +251,7 @@ def test_the_rewritten_pipeline_runs_with_the_real_sdk(tmp_path: Path, policy: s
 
     path = tmp_path / "trial.yaml"
     path.write_text(yaml.safe_dump(spec))
-    after = after.replace('"./trial.yaml"', repr(str(path)))
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"dsl": ml.dsl, "trial": ml.load_component(path)}
     exec(compile(after, "pipeline.py", "exec"), names)
     job = names["train_all"](train=ml.Input(type="uri_folder", path="azureml:t@latest"))
     assert_valid(job)

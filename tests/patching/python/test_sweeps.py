@@ -22,50 +22,29 @@ def p(data):
     step.runsettings.sweep.limits.configure(max_total_trials=4, timeout_minutes=10)
     return step.outputs
 """
-# The same, where the imports were moved to SDK v2 already.
-MOVED = LEGACY.replace(
-    "azure.ml.component import Component, dsl", "azure.ai.ml import dsl, load_component"
-).replace("Component.from_yaml(ws, yaml_file=", "load_component(source=")
 ASKED = Settings(sweep_to_v2=True, instance_type="32cpu128g", instance_count=2)
 
 
 def test_a_file_is_converted_and_patched_in_one_run() -> None:
-    result = patch_source("p.py", MOVED.encode(), ASKED)
+    result = patch_source("p.py", LEGACY.encode(), ASKED)
     assert result.refused is None
     text = (result.after or b"").decode()
     assert "step = step.sweep(" in text
     assert 'step.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)' in text
-    assert 'other.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)' in text
+    assert 'other.runsettings.resource_layout.configure(instance_type="32cpu128g", instance_count=2)' in text
     assert "step.runsettings" not in text
     assert {finding.path for finding in result.findings} == {"p.py"}
     assert patch_source("p.py", text.encode(), ASKED).after is None
 
 
 def test_a_notebook_is_converted_over_its_cells() -> None:
-    cut = MOVED.index("\n@dsl")
-    cells = [MOVED[:cut].splitlines(keepends=True), MOVED[cut:].splitlines(keepends=True)]
+    cut = LEGACY.index("\n@dsl")
+    cells = [LEGACY[:cut].splitlines(keepends=True), LEGACY[cut:].splitlines(keepends=True)]
     result = patch_cells(notebook(*cells), ASKED)
-    as_file = patch_source("p.py", MOVED.encode(), ASKED)
+    as_file = patch_source("p.py", LEGACY.encode(), ASKED)
     assert result.refused is None
     assert "".join(sources(result.after or b"{}")) == (as_file.after or b"").decode()
     assert any(finding.message.startswith("cell 2 line ") for finding in result.findings)
-
-
-def test_a_file_of_sdk_v15_is_not_mixed_with_v2() -> None:
-    result = patch_source("p.py", LEGACY.encode(), ASKED)
-    text = (result.after or b"").decode()
-    # The other step is one of v1.5 and gets what was asked for; the sweep stays as it is, with what to write.
-    assert text == LEGACY.replace(
-        "    step = sweep",
-        '    other.runsettings.resource_layout.configure(instance_type="32cpu128g", instance_count=2)\n'
-        "    step = sweep",
-    )
-    said = {finding.rule: finding.reason for finding in result.findings}
-    assert (
-        "sweep_func is not loaded with azure.ai.ml here; once the file is of SDK v2, write step = "
-        in said["sweep-to-v2"]
-    )
-    assert said["instance-type"] == "a SweepComponent takes no instance type: it is not converted, see there"
 
 
 def test_without_the_option_nothing_is_converted() -> None:
