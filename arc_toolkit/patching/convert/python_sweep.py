@@ -37,6 +37,11 @@ from arc_toolkit.patching.convert.source import Refused
 from arc_toolkit.patching.model import Edit, Finding, OverlapError, Settings, apply_edits
 from arc_toolkit.patching.python.source import Source
 
+# AMLARC's migration note (2023) says so; no public client can show it.
+_OF_V15 = (
+    ". This file is of SDK v1.5, whose pipelines are said to take the v2 sweep; if yours does not, move its imports "
+    "and `dsl.pipeline` to azure.ai.ml"
+)
 SECTIONS = ("objective", "limits", "early_termination")
 _RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
 
@@ -152,7 +157,8 @@ def _legacy_step(work: Work, body: list[ast.stmt], name: str) -> str:
             "",
             call.lineno,
             call.col_offset + 1,
-            reason="`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec",
+            reason="`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec"
+            + (_OF_V15 if "azure.ml.component" in work.source.text else ""),
         )
     )
     return f"runsettings.sweep of {name} is written as {name}.sweep(...)"
