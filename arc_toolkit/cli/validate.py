@@ -14,7 +14,7 @@ from arc_toolkit.sizing.validation import Candidate, validate
 
 EPILOG = """\
 examples:
-  arc-toolkit validate instance_types/standard-d64s-v5.yaml
+  arc-toolkit gen-instance-types -q --sku D64s_v5 | arc-toolkit validate - --sku D64s_v5
   arc-toolkit validate mytypes.yaml --sku Standard_D64s_v5
   kubectl get nodes -o json > nodes.json; arc-toolkit validate mytypes.yaml --nodes nodes.json
 """
