@@ -1,6 +1,6 @@
 """Size, patch and diagnose AzureML training jobs on Kubernetes.
 
-The library's face is its packages: `sizing`, `patching`, `diagnosis`. Importing this module imports none of
+The library's face is its packages: `sizing`, `azureml`, `diagnosis`. Importing this module imports none of
 them, so that the command line starts at once.
 """
 

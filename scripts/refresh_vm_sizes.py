@@ -18,8 +18,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from arc_toolkit.documents import load
 from arc_toolkit.files import write_atomic
+from arc_toolkit.inputs import load
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing.vm_sizes import FIELDS, VmSize, table
 

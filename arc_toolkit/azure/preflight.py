@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 from arc_toolkit.azure import extension
 from arc_toolkit.azure.compute import attached
 from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.nodes import SPOT_TAINT, Node, left_out
 from arc_toolkit.sizing.occupants import Occupant
-from arc_toolkit.sizing.quantities import QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
 from arc_toolkit.sizing.validation import Candidate, validate
 

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from arc_toolkit.cli.patch_options import add_common
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, USAGE
-from arc_toolkit.patching.options import add_common
 
 if TYPE_CHECKING:
-    from arc_toolkit.patching.discover import Problem
-    from arc_toolkit.patching.model import Finding, Skipped
-    from arc_toolkit.patching.run import Outcome
+    from arc_toolkit.azureml.batch import Outcome
+    from arc_toolkit.azureml.settings import Finding, Skipped
+    from arc_toolkit.edit.discover import Problem
 
 EPILOG = """\
 examples:
@@ -32,9 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.patching.options import settings_of
-    from arc_toolkit.patching.run import run as run_over
-    from arc_toolkit.patching.show import finding_data, finding_text
+    from arc_toolkit.azureml.batch import run as run_over
+    from arc_toolkit.cli.patch_options import settings_of
+    from arc_toolkit.output.findings_text import finding_data, finding_text
 
     settings = settings_of(args)
     counts: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def _number(count: int, what: str) -> str:
 
 def unusable(outcome: Outcome) -> Problem | None:
     """What SARIF and GitHub are to know about a file that could not be looked at."""
-    from arc_toolkit.patching.discover import Problem
+    from arc_toolkit.edit.discover import Problem
 
     left = outcome.skipped
     if left is not None and left.broken:
@@ -98,8 +98,8 @@ def unusable(outcome: Outcome) -> Problem | None:
 def show_machine(form: str, findings: list[Finding], console: Console, problems: Sequence[Problem] = ()) -> None:
     """SARIF and GitHub annotations, for `check` and `patch` alike."""
     if form == "sarif":
+        from arc_toolkit.azureml.rules import all_rules
         from arc_toolkit.output.sarif import sarif
-        from arc_toolkit.patching.rules import all_rules
 
         console.out(sarif(findings, list(all_rules().values()), problems))
     elif form == "github" and (findings or problems):

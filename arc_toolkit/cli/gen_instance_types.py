@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from arc_toolkit.cli import live, supplies
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.kube.quantities import MI
 from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, generate
-from arc_toolkit.sizing.quantities import MI
 from arc_toolkit.sizing.shares import Share, Size
 
 if TYPE_CHECKING:

@@ -189,8 +189,8 @@ def reason_text(fit: Fit) -> str:
 
 def types_table(found: list[Fit], console: Console) -> str:
     """One row a type: what it asks, how many nodes it selects, how many of it each was meant to take, and takes."""
+    from arc_toolkit.kube.quantities import cpu_text, memory_text
     from arc_toolkit.output.table import table
-    from arc_toolkit.sizing.quantities import cpu_text, memory_text
 
     rows = []
     for fit in found:
@@ -205,8 +205,8 @@ def types_table(found: list[Fit], console: Console) -> str:
 
 def waterfall_text(supply: Supply) -> str:
     """One node's way from nominal to schedulable."""
+    from arc_toolkit.kube.quantities import KI
     from arc_toolkit.output.table import table
-    from arc_toolkit.sizing.quantities import KI
 
     rows = [
         [line.name if line.total else f"- {line.name}", f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]

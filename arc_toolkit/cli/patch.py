@@ -7,15 +7,15 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from arc_toolkit.azureml.settings import SETTING_RULES
 from arc_toolkit.cli.check import show_machine, tell_skipped, unusable
+from arc_toolkit.cli.patch_options import add_common, add_patch
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, USAGE
-from arc_toolkit.patching.model import SETTING_RULES
-from arc_toolkit.patching.options import add_common, add_patch
 
 if TYPE_CHECKING:
-    from arc_toolkit.patching.discover import Problem
-    from arc_toolkit.patching.model import FileResult, Finding, Skipped
+    from arc_toolkit.azureml.settings import FileResult, Finding, Skipped
+    from arc_toolkit.edit.discover import Problem
 
 EPILOG = """\
 examples:
@@ -37,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.patching.options import settings_of
-    from arc_toolkit.patching.run import run as run_over
+    from arc_toolkit.azureml.batch import run as run_over
+    from arc_toolkit.cli.patch_options import settings_of
 
     report = Report(args, console)
     for outcome in run_over(args.paths, settings_of(args), console.progress):
@@ -88,8 +88,8 @@ class Report:
             sys.stdout.buffer.write(data)
 
     def file(self, result: FileResult, named: bool) -> None:
-        from arc_toolkit.patching.run import pending, write
-        from arc_toolkit.patching.show import finding_text
+        from arc_toolkit.azureml.batch import pending, write
+        from arc_toolkit.output.findings_text import finding_text
 
         new = pending(result)
         status = "changed" if result.changed or new else "refused" if result.refused else "unchanged"
@@ -143,7 +143,7 @@ class Report:
             console.out(self._colored(self._diff(result, new)), end="")
 
     def _diff(self, result: FileResult, new: list[tuple[str, bytes]]) -> str:
-        from arc_toolkit.patching.diff import unified
+        from arc_toolkit.edit.diff import unified
 
         changed = unified(result.path, result.before, result.after) if result.changed and result.after else ""
         return changed + "".join(unified(path, None, content) for path, content in new)
@@ -168,7 +168,7 @@ class Report:
         }
 
     def finish(self) -> int:
-        from arc_toolkit.patching.show import finding_data, summary
+        from arc_toolkit.output.findings_text import finding_data, summary
 
         if self._args.format == "json":
             from arc_toolkit.output.jsonout import document

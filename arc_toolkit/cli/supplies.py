@@ -12,11 +12,11 @@ from typing import Any
 
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import MI, QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.output.safe import printable
 from arc_toolkit.sizing import occupants, reservations, vm_sizes
 from arc_toolkit.sizing.nodes import Node, items_of, left_out, parse_nodes
 from arc_toolkit.sizing.occupants import Occupant
-from arc_toolkit.sizing.quantities import MI, QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.supply import Assumptions, Group, Reserve, group_nodes, group_of_size
 
@@ -121,7 +121,7 @@ def collect(args: argparse.Namespace) -> Selection | None:
     if args.sku:
         return _from_sizes(args, assumptions)
     if args.nodes:
-        from arc_toolkit import documents
+        from arc_toolkit import inputs as documents
 
         node_items = items_of(documents.load(args.nodes), "Node", args.nodes)
         pod_items = items_of(documents.load(args.pods), "Pod", args.pods) if args.pods else None
@@ -260,7 +260,7 @@ def _sizes(names: list[str]) -> list[vm_sizes.VmSize]:
 
 def _everywhere(names: Iterable[str]) -> Callable[[Version], list[Occupant]]:
     """What the profiles and files say sits on every node, by its Kubernetes version."""
-    from arc_toolkit import documents
+    from arc_toolkit import inputs as documents
 
     chosen = list(names)
     files = {

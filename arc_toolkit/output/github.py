@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arc_toolkit.patching.discover import Problem
-from arc_toolkit.patching.model import Finding
+from arc_toolkit.azureml.settings import Finding
+from arc_toolkit.edit.discover import Problem
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.output.table import table
-from arc_toolkit.sizing.quantities import KI, MI
 from arc_toolkit.sizing.shares import Share
 
 if TYPE_CHECKING:

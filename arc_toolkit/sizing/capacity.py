@@ -9,8 +9,8 @@ import csv
 from fractions import Fraction
 from functools import cache
 
+from arc_toolkit.kube.quantities import GI, MI
 from arc_toolkit.resources import data_file
-from arc_toolkit.sizing.quantities import GI, MI
 from arc_toolkit.sizing.reservations import Reservation
 
 # The same size differs by 12 to 28 Mi between kernels and images; small nodes showed the small end.

@@ -13,7 +13,7 @@ from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.quantities import GI, KI, cpu_text, memory_text
+from arc_toolkit.kube.quantities import GI, KI, cpu_text, memory_text
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
 from arc_toolkit.sizing.supply import Assumptions, Group, Line, Supply
 

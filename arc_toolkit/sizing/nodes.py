@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.quantities import QuantityError, bytes_given, cpu_given
+from arc_toolkit.kube.quantities import QuantityError, bytes_given, cpu_given
 
 SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, Literal
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.resources import data_file
-from arc_toolkit.sizing.quantities import QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.sizing.reservations import Version, parse_version
 
 Kind = Literal["daemonset", "static", "job", "other"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.quantities import MI
+from arc_toolkit.kube.quantities import MI
 
 Version = tuple[int, int]
 

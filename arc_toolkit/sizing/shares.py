@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.quantities import GI, MI, cpu_text
+from arc_toolkit.kube.quantities import GI, MI, cpu_text
 from arc_toolkit.sizing.supply import Group
 
 CPU_STEP_M = 10

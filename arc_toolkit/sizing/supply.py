@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_asked
 from arc_toolkit.sizing import capacity, reservations
 from arc_toolkit.sizing.nodes import Node
 from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
-from arc_toolkit.sizing.quantities import KI, MI, QuantityError, bytes_asked
 from arc_toolkit.sizing.reservations import Reservation, Version, parse_version
 from arc_toolkit.sizing.vm_sizes import VmSize, find, table_date
 

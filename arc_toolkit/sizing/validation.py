@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arc_toolkit.documents import broken_yaml
 from arc_toolkit.findings import Finding, Severity
+from arc_toolkit.inputs import broken_yaml
+from arc_toolkit.kube.quantities import MI, QuantityError, bytes_asked, cpu_asked, parse
 from arc_toolkit.sizing.instance_types import NAME
 from arc_toolkit.sizing.nodes import GPU_RESOURCES
-from arc_toolkit.sizing.quantities import MI, QuantityError, bytes_asked, cpu_asked, parse
 from arc_toolkit.sizing.supply import Supply
 
 if TYPE_CHECKING:

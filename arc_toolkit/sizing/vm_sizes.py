@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cache
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import GI
 from arc_toolkit.resources import data_file
-from arc_toolkit.sizing.quantities import GI
 
 FIELDS = ("size", "vcpus", "vcpus_available", "memory_gib", "gpus", "gpu_vendor", "architecture")
 _GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}

@@ -23,8 +23,8 @@ from statistics import median
 
 import yaml
 
-from arc_toolkit.patching.model import Settings
-from arc_toolkit.patching.run import run
+from arc_toolkit.azureml.batch import run
+from arc_toolkit.azureml.settings import Settings
 from scripts.benchmarks.common import cpu_of_call
 from tests.support import CORPUS
 

@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from arc_toolkit.patching.model import FileResult, Settings
-from arc_toolkit.patching.python import patch_source
-from arc_toolkit.patching.run import run
+from arc_toolkit.azureml.batch import run
+from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.settings import FileResult, Settings
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
 SETTINGS = Settings(instance_type="32cpu128g", instance_count=2)

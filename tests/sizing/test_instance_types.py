@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from arc_toolkit.kube.quantities import bytes_asked, cpu_asked
 from arc_toolkit.sizing.instance_types import NAME
-from arc_toolkit.sizing.quantities import bytes_asked, cpu_asked
 from tests.sizing.builders import as_list, node, pod
 from tests.support import ROOT, Result
 

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import GI, MI, bytes_given, cpu_given
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing import capacity, reservations
-from arc_toolkit.sizing.quantities import GI, MI, bytes_given, cpu_given
 
 with open(data_file("observed_nodes.csv"), encoding="utf-8") as stream:
     OBSERVED = list(csv.DictReader(line for line in stream if not line.startswith("#")))

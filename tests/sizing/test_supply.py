@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.sizing import occupants, vm_sizes
 from arc_toolkit.sizing.nodes import left_out, parse_node
-from arc_toolkit.sizing.quantities import KI, MI
 from arc_toolkit.sizing.shares import Share, split
 from arc_toolkit.sizing.supply import (
     Assumptions,

@@ -1,0 +1,171 @@
+"""Files as documents, and documents as targets: the jobs, steps, trials and components that settings go onto."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import yaml
+
+from arc_toolkit.azureml.kinds import HINTS, KINDS, Kind, recognise, step_kind
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import (
+    Node,
+    Unusable,
+    YamlText,
+    compose,
+    decode,
+    get,
+    pairs,
+    text_of,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """A job, step, trial, component or spec inside of a document. Not changed once made; not frozen, for speed."""
+
+    kind: Kind
+    # The step's name; for a root the component's name or the file's.
+    name: str
+    path: Path
+    node: yaml.MappingNode
+    # Where a finding about the whole target points: its key, or the document's first key.
+    at: Node
+    parent: Target | None = None
+    # The component or trial file that it names, as a path; None for an inline or a registered one.
+    reference: str | None = None
+    # The keys of `node`: asked for often, so made once.
+    own: dict[str, tuple[Node, Node]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.own = pairs(self.node)
+
+    def get(self, name: str, *path: str | int) -> Node | None:
+        pair = self.own.get(name)
+        if pair is None:
+            return get(self.node, name, *path) if "<<" in self.own else None
+        return get(pair[1], *path) if path else pair[1]
+
+    def text(self, name: str, *path: str | int) -> str | None:
+        node = self.get(name, *path)
+        return None if node is None else text_of(node)
+
+    @property
+    def shown(self) -> str:
+        """`step train` or `command component`."""
+        return f"step `{self.name}`" if self.kind.role == "step" else self.kind.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One document of a file: its kind and its targets, the root first."""
+
+    index: int
+    root: Target
+    targets: tuple[Target, ...]
+
+    @property
+    def steps(self) -> Iterator[Target]:
+        return (target for target in self.targets if target.kind.role == "step")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceFile:
+    """A file that holds at least one AzureML document."""
+
+    path: str
+    data: bytes
+    yaml: YamlText
+    documents: tuple[Document, ...]
+
+
+KindOf = Callable[[str], Kind | None]
+
+
+def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
+    """The file's documents; `Unusable` with a reason where there is none.
+
+    `kind_of` says what a referenced component file is: a step without `type` is what its component is.
+    """
+    text, bom = decode(data)
+    if "$schema" not in text and not HINTS.search(text):
+        raise Unusable("not AzureML")
+    source = YamlText(text, bom, compose(text))
+    return of_nodes(path, data, source, kind_of)
+
+
+def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> SourceFile:
+    """The same from nodes that are composed already."""
+    documents = []
+    why = "not AzureML"
+    for index, root in enumerate(source.documents):
+        if isinstance(root, yaml.MappingNode) and root.value:
+            kind, reason = recognise(root)
+            if kind is not None:
+                documents.append(_document(index, path, root, kind, kind_of))
+            elif reason != "not AzureML":
+                why = reason
+    if not documents:
+        raise Unusable(why)
+    return SourceFile(path, data, source, tuple(documents))
+
+
+def _document(index: int, path: str, root: yaml.MappingNode, kind: Kind, kind_of: KindOf) -> Document:
+    stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
+    target = Target(kind, stem, (index,), root, root.value[0][0])
+    target.name = target.text("name") or stem
+    target.reference = local_reference(target.text("trial"), path)
+    targets = [target]
+    if kind.name == "sweep job":
+        targets += _trial(target, "sweep trial")
+    if kind.family == "pipeline":
+        targets += _steps(target, path, kind_of)
+    return Document(index, target, tuple(targets))
+
+
+def _steps(pipeline: Target, path: str, kind_of: KindOf) -> Iterator[Target]:
+    for name, (key, node) in pairs(pipeline.get("jobs")).items():
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        step = Target(KINDS["other step"], name, (*pipeline.path, "jobs", name), node, key, pipeline)
+        reference = local_reference(step.text("component"), path)
+        needs_kind = reference is not None and step.get("type") is None
+        kind = step_kind(step.own, node, kind_of(reference) if needs_kind and reference else None)
+        step.kind = kind
+        step.reference = local_reference(step.text("trial"), path) if kind.family == "sweep" else reference
+        yield step
+        if kind.family == "sweep":
+            yield from _trial(step, "sweep step trial")
+        inline = step.get("component")
+        if isinstance(inline, yaml.MappingNode):
+            component = KINDS.get(f"{kind.family} component")
+            if component is not None:
+                yield Target(component, name, (*step.path, "component"), inline, key, step)
+        if step.get("jobs") is not None:
+            yield from _steps(step, path, kind_of)
+
+
+def _trial(sweep: Target, kind: str) -> Iterator[Target]:
+    trial = sweep.get("trial")
+    if isinstance(trial, yaml.MappingNode):
+        key = sweep.own["trial"][0] if "trial" in sweep.own else sweep.at
+        yield Target(KINDS[kind], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
+
+
+def local_reference(written: str | None, path: str) -> str | None:
+    """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for others."""
+    if written is None or written.startswith("azureml:") or "${{" in written:
+        return None
+    written = written.removeprefix("file:")
+    if not written.lower().endswith((".yml", ".yaml")):
+        return None
+    return os.path.normpath(os.path.join(folder_of(path), written))
+
+
+@lru_cache(maxsize=64)
+def folder_of(path: str) -> str:
+    """The full path of the folder that a file lies in."""
+    return os.path.dirname(os.path.abspath(path))

@@ -1,0 +1,259 @@
+"""What a sweep searches, and how: search space, objective, limits and early termination, v1.5 to v2.
+
+The tables are those of Microsoft's v1.5 and v2 sweep schemas; each row was loaded with azure-ai-ml 1.35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from arc_toolkit.azureml.migrate.legacy_source import Source
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One distribution: the class of azure.ai.ml.sweep, and its keys in the order of positional arguments.
+
+    `kind` is the v2 input type of a drawn value, for a parameter that no input declares.
+    """
+
+    v2_class: str
+    keys: tuple[str, ...]
+    kind: str = "number"
+
+
+DISTRIBUTIONS = {
+    "choice": Distribution("Choice", ("values",), "string"),
+    "randint": Distribution("Randint", ("upper",), "integer"),
+    "uniform": Distribution("Uniform", ("min_value", "max_value")),
+    "loguniform": Distribution("LogUniform", ("min_value", "max_value")),
+    "quniform": Distribution("QUniform", ("min_value", "max_value", "q")),
+    "qloguniform": Distribution("QLogUniform", ("min_value", "max_value", "q")),
+    "normal": Distribution("Normal", ("mu", "sigma")),
+    "lognormal": Distribution("LogNormal", ("mu", "sigma")),
+    "qnormal": Distribution("QNormal", ("mu", "sigma", "q")),
+    "qlognormal": Distribution("QLogNormal", ("mu", "sigma", "q")),
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One early termination policy: its class, and its keys beside the two that all have."""
+
+    v2_class: str
+    keys: tuple[str, ...] = ()
+
+
+POLICIES = {
+    "bandit": Policy("BanditPolicy", ("slack_factor", "slack_amount")),
+    "median_stopping": Policy("MedianStoppingPolicy"),
+    "truncation_selection": Policy("TruncationSelectionPolicy", ("truncation_percentage",)),
+}
+# v1.5 names for "no policy" (`default` is what its NoTerminationPolicy becomes).
+NO_POLICY = ("default", "none", "no_termination")
+# The intervals' meaning when a spec does not give them. Written out, since azure-ai-ml sends an
+# evaluation_interval of 0 for bandit and truncation_selection where it is absent.
+POLICY_DEFAULTS = {"evaluation_interval": 1, "delay_evaluation": 0}
+
+ALGORITHMS = ("random", "grid", "bayesian")
+GOALS = ("minimize", "maximize")
+
+# Spellings of old drafts of the v1.5 schema, which v2 rejects.
+_OLD_KEYS = {"spec": "type", "min": "min_value", "max": "max_value"}
+
+Tell = Callable[..., None]
+
+
+def number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def search_space(source: Source, tell: Tell) -> dict[str, dict[str, Any]]:
+    """The `search_space` of a v1.5 sweep as that of v2."""
+    space = source.mapping("search_space")
+    if not space:
+        raise source.refuse("the sweep has no search_space: name the parameters to sweep", "search_space")
+    return {str(name): distribution(source, value, tell, "search_space", name) for name, value in space.items()}
+
+
+def distribution(source: Source, value: object, tell: Tell, *at: Any) -> dict[str, Any]:
+    """One distribution with the keys that v2 knows, in their order."""
+    name = at[-1]
+    if not isinstance(value, dict):
+        raise source.refuse(f"{name} is no distribution: write `type: uniform` and its parameters", *at)
+    for old, new in _OLD_KEYS.items():
+        if old in value and new not in value:
+            tell("note", f"{name}: `{old}` of old drafts is written as `{new}`", *at)
+            value = {new if key == old else key: item for key, item in value.items()}
+    kind = str(value.get("type", "")).lower()
+    known = DISTRIBUTIONS.get(kind)
+    if known is None:
+        named = f"the distribution {value['type']!r}" if "type" in value else "a distribution without type"
+        raise source.refuse(f"{name} has {named}: use one of {', '.join(DISTRIBUTIONS)}", *at)
+    missing = [key for key in known.keys if key not in value]
+    if missing:
+        raise source.refuse(f"{name}: {kind} needs {' and '.join(missing)}: add it", *at)
+    extra = [str(key) for key in value if key not in (*known.keys, "type")]
+    if extra:
+        raise source.refuse(f"{name}: {kind} has no {' and '.join(extra)} in v2: take it out", *at)
+    if kind == "choice":
+        return {"type": kind, "values": _values(source, value["values"], tell, *at)}
+    for key in known.keys:
+        whole = kind == "randint"
+        if not number(value[key]) or (whole and not isinstance(value[key], int)):
+            wanted = "a whole number" if whole else "a number"
+            raise source.refuse(f"{name}: {key} is {value[key]!r}: give {wanted}", *at, key)
+    return {"type": kind, **{key: value[key] for key in known.keys}}
+
+
+def _values(source: Source, values: object, tell: Tell, *at: Any) -> list[Any]:
+    if not isinstance(values, list) or not values:
+        raise source.refuse(f"{at[-1]}: choice needs a list of values: write `values: [1, 2]`", *at)
+    return [_value(source, value, tell, *at, "values", index) for index, value in enumerate(values)]
+
+
+def _value(source: Source, value: object, tell: Tell, *at: Any) -> Any:
+    """One value of a choice; booleans become the words that v1.5 made of them, since v2 rejects booleans."""
+    if isinstance(value, bool):
+        tell("note", f"{_parameter(at)}: {value} is written as the string {str(value)!r}, as v1.5 did", *at)
+        return str(value)
+    if number(value) or isinstance(value, str):
+        return value
+    if isinstance(value, dict):  # a conditional space
+        return {
+            str(key): distribution(source, item, tell, *at, key)
+            if isinstance(item, dict)
+            else _value(source, item, tell, *at, key)
+            for key, item in value.items()
+        }
+    raise source.refuse(f"{_parameter(at)}: {value!r} cannot be a value of a choice: use numbers or strings", *at)
+
+
+def _parameter(at: tuple[Any, ...]) -> str:
+    return str(at[1] if len(at) > 1 else at[0])
+
+
+def drawn_kind(drawn: dict[str, Any]) -> str:
+    """The v2 input type of what a distribution draws."""
+    if drawn["type"] != "choice":
+        return DISTRIBUTIONS[drawn["type"]].kind
+    if all(isinstance(value, int) for value in drawn["values"]):
+        return "integer"
+    return "number" if all(number(value) for value in drawn["values"]) else "string"
+
+
+def algorithm(source: Source, tell: Tell) -> str:
+    """`algorithm` as `sampling_algorithm`."""
+    value = source.data.get("algorithm")
+    if value is None:
+        tell("note", "no algorithm is given: random, the default of v1.5 and of v2, is written out")
+        return "random"
+    if str(value).lower() not in ALGORITHMS:
+        raise source.refuse(f"the algorithm {value!r} is unknown: use one of {', '.join(ALGORITHMS)}", "algorithm")
+    return str(value).lower()
+
+
+def objective(source: Source, tell: Tell) -> dict[str, str]:
+    """The objective; of a metric with `default` and `enum` the default is taken."""
+    given = source.mapping("objective")
+    metric = given.get("primary_metric")
+    if isinstance(metric, dict):
+        others = [str(item) for item in metric.get("enum") or [] if item != metric.get("default")]
+        metric = metric.get("default")
+        if others:
+            words = f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
+            tell(
+                "warning",
+                f"objective.primary_metric: v2 takes one metric; {metric} is written, and {len(others)} more of its "
+                f"enum {'has' if len(others) == 1 else 'have'} no place ({words})",
+                "objective",
+                "primary_metric",
+            )
+    if not isinstance(metric, str) or not metric:
+        raise source.refuse(
+            "objective.primary_metric names no metric (v1.5 lets runsettings.sweep.objective give it): add it",
+            "objective",
+            "primary_metric",
+        )
+    goal = str(given.get("goal", "")).lower()
+    if goal not in GOALS:
+        raise source.refuse(
+            f"objective.goal is {given.get('goal')!r}: use minimize or maximize", "objective", "goal"
+        )
+    _unknown(given, ("primary_metric", "goal"), "objective", tell)
+    return {"goal": goal, "primary_metric": metric}
+
+
+def limits(source: Source, tell: Tell) -> dict[str, int]:
+    """Limits; minutes become seconds."""
+    given = source.mapping("limits")
+    out = {}
+    for key in ("max_total_trials", "max_concurrent_trials"):
+        if (value := given.get(key)) is not None:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise source.refuse(f"limits.{key} is {value!r}: give a whole number above 0", "limits", key)
+            out[key] = value
+    if "max_total_trials" not in out:
+        raise source.refuse(
+            "limits.max_total_trials is missing, and v2 requires it (v1.5 lets runsettings.sweep.limits give it): "
+            "add it",
+            "limits",
+        )
+    if (minutes := given.get("timeout_minutes")) is not None:
+        if not number(minutes) or minutes <= 0:
+            raise source.refuse(
+                f"limits.timeout_minutes is {minutes!r}: give a number above 0", "limits", "timeout_minutes"
+            )
+        out["timeout"] = round(minutes * 60)
+    _unknown(given, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits", tell)
+    return out
+
+
+def early_termination(source: Source, tell: Tell) -> dict[str, Any] | None:
+    """The policy, its intervals written out; None for no policy."""
+    given = source.mapping("early_termination")
+    if not given:
+        return None
+    name = str(given.get("policy_type", given.get("type", "")))
+    # `medianStopping` in drafts, `medianstopping` where the v1.5 SDK wrote it from an object.
+    plain = name.lower().replace("_", "")
+    kind = next((one for one in (*POLICIES, *NO_POLICY) if one.replace("_", "") == plain), "")
+    if kind in NO_POLICY:
+        return None
+    policy = POLICIES.get(kind)
+    if policy is None:
+        raise source.refuse(
+            f"the early termination policy {name!r} is unknown: use one of {', '.join(POLICIES)} or default",
+            "early_termination",
+        )
+    out: dict[str, Any] = {"type": kind}
+    for key in (*policy.keys, *POLICY_DEFAULTS):
+        value = given.get(key, POLICY_DEFAULTS.get(key))
+        if value is None:
+            continue
+        if not number(value):
+            raise source.refuse(f"early_termination.{key} is {value!r}: give a number", "early_termination", key)
+        out[key] = value
+    slacks = [key for key in policy.keys if key in out]
+    if policy.keys and len(slacks) != 1:
+        raise source.refuse(
+            f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: mend it",
+            "early_termination",
+        )
+    if "evaluation_interval" not in given:
+        tell(
+            "note",
+            "early_termination.evaluation_interval: 1, the documented default, is written out, because "
+            "azure-ai-ml would send 0",
+            "early_termination",
+        )
+    _unknown(given, ("policy_type", "type", *policy.keys, *POLICY_DEFAULTS), "early_termination", tell)
+    return out
+
+
+def _unknown(given: dict[str, Any], known: tuple[str, ...], section: str, tell: Tell) -> None:
+    for key in given:
+        if key not in known:
+            tell("warning", f"{section}.{key} has no equivalent in v2 here and is not written", section, key)

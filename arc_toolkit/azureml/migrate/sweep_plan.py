@@ -1,0 +1,114 @@
+"""What the forms of a v2 sweep are written from: the sweep and its trial, taken apart and named for v2."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from arc_toolkit.azureml.migrate.interface import Input
+from arc_toolkit.azureml.migrate.legacy_source import Source
+from arc_toolkit.azureml.migrate.trial import Trial
+from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.azureml.threads import cores_of
+
+RULE = "sweep-to-v2"
+# What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.
+DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
+DEFAULT_INSTANCE_COUNT = 1
+# Stands for what v1.5 gets from the caller, and fails at once when it is forgotten.
+UNSET = "SET_ME"
+
+MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
+SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
+
+
+@dataclass
+class Plan:
+    """Everything that the three forms are written from."""
+
+    sweep: Source
+    trial: Trial
+    settings: Settings
+    body: dict[str, Any]
+    swept: dict[str, dict[str, Any]]
+    variables: dict[str, str]
+    component_path: str
+    tell: Callable[..., None]
+    tell_trial: Callable[..., None]
+
+    @property
+    def folder(self) -> str:
+        return posixpath.dirname(self.sweep.path)
+
+    @property
+    def title(self) -> str:
+        return str(self.sweep.data.get("display_name") or self.sweep.data.get("name") or "sweep")
+
+    @property
+    def origin(self) -> str:
+        """`sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`"""
+        words = [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
+        return f"{posixpath.basename(self.sweep.path)} (v1.5 SweepComponent {' '.join(words)})".replace(" )", ")")
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The sweep's tags; a job has no component name and version, so they stand here."""
+        given = {str(key): str(value) for key, value in self.sweep.mapping("tags").items()}
+        words = [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
+        return {**given, "v1_5_component": ":".join(words)} if words else given
+
+    @property
+    def instance_type(self) -> str:
+        return self.settings.instance_type or DEFAULT_INSTANCE_TYPE
+
+    @property
+    def instance_count(self) -> int:
+        return self.settings.instance_count or DEFAULT_INSTANCE_COUNT
+
+    @property
+    def asked(self) -> dict[str, str | int]:
+        """The resources that the user asked for, which `patch` writes on components and trials too."""
+        given = {"instance_type": self.settings.instance_type, "instance_count": self.settings.instance_count}
+        return {key: value for key, value in given.items() if value is not None}
+
+    @property
+    def compute(self) -> str:
+        given = self.settings.compute or UNSET
+        return given if given.startswith("azureml:") else f"azureml:{given}"
+
+    @property
+    def fixed(self) -> list[Input]:
+        """Inputs that are not swept and have, or need, a value."""
+        return [one for one in self.trial.inputs.values() if one.name not in self.swept and not _left_out(one)]
+
+    @property
+    def left_out(self) -> list[Input]:
+        return [one for one in self.trial.inputs.values() if one.name not in self.swept and _left_out(one)]
+
+    @property
+    def cores(self) -> int | None:
+        """Cores of the instance type that was asked for, where something says it."""
+        return cores_of(self.settings.instance_type, self.settings)[0]
+
+    def move(self, path: str) -> str:
+        """A path beside the trial as one beside the sweep."""
+        if posixpath.isabs(path) or "://" in path or path.startswith("azureml:"):
+            return path
+        between = posixpath.relpath(posixpath.dirname(self.trial.source.path) or ".", self.folder or ".")
+        moved = posixpath.normpath(posixpath.join(between, path))
+        return moved if moved.startswith(".") else f"./{moved}"
+
+
+def _left_out(one: Input) -> bool:
+    return one.optional and not one.has_default
+
+
+def teller(source: Source, findings: list[Finding]) -> Callable[..., None]:
+    """`tell(severity, message, *keys)` notes a finding at the line of a key."""
+
+    def tell(severity: Any, message: str, *keys: Any) -> None:
+        findings.append(Finding(RULE, severity, message, source.path, *source.place(*keys)))
+
+    return tell

@@ -1,0 +1,68 @@
+"""Python pipelines of the three AzureML SDKs: found with `ast`, changed by source span, proven before it counts.
+
+`patch_source` takes bytes and gives a `FileResult`; it reads the component files that the code names, and writes
+nothing. Files without the key words of the SDKs are not parsed.
+"""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.settings import FileResult, Finding, Settings, Skipped
+
+__all__ = ["patch_source"]
+
+
+def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
+    """What the settings and rules make of one Python file."""
+    from arc_toolkit.azureml.python.python_engine import is_candidate
+    from arc_toolkit.edit.python_source import quiet
+
+    if not is_candidate(data):
+        return FileResult(path, data, skipped=_unparsed(path, data))
+    with quiet():
+        return _patch(path, data, settings)
+
+
+def _unparsed(path: str, data: bytes) -> Skipped:
+    """Why a file without a step or job is left out: where it imports an SDK, what is wrong with it comes first."""
+    from arc_toolkit.azureml.python.python_engine import imports_sdk
+    from arc_toolkit.edit.python_source import Unusable, decode, parse, quiet
+
+    if imports_sdk(data):
+        try:
+            with quiet():
+                parse(decode(data)[0])
+        except Unusable as error:
+            return Skipped(path, error.reason, error.line, error.column)
+    return Skipped(path, "no AzureML code")
+
+
+def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
+    from arc_toolkit.azureml.python.python_engine import Refused, converted_sweeps, rewrite
+    from arc_toolkit.edit.edits import apply_edits
+    from arc_toolkit.edit.python_source import Source, Unusable, decode, encode, parse
+
+    try:
+        text, encoding = decode(data)
+        source = Source(text, parse(text))
+    except Unusable as error:
+        return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
+    findings: tuple[Finding, ...] = ()
+    try:
+        if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
+            edits, findings = converted_sweeps(source, settings, path)
+            if edits:
+                text = apply_edits(text, edits)
+                source = Source(text, parse(text))
+        result = rewrite([source], settings, path)
+        text = apply_edits(text, result.edits[0])
+    except Refused as error:
+        return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
+    except Unusable as error:
+        return FileResult(path, data, findings=findings, refused=f"the converted sweep is {error.reason}")
+    findings += result.findings
+    try:
+        after = encode(text, encoding, data)
+    except UnicodeEncodeError as error:
+        refused = f"its encoding, {encoding}, has no {error.object[error.start : error.end]!r}"
+        return FileResult(path, data, findings=findings, refused=refused)
+    return FileResult(path, data, None if after == data else after, findings, new_files=result.new_files)

@@ -1,0 +1,387 @@
+"""What an expression means for AzureML: a component, a command object, a step, a sweep, or something unknown.
+
+Nothing is imported or run. A meaning that cannot be known for certain is `Unknown` with the reason, and a step made
+from it is reported and left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from arc_toolkit.azureml.python import sdk_names as library
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, chain
+from arc_toolkit.azureml.python.sdk_names import Generation
+
+_DEEPEST = 20
+_TYPE_LINE = re.compile(r"(?m)^type:[ \t]*['\"]?([A-Za-z]+)")
+
+
+def is_resources_class(path: str) -> bool:
+    """JobResourceConfiguration, from its public module or from where it is written."""
+    return path.startswith("azure.ai.ml.") and path.endswith(f".{library.RESOURCES_CLASS}")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A thing of an SDK, by its import path."""
+
+    path: str
+
+    @property
+    def role(self) -> str:
+        role = library.ROLES.get(self.path, "")
+        if not role and self.path.startswith(library.AUTOML):
+            return "automl"
+        if not role and is_resources_class(self.path):
+            return "resources"
+        return role
+
+
+@dataclass(frozen=True)
+class Component:
+    """Something that makes a step when it is called. `kind` is "" when its file is not here."""
+
+    generation: Generation
+    kind: str
+    file: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Builder:
+    """`command(...)` or `parallel_run_function(...)`: a job of its own, and a maker of steps."""
+
+    kind: str
+    call: ast.Call
+    name: str = ""
+    spot: Spot | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node: the result of calling a component or builder."""
+
+    generation: Generation
+    kind: str
+    origin: Component | Builder
+    call: ast.Call
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The result of `step.sweep(...)`."""
+
+    call: ast.Call
+    base: Step | Builder | Unknown
+
+
+@dataclass(frozen=True)
+class PipelineFunction:
+    """A function under `@dsl.pipeline`."""
+
+    generation: Generation
+    function: ast.FunctionDef
+
+
+@dataclass(frozen=True)
+class PipelineJob:
+    """The result of calling one."""
+
+    function: PipelineFunction
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Not known, and why. `chosen`: one of several at run time; `foreign`: from another module or a workspace."""
+
+    why: str
+    chosen: bool = False
+    foreign: bool = False
+
+
+Meaning = Library | Component | Builder | Step | Sweep | PipelineFunction | PipelineJob | Unknown
+NOTHING = Unknown("")
+
+
+class Meanings:
+    """Answers for one module; `folder` is where its relative paths begin."""
+
+    def __init__(self, module: Module, folder: str, files: dict[str, tuple[str, str]] | None = None) -> None:
+        self.module = module
+        self.folder = folder
+        # Kind and text of each component file; a second look at the same module reads none again.
+        self.files = {} if files is None else files
+        self._seen: dict[int, Meaning] = {}
+        self._pipelines: dict[int, PipelineFunction | None] = {}
+
+    # --- names ---------------------------------------------------------------------------------------------------
+
+    def binding(self, name: str, spot: Spot) -> Binding | Unknown:
+        """What a name is bound to, seen from a place."""
+        scope: Scope | None = spot.scope
+        while scope is not None:
+            if found := scope.bindings.get(name):
+                if scope is not spot.scope:
+                    return _last(name, found, None)
+                return _last(name, [item for item in found if item.spot.order < spot.order] or found, spot)
+            for module in scope.stars:
+                if f"{module}.{name}" in library.ROLES:
+                    return Binding(name, spot, f"{module}.{name}")
+            scope = scope.parent
+        return NOTHING
+
+    def path(self, node: ast.expr, spot: Spot) -> str | None:
+        """The import path of `aml.dsl.pipeline`, or None."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        found = self.binding(node.id, spot)
+        if isinstance(found, Unknown) or not isinstance(found.value, str):
+            return None
+        return ".".join([found.value, *reversed(parts)])
+
+    def role(self, node: ast.expr, spot: Spot) -> str:
+        path = self.path(node, spot)
+        return Library(path).role if path else ""
+
+    def makes_resources(self, node: ast.expr, spot: Spot) -> bool:
+        """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
+        if not isinstance(node, ast.Call):
+            return False
+        if isinstance(node.func, ast.Name) and node.func.id == library.RESOURCES_CLASS:
+            return self.binding(node.func.id, spot) is NOTHING or self.role(node.func, spot) == "resources"
+        return self.role(node.func, spot) == "resources"
+
+    def pipeline(self, scope: Scope) -> PipelineFunction | None:
+        """The pipeline function that a scope is the inside of."""
+        if id(scope) not in self._pipelines:
+            meaning = None
+            if isinstance(scope.node, ast.FunctionDef) and scope.node.decorator_list and scope.spot is not None:
+                meaning = self.function(scope.node, scope.spot)
+            self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
+        return self._pipelines[id(scope)]
+
+    # --- meanings ------------------------------------------------------------------------------------------------
+
+    def of(self, node: ast.expr, spot: Spot, depth: int = 0) -> Meaning:
+        if depth > _DEEPEST:
+            return Unknown("defined in a circle")
+        key = id(node)
+        if key not in self._seen:
+            self._seen[key] = self._of(node, spot, depth)
+        return self._seen[key]
+
+    def of_name(self, name: str, spot: Spot, depth: int = 0) -> Meaning:
+        found = self.binding(name, spot)
+        return found if isinstance(found, Unknown) else self._bound(found, depth)
+
+    def _of(self, node: ast.expr, spot: Spot, depth: int) -> Meaning:
+        match node:
+            case ast.Name():
+                return self.of_name(node.id, spot, depth)
+            case ast.Attribute():
+                return self._attribute(node, spot, depth)
+            case ast.Call():
+                return self._call(node, spot, depth)
+            case ast.IfExp() | ast.BoolOp():
+                return Unknown("chosen at run time", chosen=True)
+            case ast.Subscript():
+                return Unknown("picked from a collection at run time", chosen=True)
+            case ast.Await():
+                return self.of(node.value, spot, depth + 1)
+        return NOTHING
+
+    def _bound(self, found: Binding, depth: int) -> Meaning:
+        match found.value:
+            case None:
+                return Unknown(f"{found.name} is {found.why}")
+            case str():
+                return self._imported(found.name, found.value)
+            case ast.FunctionDef():
+                return self.function(found.value, found.spot)
+            case _:
+                meaning = self.of(found.value, found.spot, depth + 1)
+                if isinstance(meaning, Builder) and not meaning.name:
+                    return Builder(meaning.kind, meaning.call, found.name, found.spot)
+                return meaning
+
+    def _imported(self, name: str, path: str) -> Meaning:
+        if path in library.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
+            return Library(path)
+        foreign = path.partition(".")[0] not in sys.stdlib_module_names
+        return Unknown(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=foreign)
+
+    def function(self, function: ast.FunctionDef, spot: Spot) -> Meaning:
+        for decorator in function.decorator_list:
+            role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, spot)
+            what, _, generation = role.partition(":")
+            if what == "pipeline":
+                return PipelineFunction("v1.5" if generation == "v1.5" else "v2", function)
+            if what == "command_component":
+                return Component("v1.5" if generation == "v1.5" else "v2", "command")
+        return Unknown(f"{function.name} is a helper function")
+
+    def _attribute(self, node: ast.Attribute, spot: Spot, depth: int) -> Meaning:
+        path = self.path(node, spot)
+        if path is not None:
+            return self._imported(dotted(node), path)
+        if node.attr == "component":
+            base = self.of(node.value, spot, depth + 1)
+            if isinstance(base, Builder | Step):
+                return Component("v2", base.kind)
+        return NOTHING
+
+    def _call(self, call: ast.Call, spot: Spot, depth: int) -> Meaning:
+        function = call.func
+        if isinstance(function, ast.Attribute):
+            if function.attr == "sweep" and self.path(function, spot) is None:
+                base = self.of(function.value, spot, depth + 1)
+                if isinstance(base, Step | Builder):
+                    return Sweep(call, base)
+                return Sweep(call, base if isinstance(base, Unknown) else NOTHING)
+            if function.attr in ("get", "load", "create_or_update"):
+                workspace = self._workspace(function, call, spot, depth)
+                if workspace is not None:
+                    return workspace
+        meaning = self.of(function, spot, depth + 1)
+        match meaning:
+            case Unknown():
+                return meaning
+            case Library():
+                return self._library_call(meaning, call, spot)
+            case Component():
+                return Step(meaning.generation, meaning.kind, meaning, call)
+            case Builder():
+                return Step("v2", meaning.kind, meaning, call)
+            case PipelineFunction():
+                return PipelineJob(meaning)
+        return NOTHING
+
+    def _library_call(self, what: Library, call: ast.Call, spot: Spot) -> Meaning:
+        role, _, detail = what.role.partition(":")
+        match role:
+            case "command" | "parallel":
+                return Builder(role, call)
+            case "spark" | "automl":
+                return Step("v2", role, Component("v2", role), call)
+            case "component":
+                return Component("v2", detail)
+            case "command_component":
+                return Component("v1.5" if detail == "v1.5" else "v2", "command")
+            case "load_component":
+                given = {keyword.arg for keyword in call.keywords}
+                if given & {"client", "name", "version"}:
+                    return _from_workspace("load_component(client=..., name=...)")
+                return self._from_file("v2", _argument(call, ("source", "path"), 0), spot)
+            case "from_yaml":
+                return self._from_file("v1.5", _argument(call, ("yaml_file",), 1), spot)
+            case "from_func":
+                return Component("v1.5", "command")
+            case "workspace":
+                return _from_workspace(dotted(call.func))
+            case "pipeline":
+                # pipeline(...)(function), without the decorator syntax
+                return Unknown("a pipeline made without the decorator")
+        return Unknown(f"made by {dotted(call.func)}()")
+
+    def _workspace(self, function: ast.Attribute, call: ast.Call, spot: Spot, depth: int) -> Meaning | None:
+        """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
+        over = function.value
+        of_components = isinstance(over, ast.Attribute) and over.attr in ("components", "component")
+        if of_components and function.attr in ("get", "load"):
+            return _from_workspace(dotted(function))
+        if function.attr == "create_or_update" and call.args:
+            given = self.of(call.args[0], spot, depth + 1)
+            # What comes back from registering a component is a component; from submitting a job, a job.
+            return given if isinstance(given, Component) else Unknown(f"the result of {dotted(function)}()")
+        return None
+
+    # --- component files -----------------------------------------------------------------------------------------
+
+    def _from_file(self, generation: Generation, node: ast.expr | None, spot: Spot) -> Component:
+        name = self.text(node, spot) if node is not None else None
+        if name is None:
+            return Component(generation, "")
+        kind, text = self._file(name)
+        return Component(generation, kind, name, text)
+
+    def _file(self, name: str) -> tuple[str, str]:
+        """Kind and text of a component file; blanks when it cannot be read."""
+        if name not in self.files:
+            path = Path(os.path.join(self.folder, name))
+            try:
+                text = path.read_text(encoding="utf-8-sig") if path.stat().st_size < 1_000_000 else ""
+            except (OSError, ValueError):
+                text = ""
+            found = _TYPE_LINE.search(text)
+            # A spec without `type` is a v1.5 CommandComponent.
+            kind = library.COMPONENT_KINDS.get(found[1].lower(), "") if found else ("command" if text else "")
+            self.files[name] = kind, text
+        return self.files[name]
+
+    def text(self, node: ast.expr, spot: Spot, depth: int = 0) -> str | None:
+        """The text of a path given as a literal, a sum, an f-string, os.path.join or Path / "name"."""
+        if depth > _DEEPEST:
+            return None
+        match node:
+            case ast.Constant(value=str(value)):
+                return value
+            case ast.Name():
+                found = self.binding(node.id, spot)
+                if isinstance(found, Binding) and isinstance(found.value, ast.expr):
+                    return self.text(found.value, found.spot, depth + 1)
+            case ast.BinOp(left=left, op=ast.Add() | ast.Div() as op, right=right):
+                first, second = self.text(left, spot, depth + 1), self.text(right, spot, depth + 1)
+                if first is not None and second is not None:
+                    return first + second if isinstance(op, ast.Add) else os.path.join(first, second)
+            case ast.JoinedStr(values=values):
+                parts = [
+                    self.text(part.value if isinstance(part, ast.FormattedValue) else part, spot, depth + 1)
+                    for part in values
+                ]
+                if None not in parts:
+                    return "".join(part for part in parts if part is not None)
+            case ast.Call(func=function, args=args) if args and not node.keywords:
+                last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                parts = [self.text(part, spot, depth + 1) for part in args]
+                if last in ("join", "Path", "str", "joinpath") and None not in parts:
+                    return os.path.join(*(part for part in parts if part is not None))
+        return None
+
+
+def _last(name: str, found: list[Binding], spot: Spot | None) -> Binding | Unknown:
+    """The binding that holds, or why that is decided at run time."""
+    last = found[-1]
+    if len(found) == 1:
+        return last
+    certain = not last.spot.block.is_conditional() or (spot is not None and spot.block.within(last.spot.block))
+    return last if certain else Unknown(f"{name} is chosen at run time", chosen=True)
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as written, for messages; much cheaper than `ast.unparse`."""
+    found = chain(node)
+    return ".".join((found[0], *found[1])) if found else "an expression"
+
+
+def _from_workspace(how: str) -> Unknown:
+    return Unknown(
+        f"its component is loaded from a workspace ({how}), so its kind is not known here", foreign=True
+    )
+
+
+def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg in names:
+            return keyword.value
+    if len(call.args) > position:
+        return call.args[position]
+    return call.args[-1] if call.args else None

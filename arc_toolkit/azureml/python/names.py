@@ -1,0 +1,424 @@
+"""Which name means what, per scope: imports, assignments, functions, and the statements that set attributes.
+
+Statements are walked once, expressions only where they are the value of a statement, so that this costs a small
+part of parsing. What a name *means* for AzureML is decided in `meaning.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+from arc_toolkit.edit.python_editor import Place
+from arc_toolkit.edit.python_source import Source
+
+# Words that a call worth looking at has, and the names that these were imported as.
+_WORDS = ("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun")
+_RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
+
+# Words without which a function makes no step and sets nothing; `@` is for decorated functions inside of it.
+_FUNCTION_WORDS = (
+    *_WORDS,
+    *("@", "load_component", "from_yaml", "from_func", "Component", "components", "resources", "runsettings"),
+    *("default_compute", "azure.", "mldesigner"),
+)
+# Calls at module level whose results are no components, for certain.
+_HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "dict", "list", "set"})
+
+BlockKind = Literal["scope", "if", "loop", "except", "plain"]
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """A list of statements: the body of a module, function, branch, loop or with."""
+
+    kind: BlockKind
+    parent: Block | None = None
+
+    def within(self, other: Block) -> bool:
+        """Whether this block is `other` or inside of it."""
+        block: Block | None = self
+        while block is not None:
+            if block is other:
+                return True
+            block = block.parent
+        return False
+
+    def is_conditional(self, until: Block | None = None) -> bool:
+        """Whether this block runs once, not at all or several times, seen from `until`."""
+        return any(self.has(kind, until) for kind in ("if", "loop", "except"))
+
+    def has(self, kind: BlockKind, until: Block | None = None) -> bool:
+        """Whether this block is in one of that kind, below `until`."""
+        block: Block | None = self
+        while block is not None and block is not until:
+            if block.kind == kind:
+                return True
+            block = block.parent
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class Spot(Place):
+    """A place, with its scope, its block and its order in the scope."""
+
+    scope: Scope
+    block: Block
+    order: int
+
+
+@dataclass(eq=False, slots=True)
+class Binding:
+    """One way a name gets its value. `value` is an expression, a function, an import path, or None: not known."""
+
+    name: str
+    spot: Spot
+    value: ast.expr | ast.FunctionDef | str | None
+    why: str = ""  # for None: `a parameter`, `a loop variable`
+
+
+@dataclass(eq=False, slots=True)
+class Use:
+    """A statement about a name: `name.a.b = value`, `name.a["k"] = value`, `name.a.b(...)`, or `call(name)`.
+
+    `path` is ("a", "b"), with ("a", "[k]") for a literal subscript; an argument has the callee's last word.
+    """
+
+    how: Literal["assign", "call", "argument"]
+    path: tuple[str, ...]
+    spot: Spot
+    value: ast.expr  # what is assigned, or the call
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, function, class body or lambda, with the names bound in it."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None
+    parent: Scope | None
+    spot: Spot | None = None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    uses: dict[str, list[Use]] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    # Every simple statement, and the functions of this scope.
+    spots: list[Spot] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Module:
+    """All scopes of one file or notebook."""
+
+    sources: Sequence[Source]
+    scopes: list[Scope] = field(default_factory=list)
+
+    @property
+    def top(self) -> Scope:
+        return self.scopes[0]
+
+    def forget(self) -> None:
+        """Cut the circles of scopes and places, so that the memory of a file goes with it."""
+        for scope in self.scopes:
+            scope.bindings.clear()
+            scope.uses.clear()
+            scope.spots.clear()
+
+    @cached_property
+    def _mentions(self) -> dict[int, list[int]]:
+        words = list(_WORDS)
+        for source in self.sources:
+            if " as " in source.text:
+                words += _RENAMED.findall(source.text)
+        return {id(source): source.lines_with(words) for source in self.sources}
+
+    def mentions(self, spot: Spot) -> bool:
+        """Whether a word of interest stands in the lines of a statement: only then its expressions are walked."""
+        lines = self._mentions[id(spot.source)]
+        index = bisect_left(lines, spot.stmt.lineno)
+        return index < len(lines) and lines[index] <= (spot.stmt.end_lineno or spot.stmt.lineno)
+
+
+def read_module(sources: Sequence[Source]) -> Module:
+    """Walk the statements of the sources, as one module.
+
+    Functions without a decorator are walked only when a word in their lines says that they may matter.
+    """
+    module = Module(sources)
+    scope = Scope(None, None)
+    module.scopes.append(scope)
+    walker = _Walker(module)
+    block = Block("scope")
+    for source in sources:
+        for stmt in source.body:
+            walker.statement(stmt, source.body, scope, block, source, stmt)
+    makers = [
+        name
+        for name, bindings in scope.bindings.items()
+        if any(_may_make_steps(name, binding.value) for binding in bindings)
+    ]
+    walker.finish([*_FUNCTION_WORDS, *makers])
+    return module
+
+
+def read_again(module: Module, fresh: Mapping[int, Source], places: Sequence[Place]) -> Module:
+    """Walk once more what was changed: `fresh` gives the new statements (by identity) with their sources.
+
+    Scopes without a change are left out: what was planned for them, nothing, stands.
+    """
+    functions = set()
+    for place in places:
+        scope = place.scope if isinstance(place, Spot) else None
+        while scope is not None:
+            functions.add(id(scope.node))
+            scope = scope.parent
+    again = Module([*module.sources, *{id(source): source for source in fresh.values()}.values()])
+    scope = Scope(None, None)
+    again.scopes.append(scope)
+    walker = _Walker(again, fresh)
+    block = Block("scope")
+    for source in module.sources:
+        for stmt in source.body:
+            walker.statement(stmt, source.body, scope, block, source, stmt)
+    walker.finish(None, functions)
+    return again
+
+
+def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -> bool:
+    """Whether what a module binds may be called for a step elsewhere: not sure, but sure enough not to miss one."""
+    if isinstance(value, str):  # `command as make`: the words know it by its own name only
+        renamed = value.startswith(("azure", "mldesigner")) and not value.endswith(name)
+        return renamed or value.startswith("azure.ai.ml.automl")
+    if isinstance(value, ast.FunctionDef):
+        return bool(value.decorator_list)
+    if isinstance(value, ast.Call):
+        found = chain(value.func)
+        return found is None or (found[1] or found)[-1] not in _HARMLESS_MAKERS
+    return isinstance(value, ast.expr) and not isinstance(value, ast.Constant)
+
+
+class _Walker:
+    def __init__(self, module: Module, fresh: Mapping[int, Source] = MappingProxyType({})) -> None:
+        self.module = module
+        self.fresh = fresh
+        self.order = 0
+        self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source, ast.stmt]] = []
+
+    def finish(self, words: Sequence[str] | None, functions: Container[int] = ()) -> None:
+        """Walk the functions, after the scopes around them, since they see their last bindings.
+
+        Those with one of the words (a function around another holds its words too), or just those given.
+        """
+        lines: dict[int, list[int]] = {}
+        for source in self.module.sources if words is not None else ():
+            lines[id(source)] = source.lines_with(words or ())
+        while self.later:
+            function, inner, source, top = self.later.pop(0)
+            if words is None:
+                wanted = id(function) in functions or id(function) in self.fresh
+            else:
+                at = lines[id(source)]
+                index = bisect_left(at, function.lineno)
+                # A function inside of one that matters may use what that one binds.
+                wanted = bool(function.decorator_list) or (
+                    inner.parent is not self.module.top
+                    or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
+                )
+            if wanted:
+                self.module.scopes.append(inner)
+                block = Block("scope")
+                for stmt in function.body:
+                    self.statement(stmt, function.body, inner, block, source, top)
+
+    def statement(
+        self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt
+    ) -> None:
+        self.order += 1
+        if self.fresh:
+            source = self.fresh.get(id(stmt), source)
+        spot = Spot(source, top, body, stmt, scope, block, self.order)
+        match stmt:
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                scope.spots.append(spot)
+                self._assignment(stmt, scope, spot)
+            case ast.Expr():
+                scope.spots.append(spot)
+                if isinstance(stmt.value, ast.Call):
+                    self._call(stmt.value, scope, spot)
+            case ast.Import():
+                for alias in stmt.names:
+                    local = alias.asname or alias.name.partition(".")[0]
+                    path = alias.name if alias.asname else local
+                    _bind(scope, local, spot, path)
+            case ast.ImportFrom():
+                base = "." * stmt.level + (stmt.module or "")
+                scope.spots.append(spot)
+                for alias in stmt.names:
+                    if alias.name == "*":
+                        scope.stars.append(base)
+                    else:
+                        _bind(scope, alias.asname or alias.name, spot, f"{base}.{alias.name}")
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                scope.spots.append(spot)
+                value = stmt if isinstance(stmt, ast.FunctionDef) else None
+                _bind(scope, stmt.name, spot, value, "an async function")
+                # A class body is not seen from its methods.
+                parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
+                inner = Scope(stmt, parent, spot)
+                arguments = stmt.args
+                for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
+                    for argument in group:
+                        _bind(inner, argument.arg, spot, None, "a parameter")
+                for star in (arguments.vararg, arguments.kwarg):
+                    if star:
+                        _bind(inner, star.arg, spot, None, "a parameter")
+                self.later.append((stmt, inner, source, top))
+            case ast.ClassDef():
+                _bind(scope, stmt.name, spot, None, "a class")
+                inner = Scope(stmt, scope, spot)
+                self.module.scopes.append(inner)
+                self._body(stmt.body, inner, Block("scope"), source, top)
+            case ast.If():
+                scope.spots.append(spot)
+                self._body(stmt.body, scope, Block("if", block), source, top)
+                self._body(stmt.orelse, scope, Block("if", block), source, top)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                scope.spots.append(spot)
+                if not isinstance(stmt, ast.While):
+                    self._targets([stmt.target], scope, spot, "a loop variable")
+                self._body(stmt.body, scope, Block("loop", block), source, top)
+                self._body(stmt.orelse, scope, Block("plain", block), source, top)
+            case ast.With() | ast.AsyncWith():
+                scope.spots.append(spot)
+                for item in stmt.items:
+                    if item.optional_vars is not None:
+                        self._targets([item.optional_vars], scope, spot, "made by a with statement")
+                self._body(stmt.body, scope, Block("plain", block), source, top)
+            case ast.Try() | ast.TryStar():
+                self._body(stmt.body, scope, Block("plain", block), source, top)
+                for handler in stmt.handlers:
+                    self._body(handler.body, scope, Block("except", block), source, top)
+                self._body(stmt.orelse, scope, Block("plain", block), source, top)
+                self._body(stmt.finalbody, scope, Block("plain", block), source, top)
+            case ast.Match():
+                for case in stmt.cases:
+                    self._body(case.body, scope, Block("if", block), source, top)
+            case ast.Return():
+                scope.spots.append(spot)
+            case _:
+                pass
+
+    def _body(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt) -> None:
+        for stmt in body:
+            self.statement(stmt, body, scope, block, source, top)
+
+    def _assignment(self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, scope: Scope, spot: Spot) -> None:
+        value = stmt.value
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        if isinstance(value, ast.Call):
+            self._arguments(value, scope, spot)
+        for target in targets:
+            if isinstance(target, ast.Name):
+                if value is None:
+                    continue
+                if isinstance(stmt, ast.AugAssign):
+                    _bind(scope, target.id, spot, None, "changed in place")
+                else:
+                    _bind(scope, target.id, spot, value)
+            elif isinstance(target, ast.Attribute | ast.Subscript):
+                found = chain(target)
+                if found is not None and value is not None and found[1]:
+                    use = Use("assign", found[1], spot, value)
+                    scope.uses.setdefault(found[0], []).append(use)
+            else:
+                self._targets([target], scope, spot, "unpacked from several values")
+
+    def _targets(self, targets: Iterable[ast.expr], scope: Scope, spot: Spot, why: str) -> None:
+        for target in targets:
+            match target:
+                case ast.Name():
+                    _bind(scope, target.id, spot, None, why)
+                case ast.Tuple() | ast.List():
+                    self._targets(target.elts, scope, spot, why)
+                case ast.Starred():
+                    self._targets([target.value], scope, spot, why)
+
+    def _call(self, call: ast.Call, scope: Scope, spot: Spot) -> None:
+        found = chain(call.func)
+        if found is not None and found[1]:
+            scope.uses.setdefault(found[0], []).append(Use("call", found[1], spot, call))
+        self._arguments(call, scope, spot)
+
+    def _arguments(self, call: ast.Call, scope: Scope, spot: Spot) -> None:
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(argument, ast.Name):
+                last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                use = Use("argument", (last,), spot, call)
+                scope.uses.setdefault(argument.id, []).append(use)
+
+
+def _bind(
+    scope: Scope, name: str, spot: Spot, value: ast.expr | ast.FunctionDef | str | None, why: str = ""
+) -> None:
+    scope.bindings.setdefault(name, []).append(Binding(name, spot, value, why))
+
+
+def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
+    """`a.b["k"].c` as ("a", ("b", "[k]", "c")); None when it does not begin with a name."""
+    path: list[str] = []
+    while True:
+        match node:
+            case ast.Attribute():
+                path.append(node.attr)
+                node = node.value
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                path.append(f"[{key}]")
+                node = node.value
+            case ast.Name():
+                return node.id, tuple(reversed(path))
+            case _:
+                return None
+
+
+# Values of node attributes that hold no call: positions, names, literals.
+_LEAVES = frozenset({int, str, type(None), ast.Name, ast.Constant, ast.Load, ast.Store, ast.alias})
+_PLAIN = frozenset({ast.Name, ast.Constant})
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether a call holds no other one, seen at a glance: `f(a, b=c.d.e)`."""
+    values: list[ast.expr] = [call.func, *call.args, *(keyword.value for keyword in call.keywords)]
+    for value in values:
+        while isinstance(value, ast.Attribute):
+            value = value.value
+        if value.__class__ not in _PLAIN:
+            return False
+    return True
+
+
+_BODIES = frozenset({"body", "orelse", "finalbody", "handlers", "decorator_list", "cases"})
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call below a statement, without the bodies of compound statements and of functions."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        node = node.value
+    if isinstance(node, ast.Call) and _is_plain(node):
+        yield node
+        return
+    stack: list[ast.AST] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ast.Call):
+            yield item
+        for name, child in item.__dict__.items():
+            kind = child.__class__
+            if kind is list:
+                if name not in _BODIES:
+                    stack += [part for part in child if part.__class__ not in _LEAVES]
+            elif kind not in _LEAVES:
+                stack.append(child)

@@ -1,0 +1,84 @@
+"""What the two rules about threads share: which setting would be right, and what stands there. No rule itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.place_threads import is_windows
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.yaml_nodes import pairs
+
+OMP = "OMP_NUM_THREADS"
+_LEAVES = ("job", "step", "trial", "spec")
+# These lose environment variables: what counts is what the trial's command exports.
+_SWEEPS = ("sweep job", "sweep step", "sweep step trial")
+
+
+def check_threads(work: Work, document: Document, rule: Rule, framework: Framework) -> None:
+    """Report targets with evidence of a framework whose OMP_NUM_THREADS is missing or wrong."""
+    if work.settings.threads == "off":
+        return
+    for target in document.targets:
+        kind = target.kind
+        sweeping = not kind.variables
+        if sweeping and (kind.name not in _SWEEPS or (kind.role != "trial" and _settled(work, target))):
+            continue
+        if kind.role not in _LEAVES or kind.name == "parallel spec":
+            continue
+        evidence = work.evidence(target)
+        if not any(item.what == framework for item in evidence) or is_windows(work, target):
+            continue
+        auto = replace(work.settings, threads="auto", exports=(), manual=False)
+        processes = work.effective(target, "max_concurrency_per_instance")
+        right = decide(
+            auto,
+            evidence,
+            instance_type=work.instance_type(target),
+            parallel=target.kind.family == "parallel",
+            processes=int(processes) if processes and processes.isdigit() else None,
+            literal_only=sweeping,
+        )
+        if right.names and (OMP in right.names) and _decides(framework, right.names):
+            problem = _problem(work, target, right.how, right.number)
+            if problem:
+                reason = f"{right.reason}; `patch --threads auto` sets them"
+                work.found(rule.id, rule.severity, f"{target.shown}: {problem}", target.at, reason=reason)
+
+
+def _settled(work: Work, target: Target) -> bool:
+    """Whether a sweep has no trial file, or one whose own findings tell what `--threads` makes of it."""
+    return work.library.referenced(target) is None or work.settings.threads is not None
+
+
+def _command(work: Work, target: Target) -> str:
+    if target.kind.family == "sweep" and (trial := work.library.referenced(target)):
+        return trial.root.text("command") or ""
+    return work.planned(target, "command") or ""
+
+
+def _decides(framework: Framework, names: tuple[str, ...]) -> bool:
+    """FAISS sets OMP alone, LightGBM all three: with evidence of both only one of the rules speaks."""
+    return (len(names) == 1) == (framework == "faiss")
+
+
+def _problem(work: Work, target: Target, how: str, number: int | None) -> str:
+    names = set(pairs(target.get("environment_variables")))
+    literal = work.planned(target, "environment_variables", OMP)
+    prestep = work.planned(target, "environment_variables", PRESTEP)
+    if prestep is None and work.is_planned((*target.path, "environment_variables", RESTEP)):
+        prestep = work.planned(target, "environment_variables", RESTEP)
+    exports = exported_names(prestep) if prestep else {}
+    exports |= exported_names(_command(work, target))
+    value = exports.get(OMP, literal)
+    if value is None:
+        if RESTEP in names and PRESTEP not in names:
+            return f"threads are set in {RESTEP}, which nothing reads"
+        return f"{OMP} is not set, so it starts one thread per core of the node"
+    if how == "literal" and "get_cores" in value:
+        return f"{OMP} takes all cores in each process: it has to be {number}"
+    if how == "literal" and number is not None and value.isdigit() and int(value) > number:
+        return f"{OMP} is {value}, and {number} would be right"
+    return ""

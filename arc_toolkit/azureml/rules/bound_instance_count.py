@@ -1,0 +1,51 @@
+"""An instance count bound in a place where azure-ai-ml rejects it."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.yaml_nodes import is_bound
+
+
+def _check(work: Work, document: Document) -> None:
+    for target in document.targets:
+        node = target.get("resources", "instance_count")
+        value = target.text("resources", "instance_count")
+        if node is None or value is None or not is_bound(value) or not target.kind.resources:
+            continue
+        if target.kind.role != "step":
+            message = f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
+            reason = "bind it on the pipeline's step: `patch --expose-parameters`"
+            work.found(RULE.id, RULE.severity, message, node, reason=reason)
+        elif target.kind.family == "command" and target.get("component") is None:
+            message = "an inline command step rejects a bound instance_count (`component` missing)"
+            work.found(RULE.id, RULE.severity, message, node, reason="move the job to a component file")
+
+
+RULE = Rule(
+    id="bound-instance-count",
+    severity="error",
+    fix="none",
+    summary="an instance count bound where it is rejected",
+    why="""\
+`resources.instance_count: ${{inputs.x}}` in a component, a job or a trial is rejected ("Not a valid integer"), and so
+is `${{parent.inputs.x}}` in a command step that is written in place (with the misleading message that `component` is
+missing). A step that names a component file, a parallel step and a sweep step take it.
+`patch --expose-parameters` writes the working form.""",
+    before="""\
+# train.yml, a component
+resources:
+  instance_count: ${{inputs.count}}
+""",
+    after="""\
+# pipeline.yml
+jobs:
+  train:
+    component: ./train.yml
+    resources:
+      instance_count: ${{parent.inputs.count}}
+""",
+    check=_check,
+    needs=("instance_count",),
+)

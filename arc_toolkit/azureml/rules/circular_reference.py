@@ -1,0 +1,63 @@
+"""A pipeline that includes itself, on its own or by way of others."""
+
+from __future__ import annotations
+
+import os
+
+from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+
+
+def _check(work: Work, document: Document) -> None:
+    own = os.path.abspath(work.file.path)
+    for step in document.steps:
+        if step.reference is not None and _leads_to(work, step, own):
+            by = "itself" if step.reference == own else f"itself by way of {os.path.relpath(step.reference)}"
+            work.found(RULE.id, RULE.severity, f"step `{step.name}` makes the pipeline include {by}", step.at)
+
+
+def _leads_to(work: Work, first: Target, own: str) -> bool:
+    seen: set[str] = set()
+    steps = [first]
+    while steps:
+        step = steps.pop()
+        if step.reference == own:
+            return True
+        # Only a pipeline has steps; without `type` a step is what its file is, which is known by now.
+        may = step.kind.family == "pipeline" or "type" not in step.own
+        if step.reference is None or step.reference in seen or not may:
+            continue
+        seen.add(step.reference)
+        if document := work.library.load(step.reference):
+            steps += document.steps
+    return False
+
+
+RULE = Rule(
+    id="circular-reference",
+    severity="error",
+    fix="none",
+    summary="a pipeline that includes itself",
+    why="""\
+A pipeline component whose step names the same file, or a file that leads back to it, has no end: it cannot be
+loaded.""",
+    before="""\
+# prepare.yml
+type: pipeline
+jobs:
+  again:
+    type: pipeline
+    component: ./prepare.yml
+""",
+    after="""\
+# prepare.yml
+type: pipeline
+jobs:
+  clean:
+    type: command
+    component: ./clean.yml
+""",
+    check=_check,
+    needs=("component",),
+)

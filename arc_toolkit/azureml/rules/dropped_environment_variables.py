@@ -1,0 +1,58 @@
+"""Environment variables where azure-ai-ml loads and then drops them."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.yaml_nodes import pairs
+
+_LOSERS = ("command component", "parallel component", "sweep step", "sweep step trial", "sweep job")
+
+
+def _check(work: Work, document: Document) -> None:
+    for target in document.targets:
+        if target.kind.name in _LOSERS:
+            own = target.own.get("environment_variables")
+            names = ", ".join(pairs(own[1])) if own else ""
+            if own and names:
+                message = f"{names} never reaches the job: {target.kind.why}"
+                work.found(RULE.id, RULE.severity, message, own[0], reason=_way_out(work, target.kind.name))
+
+
+def _way_out(work: Work, kind: str) -> str:
+    if kind == "sweep job":
+        return "put them under `trial:`"
+    if kind.startswith("sweep"):
+        return "export them in the trial's command instead"
+    return "put them on the job, or on each pipeline step that uses this component"
+
+
+RULE = Rule(
+    id="dropped-environment-variables",
+    severity="error",
+    fix="none",
+    summary="environment variables in a place that loses them",
+    why="""\
+A v2 *component* takes `environment_variables` without complaint and drops them: the field is in no schema of a
+component, and it is absent from the request that is sent (azure-ai-ml 1.35). The same holds for a sweep *step* and
+for the trial of a sweep in a pipeline; a standalone sweep job keeps them under `trial` only. A job and a command,
+parallel or automl step keep them, and so does a v1.5 spec.""",
+    before="""\
+# train.yml, a v2 component
+type: command
+environment_variables:
+  OMP_NUM_THREADS: "8"
+""",
+    after="""\
+# pipeline.yml
+jobs:
+  train:
+    type: command
+    component: ./train.yml
+    environment_variables:
+      OMP_NUM_THREADS: "8"
+""",
+    check=_check,
+    needs=("environment_variables",),
+)

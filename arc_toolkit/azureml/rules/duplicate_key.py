@@ -1,0 +1,46 @@
+"""A key that stands twice in a target's mapping."""
+
+from __future__ import annotations
+
+import yaml
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.yaml_nodes import MERGE
+
+
+def _check(work: Work, document: Document) -> None:
+    for target in document.targets:
+        for node in (target.node, target.get("resources"), target.get("environment_variables")):
+            if not isinstance(node, yaml.MappingNode):
+                continue
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
+            if len({key.value for key in keys}) == len(keys):
+                continue
+            seen: set[str] = set()
+            for key in keys:
+                if key.value in seen:
+                    work.found(RULE.id, RULE.severity, f"`{key.value}` stands twice: only the last counts", key)
+                seen.add(key.value)
+
+
+RULE = Rule(
+    id="duplicate-key",
+    severity="error",
+    fix="none",
+    summary="a key that stands twice",
+    why="""\
+YAML readers take the last of two equal keys and say nothing. Whoever edits the first one wonders why nothing happens.
+`patch` refuses to edit such a key.""",
+    before="""\
+compute: azureml:aks
+command: python train.py
+compute: azureml:aks-gpu
+""",
+    after="""\
+compute: azureml:aks-gpu
+command: python train.py
+""",
+    check=_check,
+)

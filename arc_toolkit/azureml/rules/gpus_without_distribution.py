@@ -1,0 +1,55 @@
+"""Several nodes with several GPUs each, and no distribution."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.threads import gpus_of
+from arc_toolkit.azureml.work import Work
+
+
+def _check(work: Work, document: Document) -> None:
+    for target in document.targets:
+        if target.kind.family != "command" or target.kind.role not in ("job", "step", "component"):
+            continue
+        count = work.planned(target, "resources", "instance_count") or ""
+        gpus = gpus_of(work.instance_type(target), work.settings) or 0
+        if gpus > 1 and count.isdigit() and int(count) > 1 and not _distributed(work, target):
+            message = (
+                f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
+            )
+            at = target.get("resources", "instance_count") or target.at
+            work.found(RULE.id, RULE.severity, message, at)
+
+
+def _distributed(work: Work, target: Target) -> bool:
+    if target.get("distribution") is not None or target.get("component", "distribution") is not None:
+        return True
+    document = work.library.referenced(target)
+    return document is not None and document.root.get("distribution") is not None
+
+
+RULE = Rule(
+    id="gpus-without-distribution",
+    severity="warning",
+    fix="none",
+    summary="several nodes of several GPUs, and no distribution",
+    why="""\
+`instance_count: 4` with a type of 8 GPUs starts one process on each node, unless `distribution` says how many. Seven
+GPUs of each node are then paid for and idle.""",
+    before="""\
+resources:
+  instance_type: 96cpu880g8gpu
+  instance_count: 4
+""",
+    after="""\
+resources:
+  instance_type: 96cpu880g8gpu
+  instance_count: 4
+distribution:
+  type: pytorch
+  process_count_per_instance: 8
+""",
+    check=_check,
+    needs=("resources",),
+)

@@ -1,0 +1,44 @@
+"""An inline ignore that names a rule which does not exist."""
+
+from __future__ import annotations
+
+import difflib
+
+import yaml
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.rules import Rule, all_rules
+from arc_toolkit.azureml.settings import SETTING_RULES
+from arc_toolkit.azureml.work import Work
+
+
+def _check(work: Work, document: Document) -> None:
+    if document is not work.file.documents[0]:
+        return
+    known = {*SETTING_RULES, *all_rules()}
+    for line, name in work.ignores.names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
+            mark = yaml.Mark("", 0, line - 1, 0, None, 0)
+            node = yaml.ScalarNode("", "", mark, mark)
+            work.found(RULE.id, RULE.severity, f"an ignore of `{name}`, which is no rule", node, reason=hint)
+
+
+RULE = Rule(
+    id="ignore-of-unknown-rule",
+    severity="warning",
+    fix="none",
+    summary="an inline ignore of a rule that does not exist",
+    why="""\
+An ignore with a misspelt rule sets nothing aside. An ignore names rules (`arc-toolkit rules`) or settings, such as
+`instance-type` or `threads`.""",
+    before="""\
+command: python train.py  # arc-toolkit: ignore[lightgbm-thread] one thread is wanted here
+""",
+    after="""\
+command: python train.py  # arc-toolkit: ignore[lightgbm-threads] one thread is wanted here
+""",
+    check=_check,
+    needs=("arc-toolkit:",),
+)

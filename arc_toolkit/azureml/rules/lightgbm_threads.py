@@ -1,0 +1,35 @@
+"""LightGBM without thread settings, or with wrong ones."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.rules._threads import check_threads
+from arc_toolkit.azureml.work import Work
+
+
+def _check(work: Work, document: Document) -> None:
+    check_threads(work, document, RULE, "lightgbm")
+
+
+RULE = Rule(
+    id="lightgbm-threads",
+    severity="warning",
+    fix="none",
+    summary="LightGBM without or with wrong thread settings",
+    why="""\
+In a container OpenMP sees all cores of the *node*, not those of the instance type. LightGBM then starts 64 threads on
+8 cores and is many times slower. `AMLARC_PRESTEP` runs before the job and exports what `get_cores` says. With several
+PRS processes on a node each gets its part as a literal number. `patch --threads auto` sets it.""",
+    before="""\
+command: python train.py
+environment: azureml:AzureML-lightgbm-3.3@latest
+""",
+    after="""\
+command: python train.py
+environment: azureml:AzureML-lightgbm-3.3@latest
+environment_variables:
+  AMLARC_PRESTEP: "export MKL_NUM_THREADS=` get_cores ` NUMEXPR_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
+""",
+    check=_check,
+)

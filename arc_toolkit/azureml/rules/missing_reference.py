@@ -1,0 +1,63 @@
+"""A component, trial or dependency file that is named and is not there."""
+
+from __future__ import annotations
+
+import os
+
+from arc_toolkit.azureml.documents import Document, Target, folder_of
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.yaml_nodes import Node, text_of
+
+# Where a file of dependencies is named: v2, then v1.5.
+_DEPENDENCIES: tuple[tuple[str, ...], ...] = (
+    ("environment", "conda_file"),
+    ("task", "environment", "conda_file"),
+    ("environment", "conda", "conda_dependencies_file"),
+    ("environment", "conda", "pip_requirements_file"),
+)
+
+
+def _check(work: Work, document: Document) -> None:
+    if work.file.path == "-":  # standard input has no folder that paths could start from
+        return
+    folder = folder_of(work.file.path)
+    for target in document.targets:
+        if target.reference is not None:
+            key = "trial" if target.kind.family == "sweep" else "component"
+            _look(work, target.reference, target.get(key) or target.at, target, key)
+        for first, *rest in _DEPENDENCIES:
+            if first in target.own:
+                node = target.get(first, *rest)
+                written = text_of(node) if node is not None else None
+                if node is not None and written and "${{" not in written and ":" not in written:
+                    _look(work, os.path.normpath(os.path.join(folder, written)), node, target, rest[-1])
+
+
+def _look(work: Work, path: str, at: Node, target: Target, key: str) -> None:
+    if work.library.missing(path):
+        message = f"`{key}` of {target.shown} names a file that does not exist"
+        work.found(RULE.id, RULE.severity, message, at, reason=f"there is no {os.path.relpath(path)}")
+
+
+RULE = Rule(
+    id="missing-reference",
+    severity="error",
+    fix="none",
+    summary="a component, trial or conda file that does not exist",
+    why="""\
+Paths in a file start from the folder that the file lies in. A pipeline whose component is not there cannot be loaded,
+and settings that belong on the component's step are decided without knowing what it runs.""",
+    before="""\
+jobs:
+  train:
+    component: ./trian.yml
+""",
+    after="""\
+jobs:
+  train:
+    component: ./train.yml
+""",
+    check=_check,
+    needs=("component", "trial", "conda_file", "conda_dependencies_file", "pip_requirements_file"),
+)

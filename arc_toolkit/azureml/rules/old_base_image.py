@@ -1,0 +1,65 @@
+"""A base image older than Ubuntu 20.04, by its name or in its Dockerfile."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.library import dockerfile_of
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+
+_OLD = re.compile(
+    r"(?i)ubuntu[-_:]?(?:12|14|16|18)[._-]?(?:04|10)|(?:^|[^a-z])(?:trusty|xenial|bionic)(?![a-z])|ubuntu[-_:]?(?:14|16|18)(?!\d)"
+)
+_FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)")
+
+
+def _check(work: Work, document: Document) -> None:
+    for target in document.targets:
+        for holder in (target.node, target.get("task")):
+            environment = pairs(holder).get("environment")
+            if environment is not None:
+                _look(work, environment[0], environment[1])
+
+
+def _look(work: Work, key: Node, environment: Node) -> None:
+    for place in (("image",), ("docker", "image")):
+        node = get(environment, *place)
+        image = text_of(node)
+        if node is not None and image and _OLD.search(image):
+            work.found(RULE.id, RULE.severity, f"image {image} is older than Ubuntu 20.04", node)
+    name = text_of(environment)
+    if name is not None and _OLD.search(name):
+        work.found(RULE.id, RULE.severity, f"environment {name} is older than Ubuntu 20.04", environment)
+    written = dockerfile_of(environment) if name is None else None
+    if written is not None:
+        path = os.path.join(os.path.dirname(os.path.abspath(work.file.path)), written.removeprefix("file:"))
+        for image in _FROM.findall(work.library.read_text(os.path.normpath(path)) or ""):
+            if _OLD.search(image):
+                message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
+                work.found(RULE.id, RULE.severity, message, key)
+
+
+RULE = Rule(
+    id="old-base-image",
+    severity="warning",
+    fix="none",
+    summary="a base image older than Ubuntu 20.04",
+    why="""\
+AzureML on Kubernetes needs a base image of Ubuntu 20.04 or newer. Older ones fail when the job starts, after the node
+was provisioned and the image pulled. Seen by the image's name, the name of a curated environment, or `FROM` in the
+Dockerfile.""",
+    before="""\
+environment:
+  image: mcr.microsoft.com/azureml/openmpi3.1.2-ubuntu18.04
+""",
+    after="""\
+environment:
+  image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04
+""",
+    check=_check,
+    needs=("environment",),
+)

@@ -1,0 +1,63 @@
+"""Rules as a table, as data and as a page: what `rules` prints and `docs/rules/` holds. No rule itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.output.table import table
+
+_FIXES = {
+    "safe": "`patch` mends it.",
+    "unsafe": "`patch --unsafe-fixes` mends it.",
+    "none": "It is reported, not mended.",
+}
+
+
+def listing(rules: Sequence[Rule]) -> str:
+    """One line a rule."""
+    return table(
+        ["RULE", "SEVERITY", "FIX", "IN", "WHAT"],
+        [[rule.id, rule.severity, rule.fix, rule.language, rule.summary] for rule in rules],
+    )
+
+
+def page(rule: Rule) -> str:
+    """The rule's page in Markdown."""
+    language = "python" if rule.language == "python" else "yaml"
+    return f"""\
+# {rule.id}
+
+{rule.summary[0].upper()}{rule.summary[1:]}. Severity: {rule.severity}. {_FIXES[rule.fix]}
+
+{rule.why}
+
+Before:
+
+```{language}
+{rule.before.rstrip()}
+```
+
+After:
+
+```{language}
+{rule.after.rstrip()}
+```
+
+To set it aside in one place: `# arc-toolkit: ignore[{rule.id}] reason`.
+"""
+
+
+def rule_data(rule: Rule) -> dict[str, Any]:
+    """A rule in JSON."""
+    return {
+        "id": rule.id,
+        "severity": rule.severity,
+        "fix": rule.fix,
+        "language": rule.language,
+        "summary": rule.summary,
+        "why": rule.why,
+        "before": rule.before,
+        "after": rule.after,
+    }

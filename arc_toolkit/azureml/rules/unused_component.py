@@ -1,0 +1,34 @@
+"""A v2 component that no pipeline in the given folders uses."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.azureml.work import Work
+
+
+def _check(work: Work, document: Document) -> None:
+    root = document.root
+    if root.kind.role != "component" or not work.in_folder or work.library.uses(work.file.path):
+        return
+    message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
+    reason = "settings that a component cannot hold (environment variables, compute) have no step to go to"
+    work.found(RULE.id, RULE.severity, message, root.at, reason=reason)
+
+
+RULE = Rule(
+    id="unused-component",
+    severity="note",
+    fix="none",
+    summary="a component that no given pipeline uses",
+    why="""\
+Environment variables and the compute of a v2 component stand on the steps that use it. Where no pipeline in the given
+paths does, there is no such step: give the folder with the pipelines too, or set them where the component is used.""",
+    before="""\
+$ arc-toolkit check components/
+""",
+    after="""\
+$ arc-toolkit check components/ pipelines/
+""",
+    check=_check,
+)

@@ -1,0 +1,137 @@
+"""The words that every editor, rule and command of `patch` and `check` shares. Data only: no parsing, no I/O.
+
+Everything here is frozen. An editor takes bytes and `Settings` and gives a `FileResult`; it never writes, and
+never prints. Offsets in an `Edit` count characters of the decoded text, not bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arc_toolkit.findings import Finding, Severity
+
+__all__ = [
+    "FileResult",
+    "Finding",
+    "InstanceTypeSize",
+    "Settings",
+    "Severity",
+    "Skipped",
+]
+
+Threads = Literal["auto", "lightgbm", "faiss", "off"]
+SweepForm = Literal["step", "job", "python"]
+
+# What the user asked for on the command line; `--only` and `--skip` take these names beside those of the rules,
+# and a finding about a setting that could not be placed carries the setting's name as its rule.
+SETTING_RULES = (
+    "instance-type",
+    "instance-count",
+    "compute",
+    "expose-parameters",
+    "threads",
+    "sweep-to-v2",
+    "prs-to-v2",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was left out, and why."""
+
+    path: str
+    reason: str
+    # From 1; both are 0 where it is about the whole file.
+    line: int = 0
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        if self.line and not self.column:
+            object.__setattr__(self, "column", 1)
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is one of ours perhaps, and cannot be read."""
+        return bool(self.line) or self.reason.startswith(("broken", "not UTF-8", "larger", "nested"))
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceTypeSize:
+    """What a job gets from an instance type: whole cores and GPUs of its request."""
+
+    name: str
+    cores: int | None = None
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that was asked for on the command line."""
+
+    instance_type: str | None = None
+    instance_count: int | None = None
+    compute: str | None = None
+    expose_parameters: bool = False
+    threads: Threads | None = None
+    # More variables for AMLARC_PRESTEP (`--export NAME`).
+    exports: tuple[str, ...] = ()
+    # Literal numbers instead of AMLARC_PRESTEP.
+    manual: bool = False
+    cores: int | None = None
+    dataloader_workers: int | None = None
+    # From `--instance-types DIR`: name -> size. None of the rules that need it runs when it is empty.
+    instance_types: Mapping[str, InstanceTypeSize] = field(default_factory=dict)
+    # `--step NAME` and `--kind KIND`: only these steps, or steps of these kinds; empty means all.
+    steps: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    sweep_to_v2: bool = False
+    sweep_as: SweepForm = "step"
+    prs_to_v2: bool = False
+    unsafe_fixes: bool = False
+    only: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+
+    def wants(self, rule: str) -> bool:
+        """Whether `--only` and `--skip` let this rule (or setting) work."""
+        return rule not in self.skip and (not self.only or rule in self.only)
+
+    def wants_step(self, name: str, kind: str = "") -> bool:
+        """Whether `--step` and `--kind` choose this step."""
+        return (not self.steps or name in self.steps) and (not self.kinds or not kind or kind in self.kinds)
+
+    @property
+    def places_anything(self) -> bool:
+        """Whether any setting is to be written, beside what the rules mend."""
+        return (
+            self.instance_type is not None
+            or self.instance_count is not None
+            or self.compute is not None
+            or self.expose_parameters
+            or self.threads not in (None, "off")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What one file became. Exactly one of `after`, `refused` and `skipped` may be set; none means unchanged."""
+
+    path: str
+    before: bytes
+    after: bytes | None = None
+    findings: tuple[Finding, ...] = ()
+    # Why no safe change was possible although one was wanted.
+    refused: str | None = None
+    # Why the file is none of ours (no AzureML in it, not UTF-8, ...).
+    skipped: Skipped | None = None
+    # Files to write beside it: path and content.
+    new_files: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.after is not None and self.after != self.before

@@ -1,0 +1,305 @@
+"""How many threads a job should use, and how that is written: AMLARC_PRESTEP or literal numbers. Pure.
+
+Sources: the AMLARC migration note (AML-Kubernetes, docs/AzAP-support-migration.md) for AMLARC_PRESTEP, `get_cores`
+and the FAISS rule; Microsoft Learn for the default number of PRS processes. Reading files is not done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from arc_toolkit.azureml.settings import Settings
+
+PRESTEP = "AMLARC_PRESTEP"
+# The same note has this spelling in its code samples; nothing reads it.
+RESTEP = "AMLARC_RESTEP"
+
+# LightGBM reads OMP; the note sets all three, since NumPy (MKL) and numexpr usually work beside it.
+LIGHTGBM_NAMES = ("MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS")
+FAISS_NAMES = ("OMP_NUM_THREADS",)
+# The inner blanks are as in the note.
+GET_CORES = "` get_cores `"
+
+Framework = Literal["lightgbm", "faiss"]
+
+
+# --- AMLARC_PRESTEP --------------------------------------------------------------------------------------------
+
+
+def prestep(names: Iterable[str]) -> str:
+    """``export A=` get_cores ` B=` get_cores ` ``"""
+    return "export " + " ".join(f"{name}={GET_CORES}" for name in names)
+
+
+def merge_prestep(old: str | None, names: Iterable[str]) -> str:
+    """The PRESTEP value that exports all `names` and does all that `old` did.
+
+    What `old` exports stays as it is, whatever the value. A lone export command is made longer; in front of
+    anything else a command of its own is put, since what follows `old` could be inside a comment or a loop.
+    """
+    if old is None or not old.strip():
+        return prestep(names)
+    have = exported_names(old)
+    missing = [name for name in names if name not in have]
+    if not missing:
+        return old
+    if len(commands := _simple_commands(old)) == 1 and _is_export(commands[0]) and old.strip() == commands[0]:
+        return old.rstrip() + " " + prestep(missing).removeprefix("export ")
+    return f"{prestep(missing)}; {old}"
+
+
+def exported_names(text: str) -> dict[str, str]:
+    """Names that shell text exports, with their values as written."""
+    found = {}
+    for command in _simple_commands(text):
+        if _is_export(command):
+            for word in _words(command)[1:]:
+                name, equals, value = word.partition("=")
+                if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+                    found[name] = value
+    return found
+
+
+def _is_export(command: str) -> bool:
+    return bool(re.match(r"export\s+[A-Za-z_]\w*=", command)) and "#" not in command
+
+
+def _simple_commands(text: str) -> list[str]:
+    """Shell text cut at `;`, `&`, `|` and newlines that stand outside of quotes and substitutions."""
+    return [part.strip() for part in _cut(text, ";&|\n") if part.strip()]
+
+
+def _words(command: str) -> list[str]:
+    return [word for word in _cut(command, " \t") if word]
+
+
+def _cut(text: str, separators: str) -> list[str]:
+    parts, start, closer, depth, index = [], 0, "", 0, 0
+    while index < len(text):
+        char = text[index]
+        if char == "\\" and closer != "'":
+            index += 1
+        elif closer:
+            if char == closer:
+                closer = ""
+        elif char in "'\"`":
+            closer = char
+        elif char == "(":
+            depth += 1
+        elif char == ")":
+            depth = max(0, depth - 1)
+        elif char in separators and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+        index += 1
+    return [*parts, text[start:]]
+
+
+# --- how many cores --------------------------------------------------------------------------------------------
+
+# 32cpu128g, 32c256g, gpu-8cores-64g: a number, then cpu, core(s) or c.
+_CORES_IN_NAME = re.compile(r"(?<![a-z0-9])(\d{1,4})(?:v?cpus?|cores?|c)(?=\d|[^a-z]|$)")
+_GPUS_IN_NAME = re.compile(r"(?<![a-z0-9])(\d{1,2})gpus?(?=\d|[^a-z]|$)|(?<=[0-9]g)(\d{1,2})gpus?(?=[^a-z0-9]|$)")
+
+
+def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None, str]:
+    """Cores of an instance type and where the number is from; (None, what to do) where nothing says it."""
+    if settings.cores is not None:
+        return settings.cores, f"--cores {settings.cores}"
+    if instance_type is None:
+        return None, "no instance type is set here: give --instance-type or --cores"
+    known = settings.instance_types.get(instance_type)
+    if known is not None and known.cores is not None:
+        return known.cores, f"the manifest of {instance_type}"
+    if found := _CORES_IN_NAME.search(instance_type):
+        return int(found[1]), f"the name {instance_type}"
+    return None, f"nothing says how many cores {instance_type} has: give --instance-types DIR or --cores"
+
+
+def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
+    """GPUs of an instance type: its manifest, or its name; None where neither says."""
+    if instance_type is None:
+        return None
+    if known := settings.instance_types.get(instance_type):
+        return known.gpus
+    if found := _GPUS_IN_NAME.search(instance_type):
+        return int(found[1] or found[2])
+    return None
+
+
+# --- evidence --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One reason to believe that a job uses a framework: `lightgbm in conda file env.yml`."""
+
+    what: Literal["lightgbm", "faiss", "dataloader", "workers"]
+    where: str
+    # For `workers`: how many.
+    count: int = 0
+
+    def __str__(self) -> str:
+        if self.what == "workers":
+            return f"num_workers {self.count} in {self.where}"
+        return f"{'a DataLoader' if self.what == 'dataloader' else self.what} in {self.where}"
+
+
+_WORD = re.compile(r"(?i)(?<![a-z0-9])(lightgbm|faiss)(?![a-z])")
+_IMPORT = re.compile(r"(?m)^[ \t]*(?:import[ \t]+(?:[\w., \t]+,[ \t]*)?|from[ \t]+)(lightgbm|faiss)\b(?![ \t]*=)")
+_LOADER = re.compile(r"(?<!\w)DataLoader[ \t]*\(")
+_WORKERS_CODE = re.compile(r"(?<!\w)num_workers[ \t]*=[ \t]*(\d{1,4})(?!\w)")
+_WORKERS_COMMAND = re.compile(
+    r"--(?:num[-_]workers|dataloader[-_](?:num[-_])?workers|workers)(?:[ \t]+|=)(\d{1,4})(?!\w)"
+)
+
+
+def evidence_in_command(command: str, where: str = "the command") -> list[Evidence]:
+    """From a command line: the frameworks it names and `--num_workers N`."""
+    found = _words_found(command, where)
+    if "workers" in command and (number := _WORKERS_COMMAND.search(command)):
+        found.append(Evidence("workers", where, int(number[1])))
+    return found
+
+
+def evidence_in_dependencies(text: str, where: str) -> list[Evidence]:
+    """From a conda file, pip requirements, an image name or a Dockerfile; comments do not count."""
+    if not _mentions(text):
+        return []
+    return _words_found("\n".join(line.partition("#")[0] for line in text.splitlines()), where)
+
+
+def evidence_in_code(text: str, where: str) -> list[Evidence]:
+    """From Python source: imports, and a PyTorch DataLoader with its workers."""
+    found = [Evidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))]
+    if "torch" in text and _LOADER.search(text):
+        found.append(Evidence("dataloader", where))
+        if number := _WORKERS_CODE.search(text):
+            found.append(Evidence("workers", where, int(number[1])))
+    return found
+
+
+def _mentions(text: str) -> bool:
+    """Cheap, and enough for nearly every text: the expressions run only on the rest."""
+    lower = text.lower()
+    return "lightgbm" in lower or "faiss" in lower
+
+
+def _words_found(text: str, where: str) -> list[Evidence]:
+    if not _mentions(text):
+        return []
+    return [Evidence(_framework(name), where) for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))]
+
+
+def _framework(name: str) -> Framework:
+    return "faiss" if name.lower() == "faiss" else "lightgbm"
+
+
+# --- the decision ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to write for one target, and why.
+
+    `prestep`: AMLARC_PRESTEP exports `names`; `literal`: each of `names` is `number`; `nothing`: nothing is asked
+    or there is no evidence; `cannot`: something is asked, and `reason` says what is missing.
+    """
+
+    how: Literal["prestep", "literal", "nothing", "cannot"]
+    names: tuple[str, ...] = ()
+    number: int | None = None
+    reason: str = ""
+
+    def variables(self, old: Mapping[str, str]) -> dict[str, str]:
+        """The environment variables to set, given those that are there; only what has to be written.
+
+        In a PRESTEP, names that already have a literal value of their own are left to it.
+        """
+        if self.how == "literal":
+            wanted = {name: str(self.number) for name in self.names}
+        elif self.how == "prestep":
+            free = [name for name in self.names if name not in old]
+            wanted = {PRESTEP: merge_prestep(old.get(PRESTEP), free)} if free else {}
+        else:
+            wanted = {}
+        return {name: value for name, value in wanted.items() if old.get(name) != value}
+
+    def export_command(self, yielding: bool = False) -> str:
+        """The same as shell text, for places that lose environment variables: `export A=32 B=32`.
+
+        Only literal numbers: `get_cores` is known to AMLARC_PRESTEP alone. With `yielding` a variable that is set
+        already keeps its value: `export A=${A:-32}`.
+        """
+        form = "{0}=${{{0}:-{1}}}" if yielding else "{0}={1}"
+        return "export " + " ".join(form.format(name, self.number) for name in self.names)
+
+
+NOTHING = Decision("nothing")
+
+
+def decide(
+    settings: Settings,
+    evidence: Sequence[Evidence],
+    *,
+    instance_type: str | None,
+    parallel: bool = False,
+    processes: int | None = None,
+    windows: bool = False,
+    literal_only: bool = False,
+) -> Decision:
+    """The thread settings of one target.
+
+    `processes` is what a parallel (PRS) job says about processes per node. `literal_only` is for places where
+    AMLARC_PRESTEP would be lost.
+    """
+    framework = _chosen(settings, evidence)
+    if framework is None:
+        return NOTHING
+    because = "; ".join(map(str, evidence)) if settings.threads == "auto" else f"--threads {framework}"
+    if windows:
+        return Decision("cannot", reason=f"{because}, but AMLARC_PRESTEP is for Linux jobs only")
+    names = FAISS_NAMES if framework == "faiss" else LIGHTGBM_NAMES
+    names = tuple(dict.fromkeys((*names, *settings.exports)))
+    cores, source = cores_of(instance_type, settings)
+
+    def literal(share: int, of: str) -> Decision:
+        if cores is None:
+            return Decision("cannot", names, reason=f"{because}, but {source}")
+        number = max(1, cores // share)
+        arithmetic = f"{cores} cores ({source})" + (f" / {share} {of} = {number}" if share > 1 else "")
+        return Decision("literal", names, number, f"{because}: {arithmetic}")
+
+    if parallel and processes is None and not gpus_of(instance_type, settings):
+        # Microsoft Learn: on CPU the default of max_concurrency_per_instance is the number of cores.
+        reason = f"{because}: without max_concurrency_per_instance PRS starts one process per core"
+        return Decision("literal", names, 1, reason)
+    if parallel and processes is not None and processes > 1:
+        return literal(processes, "processes per node")
+    if framework == "faiss":
+        workers = settings.dataloader_workers
+        if workers is None:
+            workers = next((item.count for item in evidence if item.what == "workers"), None)
+        if workers is None and any(item.what == "dataloader" for item in evidence):
+            return Decision(
+                "cannot", names, reason=f"{because}, but its workers are not known: give --dataloader-workers N"
+            )
+        if workers:
+            return literal(workers, "DataLoader workers")
+    if settings.manual or literal_only:
+        return literal(1, "")
+    return Decision("prestep", names, reason=because)
+
+
+def _chosen(settings: Settings, evidence: Sequence[Evidence]) -> Framework | None:
+    if settings.threads in ("lightgbm", "faiss"):
+        return settings.threads
+    if settings.threads != "auto":
+        return None
+    seen = {item.what for item in evidence}
+    if "lightgbm" in seen and not ("faiss" in seen and seen & {"dataloader", "workers"}):
+        return "lightgbm"
+    return "faiss" if "faiss" in seen else None

@@ -1,0 +1,227 @@
+"""The options that `patch` and `check` share, and the way from the command line to `Settings`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from typing import Any
+
+from arc_toolkit.azureml.settings import SETTING_RULES, Settings
+from arc_toolkit.errors import ArcError
+
+FORMATS = ("text", "json", "sarif", "github")
+# Variables that mean something else to the shell, the loader or Python.
+_RESERVED = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "SHELL",
+        "PWD",
+        "IFS",
+        "TMPDIR",
+        "LANG",
+        "HOSTNAME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "CONDA_PREFIX",
+        "VIRTUAL_ENV",
+        "CUDA_VISIBLE_DEVICES",
+    ]
+)
+KIND_NAMES = ("command", "distributed", "parallel", "sweep", "automl")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Paths, what is known about the cluster, the choice of rules, and the format."""
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="files, or folders of them (.gitignore is obeyed), - for standard input",
+    )
+    known = parser.add_argument_group("what is known about the cluster")
+    known.add_argument(
+        "--instance-types",
+        metavar="DIR",
+        help="InstanceType manifests: their cores and GPUs, and which names exist",
+    )
+    known.add_argument(
+        "--cores", type=int, metavar="N", help="cores of the instance type, where nothing else says it"
+    )
+    known.add_argument(
+        "--dataloader-workers", type=int, metavar="N", help="workers of the PyTorch DataLoader, for FAISS"
+    )
+    chosen = parser.add_argument_group("which rules")
+    chosen.add_argument(
+        "--only", action="append", default=[], metavar="RULE", help="only this rule or setting; repeat for more"
+    )
+    chosen.add_argument(
+        "--skip", action="append", default=[], metavar="RULE", help="not this rule or setting; repeat for more"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text)")
+    parser.add_argument(
+        "--exit-zero", action="store_true", help="exit 0 also where something is found or would change"
+    )
+
+
+def add_patch(parser: argparse.ArgumentParser) -> None:
+    """What `patch` sets, converts and writes."""
+    what = parser.add_argument_group("what to set")
+    what.add_argument(
+        "--instance-type", metavar="NAME", help="instance type of jobs, steps, sweeps and components"
+    )
+    what.add_argument("--instance-count", type=int, metavar="N", help="instances (nodes) of each of them")
+    what.add_argument("--compute", metavar="NAME", help="compute of jobs, and of steps that name one")
+    what.add_argument(
+        "--expose-parameters",
+        action="store_true",
+        help="instance type and count as inputs of the pipeline, bound in its steps",
+    )
+    what.add_argument(
+        "--step", action="append", default=[], metavar="NAME", help="only steps of this name; repeat for more"
+    )
+    what.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        choices=KIND_NAMES,
+        metavar="KIND",
+        help=f"only jobs, steps and components of this kind ({', '.join(KIND_NAMES)}); repeat for more",
+    )
+    threads = parser.add_argument_group("threads")
+    threads.add_argument(
+        "--threads",
+        choices=["auto", "lightgbm", "faiss", "off"],
+        help="set the threads of a framework; auto decides on evidence",
+    )
+    threads.add_argument(
+        "--export",
+        action="append",
+        default=[],
+        metavar="VARIABLE",
+        help="export this variable too, such as OPENBLAS_NUM_THREADS",
+    )
+    threads.add_argument("--manual", action="store_true", help="literal numbers instead of AMLARC_PRESTEP")
+    convert = parser.add_argument_group("older generations")
+    convert.add_argument(
+        "--sweep-to-v2", action="store_true", help="write the v2 form of v1.5 SweepComponents beside them"
+    )
+    convert.add_argument(
+        "--as", dest="sweep_as", choices=["step", "job", "python"], help="form of the v2 sweep (default: step)"
+    )
+    convert.add_argument(
+        "--prs-to-v2", action="store_true", help="write the v2 form of v1 ParallelRunSteps beside them"
+    )
+    how = parser.add_argument_group("how")
+    mode = how.add_mutually_exclusive_group()
+    mode.add_argument("--write", action="store_true", help="write the files; the default shows a diff")
+    mode.add_argument(
+        "--check", action="store_true", help="write nothing, and exit 1 where something would change"
+    )
+    how.add_argument(
+        "--unsafe-fixes", action="store_true", help="also fixes after which a job may behave otherwise"
+    )
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings; whatever cannot be meant is an error in one sentence."""
+    asked: dict[str, Any] = {}
+    for name in (
+        "instance_type",
+        "instance_count",
+        "compute",
+        "expose_parameters",
+        "threads",
+        "manual",
+        "sweep_to_v2",
+        "prs_to_v2",
+        "unsafe_fixes",
+        "cores",
+        "dataloader_workers",
+    ):
+        if getattr(args, name, None) is not None:
+            asked[name] = getattr(args, name)
+    settings = Settings(
+        **asked,
+        exports=tuple(getattr(args, "export", ())),
+        steps=tuple(getattr(args, "step", ())),
+        kinds=tuple(getattr(args, "kind", ())),
+        sweep_as=getattr(args, "sweep_as", None) or "step",
+        only=_rules("--only", args.only),
+        skip=_rules("--skip", args.skip),
+        instance_types=_types(args.instance_types),
+    )
+    for name in sorted(settings.only & settings.skip):
+        raise ArcError(f"--only {name} and --skip {name} leave nothing to do: give one of them")
+    _check_numbers(settings)
+    _check_names(settings)
+    if settings.threads in (None, "off"):
+        for option, given in (("--export", settings.exports), ("--manual", settings.manual)):
+            if given:
+                raise ArcError(f"{option} says how threads are set: give --threads auto, lightgbm or faiss too")
+    if getattr(args, "sweep_as", None) and not settings.sweep_to_v2:
+        raise ArcError("--as names the form of a converted sweep: give --sweep-to-v2 too")
+    return settings
+
+
+def _check_numbers(settings: Settings) -> None:
+    for option, value, least in (
+        ("--cores", settings.cores, 1),
+        ("--instance-count", settings.instance_count, 1),
+        ("--dataloader-workers", settings.dataloader_workers, 0),
+    ):
+        if value is not None and value < least:
+            raise ArcError(f"{option} must be at least {least}, not {value}")
+
+
+def _check_names(settings: Settings) -> None:
+    name = settings.instance_type
+    if name is not None:
+        from arc_toolkit.sizing.instance_types import NAME
+
+        # A longer one does not fit into the value of a Kubernetes label.
+        if len(name) > 63:
+            raise ArcError(
+                f"`{name}` cannot be an instance type: it has {len(name)} characters, and 63 are allowed"
+            )
+        if not NAME.fullmatch(name):
+            legal = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
+            hint = f"; `{legal}` would be one" if legal else ""
+            raise ArcError(
+                f"`{name}` cannot be an instance type (lower-case letters, digits, `-` and `.` only){hint}"
+            )
+    if settings.compute is not None and (not settings.compute.strip() or re.search(r"[\s'\"]", settings.compute)):
+        raise ArcError(f"`{settings.compute}` cannot be the name of a compute")
+    for variable in settings.exports:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise ArcError(f"--export takes the name of a variable, and `{variable}` cannot be one")
+        if variable in _RESERVED or variable.startswith(("AMLARC_", "AZUREML_")):
+            raise ArcError(
+                f"--export {variable} would put the number of cores in place of what the job needs there"
+            )
+
+
+def _rules(option: str, names: list[str]) -> frozenset[str]:
+    if not names:
+        return frozenset()
+    from arc_toolkit.azureml.rules import all_rules
+
+    known = {*SETTING_RULES, *all_rules()}
+    chosen = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
+    for name in sorted(chosen - known):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
+        raise ArcError(f"{option}: no rule `{name}`: {hint}")
+    return chosen
+
+
+def _types(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    from arc_toolkit.azureml.instance_types import load
+
+    return dict(load(path))

@@ -1,0 +1,1 @@
+"""Byte-exact edits with proof: YAML, Python, notebooks. Knows neither AzureML nor Kubernetes."""

@@ -1,0 +1,97 @@
+"""Which files a run is about: the given files always, and below the given folders what git does not ignore.
+
+Nothing vanishes: what is left out comes back as `Skipped` with its reason, what cannot be used as `Problem`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from arc_toolkit.azureml.settings import Skipped
+from arc_toolkit.edit.gitignore import Gitignore
+
+ENDINGS = (".yml", ".yaml", ".py", ".ipynb")
+# Never looked into, whatever .gitignore says.
+_CLOSED = frozenset([".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"])
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A path that cannot be used: one sentence, and the run ends with exit code 2."""
+
+    path: str
+    message: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file to look at; `folder` is the given folder below which it was found, None if it was named itself."""
+
+    path: str
+    folder: str | None
+
+
+def discover(paths: Iterable[str]) -> Iterator[Found | Skipped | Problem]:
+    """Every file once, in order of path."""
+    seen: set[str] = set()
+    for path in paths:
+        if path == "-":
+            yield Found("-", None)
+        elif os.path.isdir(path):
+            yield from _below(path, seen)
+        elif os.path.lexists(path) and not os.path.exists(path):
+            yield Problem(path, f"cannot read {path}: a symbolic link that leads nowhere, or in a circle")
+        elif not os.path.exists(path):
+            yield Problem(path, f"cannot read {path}: no such file or folder")
+        elif not os.path.isfile(path):
+            yield Problem(path, f"cannot read {path}: not a file")
+        elif not path.lower().endswith(ENDINGS):
+            yield Skipped(path, f"not one of {', '.join(ENDINGS)}")
+        elif (real := os.path.realpath(path)) not in seen:
+            seen.add(real)
+            yield Found(path, None)
+
+
+def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
+    # Each folder with its real name: below a real folder only a link has another one.
+    stack = [(top, os.path.realpath(top), Gitignore.around(top))]
+    while stack:
+        folder, real_folder, rules = stack.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Skipped(folder, f"the folder cannot be read ({error.strerror})")
+            continue
+        if any(entry.name == ".gitignore" for entry in entries):
+            rules = rules.within(folder)
+        folders = []
+        for entry in entries:
+            path = os.path.join(folder, entry.name) if folder != "." else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name in _CLOSED:
+                    continue
+                if rules.ignores(path, True):
+                    yield Skipped(path, "ignored by .gitignore")
+                else:
+                    folders.append((path, os.path.join(real_folder, entry.name), rules))
+            elif entry.is_symlink() and os.path.isdir(path):
+                yield Skipped(path, "a symbolic link to a folder")
+            elif entry.name.lower().endswith(ENDINGS):
+                if rules.ignores(path, False):
+                    yield Skipped(path, "ignored by .gitignore")
+                    continue
+                if entry.is_symlink() and not os.path.exists(path):
+                    yield Skipped(path, "a symbolic link that leads nowhere, or in a circle")
+                    continue
+                if not entry.is_file():
+                    yield Skipped(path, "not a file")
+                    continue
+                real = os.path.realpath(path) if entry.is_symlink() else os.path.join(real_folder, entry.name)
+                if real not in seen:
+                    seen.add(real)
+                    yield Found(path, top)
+        stack.extend(reversed(folders))

@@ -1,0 +1,216 @@
+"""The closed set of changes to Python code, each made twice: as text, and on the syntax tree for the proof.
+
+A plan collects changes here; `edits` gives the spans, `apply` changes the old tree as the new text should read.
+Comparing that tree with the parsed new text proves that nothing else happened (`proof.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from arc_toolkit.edit import python_layout as layout
+from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.python_source import Source
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where a statement stands: its text, the top-level statement around it, and the list that holds it."""
+
+    source: Source
+    top: ast.stmt
+    body: list[ast.stmt]
+    stmt: ast.stmt
+
+
+@dataclass
+class _OnNode:
+    """What is to happen to one node."""
+
+    place: Place
+    node: ast.AST
+    values: dict[str, str] = field(default_factory=dict)
+    drops: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    text: str | None = None
+    # `target = callee` in place of what is called in a statement that is a call.
+    assigned: tuple[str, str] | None = None
+
+
+class Changes:
+    """All changes to one file. The last word on a value counts, so that asking twice changes once."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, _OnNode] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._nodes)
+
+    def _on(self, place: Place, node: ast.AST) -> _OnNode:
+        return self._nodes.setdefault(id(node), _OnNode(place, node))
+
+    # --- the operations ------------------------------------------------------------------------------------------
+
+    def set_argument(self, place: Place, call: ast.Call, name: str, value: str) -> None:
+        """A keyword argument of a call: replaced, or added at the end."""
+        self._on(place, call).values[name] = value
+
+    def drop_argument(self, place: Place, call: ast.Call, name: str) -> None:
+        self._on(place, call).drops.add(name)
+
+    def set_item(self, place: Place, node: ast.Dict, key: str, value: str) -> None:
+        """An item of a dict display: replaced, or added at the end."""
+        self._on(place, node).values[key] = value
+
+    def add_import(self, place: Place, stmt: ast.ImportFrom, name: str) -> None:
+        """One more name in a `from ... import`."""
+        self._on(place, stmt).values[name] = ""
+
+    def add_parameter(self, place: Place, function: ast.FunctionDef, name: str, default: str) -> None:
+        self._on(place, function).values[name] = default
+
+    def replace(self, place: Place, node: ast.expr | ast.stmt, text: str) -> None:
+        """An expression or a one-line statement becomes another."""
+        self._on(place, node).text = text
+
+    def call_to_assignment(self, place: Place, target: str, callee: str) -> None:
+        """`node.set_resources(...)` becomes `target = callee(...)`; the arguments keep their text."""
+        self._on(place, place.stmt).assigned = target, callee
+
+    def rename_argument(self, place: Place, keyword: ast.keyword, name: str) -> None:
+        self._on(place, keyword).text = name
+
+    def insert_after(self, place: Place, line: str) -> None:
+        """A statement of its own after the one at `place`."""
+        lines = self._on(place, place.stmt).lines
+        if line not in lines:
+            lines.append(line)
+
+    def insert_before(self, place: Place, line: str) -> None:
+        lines = self._on(place, place.stmt).before
+        if line not in lines:
+            lines.append(line)
+
+    # --- as text -------------------------------------------------------------------------------------------------
+
+    def edits(self) -> dict[int, tuple[Source, list[Edit]]]:
+        """Edits by source; `layout.Impossible` when one has no safe place."""
+        found: dict[int, tuple[Source, list[Edit]]] = {}
+        for change in self._nodes.values():
+            source = change.place.source
+            edits = found.setdefault(id(source), (source, []))[1]
+            edits += _edits(change, source)
+        return found
+
+    def places(self) -> list[Place]:
+        """The statements that something happens in."""
+        return list({id(change.place.stmt): change.place for change in self._nodes.values()}.values())
+
+    # --- on the tree ---------------------------------------------------------------------------------------------
+
+    def apply(self) -> None:
+        """Change the old tree in place. It is of no other use afterwards."""
+        for change in self._nodes.values():
+            _apply(change)
+
+
+def _edits(change: _OnNode, source: Source) -> list[Edit]:
+    node, edits = change.node, []
+    if change.text is not None and isinstance(node, ast.keyword) and node.arg is not None:
+        start = source.start(node)
+        edits.append(Edit(start, start + len(node.arg), change.text))
+    elif change.text is not None and isinstance(node, ast.expr | ast.stmt):
+        edits.append(Edit(source.start(node), source.end(node), change.text))
+    if change.assigned is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        text = " = ".join(change.assigned)
+        edits.append(Edit(source.start(node), source.end(node.value.func), text))
+    if change.lines:
+        edits.append(layout.after_statement(source, change.place.stmt, change.lines))
+    if change.before:
+        edits.append(layout.before_statement(source, change.place.stmt, change.before))
+    new = dict(change.values)
+    match node:
+        case ast.Call():
+            if change.drops:
+                edits += layout.drop_arguments(source, node, change.drops)
+            for keyword in node.keywords:
+                if keyword.arg in new:
+                    edits.append(
+                        Edit(source.start(keyword.value), source.end(keyword.value), new.pop(keyword.arg))
+                    )
+            if new:
+                edits += layout.append_arguments(source, node, [f"{name}={value}" for name, value in new.items()])
+        case ast.Dict():
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value in new:
+                    edits.append(Edit(source.start(value), source.end(value), new.pop(key.value)))
+            if new:
+                items = [f"{quoted(name)}: {value}" for name, value in new.items()]
+                edits += layout.append_dict_items(source, node, items)
+        case ast.ImportFrom():
+            for name in new:
+                edits += layout.append_import(source, node, name)
+        case ast.FunctionDef() if new:
+            edits += layout.append_parameters(source, node, [f"{name}={value}" for name, value in new.items()])
+    return edits
+
+
+def _apply(change: _OnNode) -> None:
+    node, new = change.node, dict(change.values)
+    match node:
+        case ast.Call():
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in change.drops]
+            for keyword in node.keywords:
+                if keyword.arg in new:
+                    keyword.value = expression(new.pop(keyword.arg))
+            node.keywords += [ast.keyword(arg=name, value=expression(value)) for name, value in new.items()]
+        case ast.Dict():
+            for index, key in enumerate(node.keys):
+                if isinstance(key, ast.Constant) and key.value in new:
+                    node.values[index] = expression(new.pop(key.value))
+            node.keys += [ast.Constant(name) for name in new]
+            node.values += [expression(value) for value in new.values()]
+        case ast.ImportFrom():
+            node.names += [ast.alias(name) for name in new]
+        case ast.FunctionDef():
+            node.args.args += [ast.arg(name) for name in new]
+            node.args.defaults += [expression(value) for value in new.values()]
+    body, stmt = change.place.body, change.place.stmt
+    if change.lines:
+        at = _index(body, stmt) + 1
+        body[at:at] = ast.parse("\n".join(change.lines)).body
+    if change.before:
+        at = _index(body, stmt)
+        body[at:at] = ast.parse("\n".join(change.before)).body
+    if change.assigned is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        target, callee = map(expression, change.assigned)
+        node.value.func = callee
+        _become(node, ast.Assign(targets=[target], value=node.value))
+    if change.text is not None and isinstance(node, ast.keyword):
+        node.arg = change.text
+    elif change.text is not None:
+        other = expression(change.text) if isinstance(node, ast.expr) else ast.parse(change.text).body[0]
+        _become(node, other)
+
+
+def _become(node: ast.AST, other: ast.AST) -> None:
+    """The node becomes the other one where it stands, whoever holds it."""
+    node.__class__ = other.__class__
+    node.__dict__.clear()
+    node.__dict__.update(other.__dict__)
+
+
+def expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def quoted(text: str) -> str:
+    """A string literal with double quotes."""
+    plain = text.isprintable() and '"' not in text and "\\" not in text
+    return f'"{text}"' if plain else repr(text)
+
+
+def _index(body: list[ast.stmt], stmt: ast.stmt) -> int:
+    return next(index for index, item in enumerate(body) if item is stmt)

@@ -1,0 +1,179 @@
+"""Where new text goes so that it looks as if the author had written it. Text spans only: no planning, no proof.
+
+Every function takes a `Source` and `ast` nodes of it and gives `Edit`s of its characters. What would be ugly or
+wrong (two statements on one line, say) raises `Impossible`.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+
+from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.python_source import Source
+
+_REST_OF_LINE = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=\r|\n|\Z)")
+
+
+class Impossible(Exception):
+    """A change that has no safe place in the text; the words say why."""
+
+
+def after_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edit:
+    """Whole lines after a statement, with its indent."""
+    start, end = source.start(stmt), source.end(stmt)
+    if source.text[source.line_start(start) : start].strip() or not _REST_OF_LINE.match(source.text, end):
+        raise Impossible("it shares its line with another statement")
+    indent, place = source.indent(start), source.line_end(end)
+    return Edit(place, place, "".join(source.newline + indent + line for line in lines))
+
+
+def before_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edit:
+    """Whole lines before a statement and its decorators, with its indent."""
+    decorators = getattr(stmt, "decorator_list", [])
+    first = min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+    place = source.starts[first - 1]
+    indent = source.indent(place)
+    return Edit(place, place, "".join(indent + line + source.newline for line in lines))
+
+
+def append(source: Source, last: tuple[int, int] | None, close: int, items: Sequence[str]) -> list[Edit]:
+    """More items in a bracketed list whose last item spans `last` and whose closing bracket is at `close`.
+
+    Items that stand on lines of their own get company of the same kind; a trailing comma stays a habit.
+    """
+    if last is None:
+        return [Edit(close, close, ", ".join(items))]
+    end, comma = _tail(source.text, last[1], close)
+    own_line = not source.text[source.line_start(last[0]) : last[0]].strip()
+    if not own_line:
+        if comma is None:
+            return [Edit(end, end, "".join(f", {item}" for item in items))]
+        return [Edit(comma + 1, comma + 1, "".join(f" {item}," for item in items))]
+    gap = source.newline + source.indent(last[0])
+    place = end if comma is None else comma + 1
+    if source.line_end(place) < close:  # the closing bracket is on a later line: stay behind comments
+        place = source.line_end(place)
+    if comma is not None:
+        return [Edit(place, place, "".join(f"{gap}{item}," for item in items))]
+    return [Edit(end, end, ","), Edit(place, place, ",".join(gap + item for item in items))]
+
+
+def append_arguments(source: Source, call: ast.Call, items: Sequence[str]) -> list[Edit]:
+    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    last = (source.start(nodes[-1]), source.end(nodes[-1])) if nodes else None
+    return append(source, last, source.end(call) - 1, items)
+
+
+def append_dict_items(source: Source, node: ast.Dict, items: Sequence[str]) -> list[Edit]:
+    last = None
+    if node.values:
+        key = node.keys[-1]
+        start = source.start(key) if key is not None else source.start(node.values[-1])
+        last = (start, source.end(node.values[-1]))
+    return append(source, last, source.end(node) - 1, items)
+
+
+def append_import(source: Source, stmt: ast.ImportFrom, name: str) -> list[Edit]:
+    last = (source.start(stmt.names[-1]), source.end(stmt.names[-1]))
+    close = source.end(stmt) - 1
+    if source.text[close] == ")":
+        return append(source, last, close, [name])
+    return [Edit(last[1], last[1], f", {name}")]
+
+
+def append_parameters(source: Source, function: ast.FunctionDef, items: Sequence[str]) -> list[Edit]:
+    """Parameters with defaults after the last one that may be given by position."""
+    arguments = function.args
+    if arguments.posonlyargs or arguments.vararg or (arguments.kwonlyargs and not arguments.args):
+        raise Impossible("its parameters are not plain ones")
+    opening, close = _parentheses(source, function)
+    if not arguments.args:
+        if arguments.kwarg:
+            return [Edit(opening + 1, opening + 1, "".join(f"{item}, " for item in items))]
+        return append(source, None, close, items)
+    last = arguments.args[-1]
+    end = max(source.end(last), *(source.end(default) for default in arguments.defaults), 0)
+    if arguments.kwonlyargs or arguments.kwarg:
+        end, _ = _tail(source.text, end, close)
+        return [Edit(end, end, "".join(f", {item}" for item in items))]
+    return append(source, (source.start(last), end), close, items)
+
+
+def drop_arguments(source: Source, call: ast.Call, names: Collection[str]) -> list[Edit]:
+    """Keyword arguments taken out, with their lines where they stand alone there."""
+    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    edits: list[Edit] = []
+    run: list[ast.expr | ast.keyword] = []  # dropped ones that share their lines with what stays
+    kept: ast.expr | ast.keyword | None = None
+    for node in nodes:
+        if not (isinstance(node, ast.keyword) and node.arg in names):
+            if run:
+                edits.append(Edit(source.start(run[0]), source.start(node), ""))
+            run, kept = [], node
+        elif whole := _own_lines(source, call, node):
+            edits.append(whole)
+        else:
+            run.append(node)
+    if run:
+        end, comma = _tail(source.text, source.end(run[-1]), source.end(call) - 1)
+        if kept is not None:
+            edits.append(Edit(_tail(source.text, source.end(kept), source.start(run[0]))[0], end, ""))
+        else:
+            edits.append(Edit(source.start(run[0]), end if comma is None else comma + 1, ""))
+    return edits
+
+
+def _own_lines(source: Source, call: ast.Call, node: ast.keyword) -> Edit | None:
+    """The lines of an argument that has them for itself, with the comma and comment after it."""
+    start, (end, comma) = source.start(node), _tail(source.text, source.end(node), source.end(call) - 1)
+    stop = end if comma is None else comma + 1
+    first = source.line_start(start)
+    if source.text[first:start].strip() or not _REST_OF_LINE.match(source.text, stop):
+        return None
+    last = source.line_end(stop)
+    following = bisect_right(source.starts, last)
+    return Edit(first, source.starts[following], "")
+
+
+def _tail(text: str, end: int, limit: int) -> tuple[int, int | None]:
+    """The true end of an item (brackets around it are not part of its node), and the comma after it."""
+    index, comma = end, None
+    while index < limit:
+        char = text[index]
+        if char == "#":
+            while index < limit and text[index] not in "\r\n":
+                index += 1
+        elif char == ")" and comma is None:
+            end = index + 1
+        elif char == "," and comma is None:
+            comma = index
+        elif not char.isspace() and char != "\\":
+            break
+        index += 1
+    return end, comma
+
+
+def _parentheses(source: Source, function: ast.FunctionDef) -> tuple[int, int]:
+    """Offsets of the brackets around a function's parameters."""
+    base = source.offset(function.lineno, function.col_offset)
+    depth, opening = 0, -1
+    lines = io.StringIO(source.text[base:], newline="")
+    first = source.starts.index(source.line_start(base))
+    for token in tokenize.generate_tokens(lines.readline):
+        if token.type != tokenize.OP or token.string not in "()[]{}":
+            continue
+        row, column = token.start
+        offset = (base if row == 1 else source.starts[first + row - 1]) + column
+        depth += 1 if token.string in "([{" else -1
+        if depth == 1 and opening < 0 and token.string == "(":
+            opening = offset
+        if depth == 0 and opening >= 0:
+            return opening, offset
+    raise Impossible("its parameters cannot be found")

@@ -1,0 +1,132 @@
+"""Comparing two readings of a file: the second must mean what the first does, with exactly the asked change made.
+
+Nodes are compared, not Python data: `"2"` and `2` differ, and no alias is expanded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from arc_toolkit.edit.yaml_nodes import INT, STR, Node, is_null, pairs
+
+# What was asked, as a tree beside the document: key -> subtree or leaf.
+Value = str | int | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The value at this place is exactly this."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The key at this place is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The key at this place has a new name, and the same value unless another is given."""
+
+    name: str
+    value: str | None = None
+
+
+# Pairs of nodes that are known to be the same; None where no alias makes a node come twice.
+Memo = set[tuple[int, int]] | None
+Change = dict[Any, Any]  # of Change, Put, Drop or Named; mypy has no recursive type for this
+
+
+def same(old: Node | None, new: Node | None, change: Change | None, memo: Memo) -> bool:
+    """Whether `new` means what `old` means, with exactly the asked change made."""
+    if old is None or new is None:
+        return old is new
+    if change and is_null(old):
+        return holds(new, {key: _values(leaf) for key, leaf in change.items()})
+    if old.tag != new.tag:
+        return False
+    if isinstance(old, yaml.ScalarNode):
+        return bool(old.value == new.value) and not change
+    if not change:
+        if memo is not None:
+            if (id(old), id(new)) in memo:
+                return True
+            memo.add((id(old), id(new)))
+        return _unchanged(old, new, memo)
+    if isinstance(old, yaml.SequenceNode):
+        return len(old.value) == len(new.value) and all(
+            same(one, other, change.get(index), memo)
+            for index, (one, other) in enumerate(zip(old.value, new.value, strict=True))
+        )
+    return _same_mapping(old, new, change, memo)
+
+
+def _unchanged(old: Node, new: Node, memo: Memo) -> bool:
+    if len(old.value) != len(new.value):
+        return False
+    if isinstance(old, yaml.SequenceNode):
+        return all(same(one, other, None, memo) for one, other in zip(old.value, new.value, strict=True))
+    for (key, value), (new_key, new_value) in zip(old.value, new.value, strict=True):
+        # Keys are nearly always scalars; same() for the rest.
+        if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
+            return False
+        if isinstance(value, yaml.ScalarNode):
+            if value.tag != new_value.tag or value.value != new_value.value:
+                return False
+        elif not same(value, new_value, None, memo):
+            return False
+    return True
+
+
+def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
+    own = {key.value for key, _ in old.value if isinstance(key, yaml.ScalarNode)}
+    added = {key: leaf for key, leaf in change.items() if key not in own}
+    waiting = iter([pair for pair in old.value if not isinstance(change.get(_hashable(pair[0].value)), Drop)])
+    for key, value in new.value:
+        name = _hashable(key.value)
+        if name in added:
+            if not holds(value, _values(added.pop(name))):
+                return False
+            continue
+        before = next(waiting, None)
+        if before is None:
+            return False
+        leaf = change.get(_hashable(before[0].value))
+        if isinstance(leaf, Named):
+            kept = leaf.value is None and same(before[1], value, None, memo)
+            if name != leaf.name or not (kept or (leaf.value is not None and holds(value, leaf.value))):
+                return False
+        elif before[0].tag != key.tag or (before[0].value != key.value and not same(before[0], key, None, memo)):
+            return False
+        elif leaf is None and isinstance(value, yaml.ScalarNode):
+            if value.value != before[1].value or value.tag != before[1].tag:
+                return False
+        elif isinstance(leaf, Put):
+            if not holds(value, leaf.value):
+                return False
+        elif not same(before[1], value, leaf, memo):
+            return False
+    return next(waiting, None) is None and not added
+
+
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, str) else None
+
+
+def _values(leaf: Any) -> Any:
+    return leaf.value if isinstance(leaf, Put) else {key: _values(child) for key, child in leaf.items()}
+
+
+def holds(node: Node | None, value: Any) -> bool:
+    """Whether a node is exactly this value."""
+    if isinstance(value, dict):
+        if not isinstance(node, yaml.MappingNode) or len(node.value) != len(value):
+            return False
+        own = pairs(node)
+        return all(key in own and holds(own[key][1], child) for key, child in value.items())
+    tag = INT if isinstance(value, int) else STR
+    return isinstance(node, yaml.ScalarNode) and node.tag == tag and node.value == str(value)

@@ -1,0 +1,39 @@
+"""docs/sweep-to-v2.md shows what the converters really write."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from arc_toolkit.azureml.migrate import sweep
+from arc_toolkit.azureml.migrate.python_sweep import convert
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.edits import apply_edits
+from tests.azureml.migrate.support import read, texts
+from tests.support import ROOT
+
+PAGE = (ROOT / "docs/sweep-to-v2.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_worked_example_is_what_is_written(tmp_path: Path) -> None:
+    sweep_text, trial_text, component, pipeline = blocks("yaml")
+    (tmp_path / "train.yaml").write_text(trial_text)
+    (tmp_path / "conda.yaml").write_text("dependencies: [python=3.10]\n")
+    settings = Settings(instance_type="32cpu128g", instance_count=2, compute="arc")
+    result = sweep.convert(str(tmp_path / "sweep.yaml"), sweep_text.encode(), settings, read)
+    assert texts(result) == {"sweep.trial.v2.yaml": component, "sweep.v2.yaml": pipeline}
+    said = [finding.message for finding in result.findings]
+    (shown,) = re.findall(r"is said, with its line:\n\n```\n(.*?)```", PAGE, re.DOTALL)
+    assert all(line in said for line in shown.splitlines())
+
+
+def test_the_python_example_is_what_is_written() -> None:
+    before, after = blocks("python")
+    head = "from azureml.train.hyperdrive import BanditPolicy, uniform\n"
+    edits, _ = convert(ast.parse(head + before), head + before, Settings())
+    assert apply_edits(head + before, edits).endswith(after)

@@ -1,0 +1,153 @@
+"""A v1 ParallelRunStep as v2: every field of the table, said where it is not one to one, and loaded for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arc_toolkit.azureml.migrate import parallel_run as prs
+from tests.azureml.migrate.support import assert_valid, azure, body
+
+FULL: dict[str, Any] = {
+    "name": "Score-All",
+    "description": "scores",
+    "environment": "scoring",
+    "source_directory": "./code",
+    "entry_script": "score.py",
+    "arguments": ["--model", "a b", 3],
+    "inputs": ["images"],
+    "side_inputs": ("labels",),
+    "output": "scores",
+    "output_action": "append_row",
+    "append_row_file_name": "rows.txt",
+    "compute_target": "k8s",
+    "node_count": 4,
+    "process_count_per_node": 2,
+    "mini_batch_size": "1MB",
+    "error_threshold": 10,
+    "allowed_failed_count": 5,
+    "allowed_failed_percent": 7,
+    "run_invocation_timeout": 600,
+    "run_max_try": 3,
+    "logging_level": "DEBUG",
+    "environment_variables": {"OMP_NUM_THREADS": 1},
+    "allow_reuse": False,
+    "instance_type": "32cpu128g",
+}
+
+
+def step_of(fields: dict[str, Any]) -> dict[str, Any]:
+    (step,) = yaml.safe_load(prs.to_yaml(fields)[0])["jobs"].values()
+    assert isinstance(step, dict)
+    return step
+
+
+def test_every_field_of_the_table_is_placed() -> None:
+    text, notes = prs.to_yaml(FULL)
+    job = yaml.safe_load(text)
+    assert job["inputs"] == {
+        "instance_type": "32cpu128g",
+        "instance_count": 4,
+        "images": {"type": "uri_folder"},
+        "labels": {"type": "uri_folder"},
+    }
+    assert job["outputs"] == {"scores": {"type": "uri_file"}}
+    assert job["settings"] == {"default_compute": "azureml:k8s", "force_rerun": True}
+    assert job["jobs"]["score_all"] == {
+        "type": "parallel",
+        "compute": "azureml:k8s",
+        "resources": {
+            "instance_type": "${{parent.inputs.instance_type}}",
+            "instance_count": "${{parent.inputs.instance_count}}",
+        },
+        "inputs": {"images": "${{parent.inputs.images}}", "labels": "${{parent.inputs.labels}}"},
+        "outputs": {"scores": "${{parent.outputs.scores}}"},
+        "input_data": "${{inputs.images}}",
+        "mini_batch_size": "1MB",
+        "max_concurrency_per_instance": 2,
+        "error_threshold": 10,
+        "mini_batch_error_threshold": 5,
+        "logging_level": "DEBUG",
+        "retry_settings": {"max_retries": 2, "timeout": 600},
+        "environment_variables": {"OMP_NUM_THREADS": "1"},
+        "task": {
+            "type": "run_function",
+            "code": "./code",
+            "entry_script": "score.py",
+            "program_arguments": "--model 'a b' 3 --allowed_failed_percent 7",
+            "environment": "azureml:scoring@latest",
+            "append_row_to": "${{outputs.scores}}",
+        },
+    }
+    said = "\n".join(notes)
+    assert "run_max_try 3 counts tries and max_retries 2 counts retries" in said
+    assert "let its path end with rows.txt" in said
+
+
+def test_one_try_is_no_retry() -> None:
+    assert step_of({"run_max_try": 1})["retry_settings"] == {"max_retries": 0}
+
+
+def test_summary_only_has_no_rows_and_a_folder() -> None:
+    text, _ = prs.to_yaml({"output": "out", "output_action": "summary_only"})
+    job = yaml.safe_load(text)
+    assert job["outputs"] == {"out": {"type": "uri_folder"}}
+    assert "append_row_to" not in job["jobs"]["parallel"]["task"]
+
+
+def test_what_is_not_known_is_said() -> None:
+    _, notes = prs.to_yaml({"surprise": 1})
+    said = "\n".join(notes)
+    for words in (
+        "surprise has no equivalent",
+        "compute_target is not known",
+        "entry_script is not known",
+        "the environment is not known",
+        "the inputs are not known",
+        "mini_batch_size is 10",
+        "no instance type is given: defaultinstancetype",
+    ):
+        assert words in said
+
+
+def test_values_of_the_wrong_kind_are_said_and_left_out() -> None:
+    text, notes = prs.to_yaml({"run_max_try": "many", "environment_variables": ["A"]})
+    assert "retry_settings" not in text
+    assert "environment_variables" not in text
+    assert notes[:2] == [
+        "run_max_try is 'many', no int: it is not written",
+        "environment_variables is ['A'], no dict: it is not written",
+    ]
+
+
+def test_partition_keys_take_the_place_of_a_mini_batch_size() -> None:
+    step = step_of({"partition_keys": ("a", "b")})
+    assert step["partition_keys"] == ["a", "b"]
+    assert "mini_batch_size" not in step
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fields", [FULL, {}, {"partition_keys": ["a"], "output_action": "summary_only"}])
+def test_the_yaml_loads_and_sends_what_it_says(tmp_path: Path, fields: dict[str, Any]) -> None:
+    ml = azure()
+    (tmp_path / "code").mkdir()
+    path = tmp_path / "parallel.yaml"
+    path.write_text(prs.to_yaml(fields)[0])
+    job = ml.load_job(path)
+    assert_valid(job)
+    (node,) = body(job)["jobs"].values()
+    assert node["resources"]["instance_type"] == "${{parent.inputs.instance_type}}"
+    assert node["resources"]["instance_count"] == "${{parent.inputs.instance_count}}"
+    if fields is FULL:
+        assert node["retry_settings"] == {"max_retries": 2, "timeout": 600}
+        assert node["mini_batch_size"] == 1048576
+        assert node["max_concurrency_per_instance"] == 2
+        assert (node["error_threshold"], node["mini_batch_error_threshold"]) == (10, 5)
+        assert node["environment_variables"] == {"OMP_NUM_THREADS": "1"}
+        assert node["task"]["program_arguments"] == "--model 'a b' 3 --allowed_failed_percent 7"
+        assert node["task"]["append_row_to"] == "${{outputs.scores}}"

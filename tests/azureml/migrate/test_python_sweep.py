@@ -1,0 +1,290 @@
+"""Sweeps in Python source: literal settings are rewritten and run with azure-ai-ml, all else is left with a reason."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_toolkit.azureml.migrate.python_sweep import convert
+from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
+from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.edit.edits import apply_edits
+from tests.azureml.migrate.support import assert_valid, azure, body
+
+STEP = """\
+from azureml.train.hyperdrive import BanditPolicy, choice, uniform
+
+
+@dsl.pipeline()
+def train_all(train, kind="a"):
+    step = trial(train=train, lr=uniform(0.1, 1.0), extra=choice("a", True))  # made here
+    step.runsettings.sweep.algorithm = "Random"
+    step.runsettings.sweep.objective.configure(primary_metric="loss", goal="minimize")  # why
+    step.runsettings.resource_layout.configure(instance_type=kind, node_count=2)
+    step.runsettings.sweep.limits.configure(max_total_trials=4, timeout_minutes=3)
+    step.runsettings.sweep.early_termination = BanditPolicy(1, slack_factor=0.2)
+    step.runsettings.target = "k8s"
+    return {"model": step.outputs.model}
+"""
+
+CONFIG = """\
+from azureml.train.hyperdrive import HyperDriveConfig, MedianStoppingPolicy, PrimaryMetricGoal, RandomParameterSampling
+from azureml.train.hyperdrive import choice, loguniform
+from azure.ai.ml import command
+
+node = command(command="python t.py ${{inputs.lr}} ${{inputs.n}}", inputs={"lr": 0.1, "n": 1}, environment="e@latest")
+config = HyperDriveConfig(
+    run_config=node,
+    hyperparameter_sampling=RandomParameterSampling({"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}),
+    policy=MedianStoppingPolicy(delay_evaluation=5),
+    primary_metric_name="auc",
+    primary_metric_goal=PrimaryMetricGoal.MAXIMIZE,
+    max_total_runs=8,
+    max_concurrent_runs=2,
+    max_duration_minutes=60,
+)
+"""
+
+
+def rewritten(text: str, **settings: Any) -> tuple[str, list[Finding]]:
+    edits, findings = convert(ast.parse(text), text, Settings(**settings))
+    after = apply_edits(text, edits)
+    ast.parse(after)
+    again, _ = convert(ast.parse(after), after, Settings(**settings))
+    assert not again, "a second run changes nothing"
+    return after, findings
+
+
+def reasons(text: str) -> str:
+    """Why a text is left as it is."""
+    after, findings = rewritten(text)
+    assert after == text
+    assert findings
+    assert not any(finding.fixed for finding in findings)
+    assert all(finding.line for finding in findings)
+    return "\n".join(finding.reason for finding in findings)
+
+
+def test_run_settings_become_a_sweep_with_resources() -> None:
+    after, findings = rewritten(STEP)
+    assert (
+        after
+        == """\
+from azure.ai.ml.entities import JobResourceConfiguration
+from azure.ai.ml.sweep import BanditPolicy, Choice, Uniform
+
+
+@dsl.pipeline()
+def train_all(train, kind="a"):
+    step = trial(train=train, lr=Uniform(min_value=0.1, max_value=1.0), extra=Choice(values=["a", "True"]))  # made here
+    # why
+    step = step.sweep(
+        primary_metric="loss",
+        goal="minimize",
+        sampling_algorithm="random",
+        max_total_trials=4,
+        timeout=180,
+        early_termination_policy=BanditPolicy(slack_factor=0.2, evaluation_interval=1, delay_evaluation=0),
+    )
+    step.resources = JobResourceConfiguration(instance_type=kind, instance_count=2)
+    step.compute = "k8s"
+    return {"model": step.outputs.model}
+"""
+    )
+    assert [finding.fixed for finding in findings] == [False, True]
+    assert "load what `patch --sweep-to-v2` writes" in findings[0].reason
+
+
+def test_settings_of_the_command_line_win() -> None:
+    after, _ = rewritten(STEP, instance_type="32cpu128g", instance_count=3, compute="azureml:arc")
+    assert 'JobResourceConfiguration(instance_type="32cpu128g", instance_count=3)' in after
+    assert 'step.compute = "arc"' in after
+
+
+def test_a_hyperdrive_config_over_a_v2_command_becomes_a_sweep() -> None:
+    after, _ = rewritten(CONFIG, instance_type="t")
+    assert "hyperdrive" not in after
+    assert "config = node(lr=LogUniform(min_value=-3, max_value=-1), n=Choice(values=[1, 2, 3])).sweep(" in after
+    assert 'config.resources = JobResourceConfiguration(instance_type="t", instance_count=1)' in after
+
+
+def test_crlf_and_tabs_are_kept() -> None:
+    text = STEP.replace("    ", "\t").replace("\n", "\r\n")
+    after, _ = rewritten(text)
+    assert "\n" not in after.replace("\r\n", "")
+    assert "\r\n\tstep.resources = " in after
+
+
+def test_hyperdrive_names_that_are_still_used_stay_imported() -> None:
+    after, _ = rewritten(STEP + "\nother = choice(1)\n")
+    assert "from azureml.train.hyperdrive import choice\n" in after
+
+
+@pytest.mark.parametrize(
+    "how", ["import azureml.train.hyperdrive as hd", "from azureml.train import hyperdrive as hd"]
+)
+def test_a_module_import_is_followed_and_stays(how: str) -> None:
+    text = STEP.replace("from azureml.train.hyperdrive import BanditPolicy, choice, uniform", how)
+    for name in ("BanditPolicy(", "choice(", "uniform("):
+        text = text.replace(name, f"hd.{name}")
+    after, _ = rewritten(text)
+    assert f"from azure.ai.ml.sweep import BanditPolicy, Choice, Uniform\n{how}\n" in after
+    assert "lr=Uniform(" in after
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("max_total_trials=4", "max_total_trials=trials", "limits.max_total_trials is no literal: trials"),
+        ("max_total_trials=4, ", "", "limits.max_total_trials is missing"),
+        ("(max_total_trials=4, timeout_minutes=3)", "(**limits)", "**arguments that cannot be read"),
+        ("uniform(0.1, 1.0)", "uniform(low, 1.0)", "min_value of uniform of lr is no literal: low"),
+        ("uniform(0.1, 1.0)", "uniform(0.1)", "uniform needs max_value"),
+        ('goal="minimize"', 'goal="best"', "use minimize or maximize"),
+        ("slack_factor=0.2", "slack=0.2", "BanditPolicy has no argument slack"),
+        (
+            'step.runsettings.target = "k8s"',
+            "step.runsettings.priority = 3",
+            "runsettings.priority has no equivalent",
+        ),
+        ("node_count=2", "process_count_per_node=2", "resource_layout.process_count_per_node has no equivalent"),
+        (
+            "    step.runsettings.sweep.algorithm",
+            "    log(step)\n    step.runsettings.sweep.algorithm",
+            "is used before",
+        ),
+        (
+            'lr=uniform(0.1, 1.0), extra=choice("a", True)',
+            "lr=3",
+            "is imported here, so the search space is in its spec",
+        ),
+        ("node_count=2)", "node_count=2  # two\n    )", "a comment inside the settings"),
+        ('algorithm = "Random"', 'algorithm = "Random"; log()', "another statement stands on the same line"),
+        (
+            "    step = trial(",
+            "    if train:\n        step = None\n    step2 = trial(",
+            "not made by one call in the same block",
+        ),
+        (
+            "\n\n\n@dsl",
+            "\n\n\nother = BanditPolicy(1, 2)\n\n\n@dsl",
+            "BanditPolicy of hyperdrive is used in other places",
+        ),
+    ],
+)
+def test_what_cannot_be_proved_is_left_with_a_reason(old: str, new: str, reason: str) -> None:
+    assert old in STEP
+    assert reason in reasons(STEP.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "node = command(",
+            "node = ScriptRunConfig(",
+            "node is no azure-ai-ml command; once it is, write config = node(",
+        ),
+        ("RandomParameterSampling({", "sampling({", "hyperparameter_sampling is not given as a hyperdrive call"),
+        ("choice(range(1, 4))", "choice(options)", "a value of n is no literal: options"),
+        ("max_total_runs=8,", "max_total_runs=8, resume_from=x,", "HyperDriveConfig with resume_from"),
+        ("MedianStoppingPolicy(delay_evaluation=5)", "early", "policy is not given as a hyperdrive call"),
+    ],
+)
+def test_a_hyperdrive_config_that_cannot_be_proved_is_left(old: str, new: str, reason: str) -> None:
+    assert old in CONFIG
+    assert reason in reasons(CONFIG.replace(old, new, 1))
+
+
+def test_settings_through_a_helper_are_reported() -> None:
+    text = "def apply(step, config):\n    step.runsettings.sweep.algorithm = config.algorithm\n"
+    assert "not made by one call in the same block" in reasons(text)
+
+
+def test_a_file_without_the_words_has_nothing() -> None:
+    assert convert(ast.parse("x = 1\n"), "x = 1\n", Settings()) == ([], [])
+
+
+# --- run for real ----------------------------------------------------------------------------------------------------
+
+CALLS = {
+    "choice": "choice(1, 2.5, 'x')",
+    "randint": "randint(7)",
+    "uniform": "uniform(0, 1)",
+    "loguniform": "loguniform(min_value=-3, max_value=-1)",
+    "quniform": "quniform(0, 10, 0.5)",
+    "qloguniform": "qloguniform(0, 10, q=2)",
+    "normal": "normal(0, 1)",
+    "lognormal": "lognormal(0, sigma=2)",
+    "qnormal": "qnormal(1, 2, 3)",
+    "qlognormal": "qlognormal(1, 2, 3)",
+}
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "policy", ["BanditPolicy(2, 0.1)", "MedianStoppingPolicy(3)", "TruncationSelectionPolicy(20)"]
+)
+def test_the_rewritten_pipeline_runs_with_the_real_sdk(tmp_path: Path, policy: str) -> None:
+    assert set(CALLS) == set(DISTRIBUTIONS)
+    ml = azure()
+    arguments = ", ".join(f"{name}={call}" for name, call in CALLS.items())
+    text = (
+        STEP.replace('lr=uniform(0.1, 1.0), extra=choice("a", True)', arguments)
+        .replace("BanditPolicy(1, slack_factor=0.2)", policy)
+        .replace("BanditPolicy, choice, uniform", ", ".join((policy.split("(")[0], *CALLS)))
+    )
+    after, _ = rewritten(text, instance_type="32cpu128g")
+    spec = {
+        "type": "command",
+        "command": " ".join(f"${{{{inputs.{name}}}}}" for name in ("train", *CALLS)) + " ${{outputs.model}}",
+        "environment": "azureml:e@latest",
+        "inputs": {"train": {"type": "uri_folder"}, **{name: {"type": "string"} for name in CALLS}},
+        "outputs": {"model": {"type": "uri_folder"}},
+        "name": "t",
+    }
+    import yaml
+
+    path = tmp_path / "trial.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    names: dict[str, Any] = {"dsl": ml.dsl, "trial": ml.load_component(path)}
+    exec(compile(after, "pipeline.py", "exec"), names)
+    job = names["train_all"](train=ml.Input(type="uri_folder", path="azureml:t@latest"))
+    assert_valid(job)
+    node = body(job)["jobs"]["step"]
+    assert node["search_space"]["choice"]["values"] == [1, 2.5, "x"]
+    assert node["search_space"]["randint"]["upper"] == 7
+    assert node["search_space"]["qnormal"] == {"type": "qnormal", "mu": 1, "sigma": 2, "q": 3}
+    assert {name: one["type"] for name, one in node["search_space"].items()} == {name: name for name in CALLS}
+    assert node["limits"] == {"max_total_trials": 4, "timeout": 180}
+    assert node["resources"] == {"instance_type": "32cpu128g", "instance_count": 2}
+    assert node["computeId"] == "k8s"
+    assert node["early_termination"]["policy_type"] == policy.split("Policy(")[0]
+    assert node["early_termination"]["evaluation_interval"] == {"B": 2, "M": 3, "T": 1}[policy[0]]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_rewritten_hyperdrive_config_runs_with_the_real_sdk() -> None:
+    azure()
+    after, _ = rewritten(CONFIG, instance_type="t")
+    names: dict[str, Any] = {}
+    exec(compile(after, "config.py", "exec"), names)
+    rest = body(names["config"]._to_job())
+    assert rest["searchSpace"] == {"lr": ["loguniform", [-3, -1]], "n": ["choice", [[1, 2, 3]]]}
+    assert rest["objective"] == {"goal": "maximize", "primaryMetric": "auc"}
+    assert rest["resources"]["instanceType"] == "t"
+    assert rest["earlyTermination"] == {
+        "delayEvaluation": 5,
+        "evaluationInterval": 1,
+        "policyType": "MedianStopping",
+    }
+    assert rest["limits"]["maxTotalTrials"] == 8
+    assert rest["limits"]["timeout"] == "PT1H"
+    assert rest["trial"]["command"] == "python t.py ${{search_space.lr}} ${{search_space.n}}"

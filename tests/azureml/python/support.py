@@ -1,0 +1,82 @@
+"""`check_noop` and `check_transformed` for Python and notebooks; expected texts are parsed themselves."""
+
+from __future__ import annotations
+
+import ast
+import json
+from textwrap import dedent
+
+from arc_toolkit.azureml.notebooks import patch_notebook
+from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.settings import FileResult, Finding, Settings
+
+TYPE = Settings(instance_type="32cpu128g")
+BOTH = Settings(instance_type="32cpu128g", instance_count=2)
+
+V2 = """\
+from azure.ai.ml import dsl, load_component
+from azure.ai.ml.entities import JobResourceConfiguration
+
+train = load_component(source="./train.yml")
+"""
+V15 = """\
+from azure.ml.component import Component, dsl
+
+train = Component.from_yaml(ws, yaml_file="./train.yaml")
+"""
+
+
+def patch(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> FileResult:
+    return patch_source(path, dedent(text).encode(), settings)
+
+
+def check_noop(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> tuple[Finding, ...]:
+    """Nothing changes; the findings, for the reason."""
+    ast.parse(dedent(text))
+    result = patch(text, settings, path)
+    assert result.refused is None
+    assert result.after is None
+    return result.findings
+
+
+def check_transformed(
+    before: str, after: str, settings: Settings = BOTH, path: str = "pipeline.py"
+) -> tuple[Finding, ...]:
+    """Exactly this becomes of it, and nothing more on a second run."""
+    ast.parse(dedent(after))
+    result = patch(before, settings, path)
+    assert result.refused is None
+    assert result.after is not None, [finding.reason for finding in result.findings]
+    assert result.after.decode() == dedent(after)
+    again = patch_source(path, result.after, settings)
+    assert again.after is None
+    assert again.refused is None
+    return result.findings
+
+
+def check_left(text: str, reason: str, settings: Settings = BOTH, line: int = 0) -> Finding:
+    """Nothing changes, and one finding says why, on that line."""
+    findings = [finding for finding in check_noop(text, settings) if reason in finding.reason]
+    assert len(findings) >= 1, "no finding says why"
+    assert findings[0].line > 0
+    if line:
+        assert findings[0].line == line
+    return findings[0]
+
+
+def notebook(*cells: str | list[str], indent: int = 1) -> bytes:
+    """A notebook of code cells; a list is written as lines, a text as one string."""
+    body: list[dict[str, object]] = [
+        {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [{"text": "é"}], "source": cell}
+        for cell in cells
+    ]
+    document = {"cells": body, "metadata": {"kernelspec": {"name": "python3"}}, "nbformat": 4, "nbformat_minor": 2}
+    return (json.dumps(document, indent=indent) + "\n").encode()
+
+
+def patch_cells(data: bytes, settings: Settings = BOTH) -> FileResult:
+    return patch_notebook("pipeline.ipynb", data, settings)
+
+
+def sources(data: bytes) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(data)["cells"]]

@@ -1,0 +1,59 @@
+"""docs/python.md shows what the command really does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, Result
+
+PAGE = (ROOT / "docs/python.md").read_text()
+
+
+def block(after: str) -> str:
+    """The code block that begins after these words."""
+    found = re.search(re.escape(after) + r".*?```\w+[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_is_what_is_written(
+    tmp_path: Path, arc: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipeline.py").write_text(block("## An example"))
+    command, _, diff = PAGE[PAGE.index("$ arc-toolkit") + 2 :].partition("\n")
+    result = arc(*command.split()[1:])
+    assert result.code == 0
+    assert diff.startswith(result.out)
+    assert result.err == block("and, beside the diff:")
+
+
+def test_bad_input_is_said_as_shown(
+    tmp_path: Path, arc: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.py").write_text("from azure.ai.ml import command\nprint 'x'\n")
+    result = arc("patch", "--instance-type", "32cpu128g", "old.py")
+    assert result.code == 2
+    assert block("## What cannot be used").endswith(result.err)
+
+
+def test_every_rule_for_python_is_on_the_page() -> None:
+    from arc_toolkit.azureml.python import python_rules as rules
+    from arc_toolkit.azureml.python import v1, v2
+
+    for rule in (rules.AMLARC_RESTEP, rules.LEGACY_SWEEP, v1.PRS, v2.SET_RESOURCES, v2.SWEEP_ARGUMENT):
+        assert f"| `{rule}` |" in PAGE
+
+
+def test_the_rules_are_those_of_the_catalogue() -> None:
+    from arc_toolkit.azureml.python import python_rules as rules
+    from arc_toolkit.azureml.python import v1, v2
+    from arc_toolkit.azureml.rules import all_rules
+
+    ours = {rules.AMLARC_RESTEP, rules.LEGACY_SWEEP, v1.PRS, v2.SET_RESOURCES, v2.SWEEP_ARGUMENT}
+    assert ours <= set(all_rules())

@@ -1,0 +1,195 @@
+"""Notebooks: IPython lines, both forms of `source`, escapes, and the JSON around that stays byte for byte."""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arc_toolkit.azureml.notebooks import mask, patch_notebook, read_cells, splice
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.edits import Edit, apply_edits
+from tests.azureml.python.support import BOTH, TYPE, notebook, patch_cells, sources
+
+IMPORTS = ["from azure.ai.ml import dsl, load_component\n", "from azure.ai.ml.entities import Environment"]
+TRAIN = ['train = load_component(source="./train.yml")']
+PIPELINE = [
+    "@dsl.pipeline()\n",
+    "def p(x):\n",
+    '    """Doc \\ é."""\n',
+    "    node = train(x=\"a\\tb\", y='é')  # \u2028\n",
+    "    return {}",
+]
+
+
+def changed_lines(before: bytes, after: bytes) -> list[str]:
+    lines = difflib.ndiff(before.decode().split("\n"), after.decode().split("\n"))
+    return [line for line in lines if line[:1] in "+-"]
+
+
+@pytest.mark.parametrize("indent", [1, 2, 4])
+def test_only_the_lines_of_the_source_change(indent: int) -> None:
+    before = notebook(IMPORTS, TRAIN, PIPELINE, indent=indent)
+    after = patch_cells(before).after
+    assert after is not None
+    pad = " " * indent * 4
+    assert changed_lines(before, after) == [
+        f'- {pad}"from azure.ai.ml.entities import Environment"',
+        f'+ {pad}"from azure.ai.ml.entities import Environment, JobResourceConfiguration"',
+        f'+ {pad}"    node.resources = JobResourceConfiguration(instance_type=\\"32cpu128g\\", instance_count=2)\\n",',
+    ]
+    assert patch_cells(after).after is None
+
+
+def test_a_source_of_one_string_stays_one_string() -> None:
+    before = notebook("".join(IMPORTS), "".join(TRAIN), "".join(PIPELINE))
+    after = patch_cells(before).after
+    assert after is not None
+    assert len(changed_lines(before, after)) == 4
+    cells = json.loads(after)["cells"]
+    assert all(isinstance(cell["source"], str) for cell in cells)
+    assert "\n    node.resources = JobResourceConfiguration(" in cells[2]["source"]
+
+
+def test_a_notebook_on_one_line_is_spliced_too() -> None:
+    before = json.dumps(json.loads(notebook(IMPORTS, TRAIN, PIPELINE)), separators=(",", ":")).encode()
+    after = patch_cells(before).after
+    assert after is not None
+    assert b"\n" not in after
+    assert len(json.loads(after)["cells"][2]["source"]) == len(PIPELINE) + 1
+
+
+def test_a_new_line_after_the_last_one_leaves_the_list_as_jupyter_writes_it() -> None:
+    after = patch_cells(notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(x=x)"]), TYPE).after
+    assert json.loads(after or b"{}")["cells"][2]["source"] == [
+        *PIPELINE[:2],
+        "    node = train(x=x)\n",
+        '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")',
+    ]
+
+
+def test_a_line_that_goes_takes_its_item_along() -> None:
+    cell = ["job = x.sweep(\n", "    primary_metric='m',\n", "    instance_type='t',\n", ")"]
+    after = patch_cells(notebook(["from azure.ai.ml import command"], cell), Settings()).after
+    assert json.loads(after or b"{}")["cells"][1]["source"] == [
+        "job = x.sweep(\n",
+        "    primary_metric='m',\n",
+        ")\n",
+        "job.resources = JobResourceConfiguration(instance_type='t')",
+    ]
+
+
+def test_a_value_over_several_lines_is_replaced() -> None:
+    cell = ["from azure.ai.ml import command\n", "command(instance_type=('a'\n", "    'é'), name='n')"]
+    after = patch_cells(notebook(cell), TYPE).after
+    assert sources(after or b"{}") == [
+        "from azure.ai.ml import command\ncommand(instance_type=(\"32cpu128g\"), name='n')"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%pip install azure-ai-ml",
+        "!pip install -q x \\\n    y",
+        "files = !ls -la",
+        "t = %timeit -o f()",
+        "train?",
+        "?train",
+        "train??",
+        "%%time",
+        "%%capture out",
+        "if True:\n    !ls\nelse:\n    %pwd",
+        "%",
+    ],
+)
+def test_ipython_lines_are_kept_and_the_cell_is_still_patched(line: str) -> None:
+    cell = f"{line}\nfrom azure.ai.ml import command\njob = command(command='x')\n"
+    after = patch_cells(notebook(cell.splitlines(keepends=True)), TYPE).after
+    assert sources(after or b"{}") == [cell.replace("'x'", "'x', instance_type=\"32cpu128g\"")]
+
+
+@pytest.mark.parametrize("magic", ["%%bash", "%%writefile train.py", "%%html", "%%sql"])
+def test_cells_of_another_language_are_left(magic: str) -> None:
+    cell = f"{magic}\nfrom azure.ai.ml import command\njob = command(command='x')\n"
+    result = patch_cells(notebook("from azure.ai.ml import command", cell), TYPE)
+    assert (result.after, result.refused, result.findings) == (None, None, ())
+
+
+def test_an_operator_at_the_beginning_of_a_line_is_no_magic() -> None:
+    cell = "from azure.ai.ml import command\nx = ('%s'\n     % 1)\njob = command(command='x')\n"
+    after = patch_cells(notebook(cell), TYPE).after
+    assert sources(after or b"{}") == [cell.replace("'x')", "'x', instance_type=\"32cpu128g\")")]
+
+
+@given(st.text(alphabet="ab%!?= \\#()\n\r\t'\"é", max_size=60))
+def test_masking_keeps_every_position(text: str) -> None:
+    masked = mask(text)
+    assert len(masked) == len(text)
+    assert [i for i, char in enumerate(text) if char in "\r\n"] == [
+        i for i, char in enumerate(masked) if char in "\r\n"
+    ]
+
+
+def test_findings_name_the_cell_and_the_line_of_the_file() -> None:
+    data = notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(**x)\n"])
+    finding = patch_cells(data).findings[0]
+    assert finding.message == "cell 3 line 3: step node: left as it is"
+    assert "train(**x)" in data.decode().split("\n")[finding.line - 1]
+
+
+def test_names_are_followed_over_cells_and_markdown_is_not_read() -> None:
+    document = json.loads(notebook(IMPORTS, TRAIN, PIPELINE))
+    document["cells"].insert(1, {"cell_type": "markdown", "metadata": {}, "source": ["train = None\n"]})
+    after = patch_cells(json.dumps(document).encode()).after
+    assert "node.resources" in sources(after or b"{}")[3]
+
+
+def test_a_bom_and_crlf_stay() -> None:
+    data = b"\xef\xbb\xbf" + notebook(IMPORTS, TRAIN, PIPELINE).replace(b"\n", b"\r\n")
+    after = patch_cells(data).after or b""
+    assert after.startswith(b"\xef\xbb\xbf{")
+    assert after.count(b"\n") == after.count(b"\r\n") == data.count(b"\n") + 1
+
+
+def test_a_notebook_without_the_key_words_is_left() -> None:
+    result = patch_cells(notebook("import numpy"), BOTH)
+    assert result.skipped is not None
+    assert result.skipped.reason == "no AzureML code"
+
+
+def test_a_notebook_without_code_cells_is_left() -> None:
+    data = b'{"cells": [], "metadata": {"x": "azure.ai.ml command"}}'
+    result = patch_notebook("n.ipynb", data, TYPE)
+    assert (result.after, result.refused) == (None, None)
+
+
+lines = st.lists(st.text(alphabet='ab"\\\té日🎉\u2028\x7f', max_size=6).map(lambda text: text + "\n"), max_size=5)
+
+
+@given(lines, st.data(), st.booleans(), st.booleans())
+def test_splicing_says_what_the_edits_say_and_touches_nothing_else(
+    content: list[str], data: st.DataObject, as_list: bool, ascii_only: bool
+) -> None:
+    document = {
+        "a": ["x", "é"],
+        "cells": [{"cell_type": "code", "source": content if as_list else "".join(content)}],
+    }
+    if as_list and not content:
+        return
+    text = json.dumps(document, indent=data.draw(st.sampled_from([None, 1, 2])), ensure_ascii=ascii_only)
+    [cell] = read_cells(text)
+    size = len(cell.text)
+    points = sorted(data.draw(st.lists(st.integers(0, size), max_size=4, unique=True)))
+    new = data.draw(st.lists(st.text(alphabet='z"\\é\n', max_size=4), min_size=4, max_size=4))
+    edits = [Edit(first, last, fresh) for first, last, fresh in zip(points[::2], points[1::2], new, strict=False)]
+    after = apply_edits(text, splice(text, cell, edits))
+    source = json.loads(after)["cells"][0]["source"]
+    assert "".join(source) == apply_edits(cell.text, edits)
+    assert isinstance(source, list) == as_list
+    head = text[: cell.literals[0].start] if cell.literals else ""
+    assert after.startswith(head)
+    assert json.loads(after)["a"] == document["a"]

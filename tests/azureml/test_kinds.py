@@ -1,0 +1,100 @@
+"""Documents are recognised by type, then schema, then shape."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from arc_toolkit.azureml.documents import parse
+from arc_toolkit.azureml.kinds import KINDS, recognise
+from arc_toolkit.edit.yaml_nodes import Unusable
+
+V2 = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
+V1 = "$schema: https://componentsdk.azureedge.net/jsonschema/{}.json\n"
+OLD = "$schema: http://azureml/sdk-2-0/{}.json\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (V2.format("commandJob") + "command: x\n", "command job"),
+        (V2.format("commandComponent") + "type: command\ncommand: x\n", "command component"),
+        (V2.format("parallelComponent") + "type: parallel\n", "parallel component"),
+        (V2.format("sweepJob") + "type: sweep\n", "sweep job"),
+        (V2.format("pipelineJob") + "type: pipeline\njobs: {}\n", "pipeline job"),
+        (V2.format("pipelineComponent") + "jobs: {}\n", "pipeline component"),
+        (V2.format("sparkJob") + "type: spark\n", "spark job"),
+        ("$schema: https://azuremlsdk2.blob.core.windows.net/preview/0.0.1/autoMLJob.schema.json\n", "automl job"),
+        (V1.format("CommandComponent") + "command: x\n", "command spec"),
+        (V1.format("SweepComponent"), "sweep spec"),
+        (
+            "$schema: http://azureml/sdk-1-5/DistributedComponent.json\ntype: DistributedComponent\n",
+            "distributed spec",
+        ),
+        ("type: CommandComponent@1-legacy\n", "command spec"),
+        ("type: ParallelComponent\n", "parallel spec"),
+        ("type: ScopeComponent\n", "other spec"),
+        (OLD.format("CommandComponent") + "command: x\n", "command spec"),
+        # The same schema with a v2 type is v2.
+        (OLD.format("CommandComponent") + "type: command\ncommand: x\n", "command component"),
+        (OLD.format("CommandJob") + "type: command\ncommand: x\n", "command job"),
+        ("type: command\nname: x\nversion: 1\ncommand: x\n", "command component"),
+        ("type: command\ncommand: x\ncompute: c\nname: x\n", "command job"),
+        ("command: x\nenvironment: e\ncompute: c\n", "command job"),
+        ("jobs:\n  a:\n    component: ./x.yml\n", "pipeline job"),
+        ("trial: {}\nsearch_space: {}\nobjective: {}\n", "sweep job"),
+        ("apiVersion: amlarc.azureml.com/v1alpha1\nkind: InstanceType\n", "instance type"),
+    ],
+)
+def test_kinds(text: str, kind: str) -> None:
+    found, reason = recognise(yaml.compose(text, Loader=yaml.SafeLoader))
+    assert found is KINDS[kind], reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("on: push\njobs:\n  build:\n    runs-on: x\n    steps: []\n", "not AzureML"),
+        ("jobs:\n  build:\n    runs-on: x\n", "not AzureML"),
+        ("type: object\nproperties: {}\n", "not AzureML"),
+        ("type: command\nrun: x\n", "not AzureML"),
+        ("apiVersion: v1\nkind: Pod\n", "not AzureML"),
+        ("name: env\ndependencies: [python]\n", "not AzureML"),
+        (V2.format("environment") + "image: x\n", "an AzureML document"),
+        (V2.format("data") + "type: uri_folder\n", "an AzureML document"),
+    ],
+)
+def test_what_is_none_of_ours_is_told(text: str, reason: str) -> None:
+    with pytest.raises(Unusable, match=reason):
+        parse("x.yml", text.encode(), lambda _: None)
+
+
+def test_the_kinds_of_steps() -> None:
+    text = """\
+type: pipeline
+jobs:
+  by_type: {type: parallel}
+  by_trial: {trial: ./t.yml}
+  by_task: {task: {type: run_function}}
+  by_file: {component: ./pipe.yml}
+  registered: {component: "azureml:x:1"}
+  inline: {command: x, environment: e}
+  odd: {type: if_else}
+"""
+    file = parse("p.yml", text.encode(), lambda path: KINDS["pipeline component"])
+    assert {target.name: target.kind.name for target in file.documents[0].steps} == {
+        "by_type": "parallel step",
+        "by_trial": "sweep step",
+        "by_task": "parallel step",
+        "by_file": "pipeline step",
+        "registered": "command step",
+        "inline": "command step",
+        "odd": "other step",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["# all indented\n\n  command: x\n  environment: e\n  code: .\n", '{"type": "sweep"}']
+)
+def test_roots_that_do_not_start_in_the_first_column(text: str) -> None:
+    assert parse("x.yml", text.encode(), lambda _: None).documents

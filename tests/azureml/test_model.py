@@ -1,0 +1,30 @@
+"""Edits are applied right to left, and overlaps are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.edits import Edit, OverlapError, apply_edits
+
+
+def test_edits_are_applied_whatever_their_order() -> None:
+    edits = [Edit(6, 11, "there"), Edit(0, 5, "Hi"), Edit(11, 11, "!")]
+    assert apply_edits("hello world", edits) == "Hi there!"
+
+
+def test_insertions_at_one_place_keep_their_order() -> None:
+    assert apply_edits("ac", [Edit(1, 1, "b"), Edit(1, 1, "B")]) == "abBc"
+
+
+@pytest.mark.parametrize("edits", [[Edit(0, 3, ""), Edit(2, 4, "")], [Edit(3, 9, "")], [Edit(-1, 1, "")]])
+def test_overlaps_and_places_outside_are_refused(edits: list[Edit]) -> None:
+    with pytest.raises(OverlapError):
+        apply_edits("abcd", edits)
+
+
+def test_only_and_skip_choose_rules_and_settings() -> None:
+    assert Settings().wants("threads")
+    assert not Settings(skip=frozenset(["threads"])).wants("threads")
+    assert not Settings(only=frozenset(["compute"])).wants("threads")
+    assert Settings(only=frozenset(["compute"])).wants("compute")

@@ -1,0 +1,256 @@
+"""Every rule: what it finds, what it leaves alone, what it mends."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from arc_toolkit.azureml.rules import all_rules
+from arc_toolkit.azureml.rules.pages import page
+from arc_toolkit.azureml.settings import SETTING_RULES, InstanceTypeSize
+from tests.azureml.support import COMMAND_JOB, COMPONENT, check_noop, check_transformed, patch, rules_of
+from tests.support import ROOT
+
+JOB = "command: x\nenvironment: e\ncompute: azureml:c\n"
+STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    component: azureml:x:1\n"
+TYPES = {"8cpu32g": InstanceTypeSize("8cpu32g", 8), "96cpu880g8gpu": InstanceTypeSize("96cpu880g8gpu", 96, 8)}
+
+# rule -> (a file that it finds, the same file when it is right, settings)
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "amlarc-restep": (
+        JOB + "environment_variables: {AMLARC_RESTEP: x}\n",
+        JOB + "environment_variables: {AMLARC_PRESTEP: x}\n",
+        {},
+    ),
+    "bound-instance-count": (
+        COMPONENT + "resources: {instance_count: '${{inputs.n}}'}\n",
+        STEP.format("command") + "    resources: {instance_count: '${{parent.inputs.n}}'}\n",
+        {},
+    ),
+    "circular-reference": (
+        "type: pipeline\njobs:\n  s: {type: pipeline, component: ./job.yml}\n",
+        "type: pipeline\njobs:\n  s: {type: pipeline, component: 'azureml:other:1'}\n",
+        {},
+    ),
+    "dropped-environment-variables": (
+        COMPONENT + "environment_variables: {A: b}\n",
+        JOB + "environment_variables: {A: b}\n",
+        {},
+    ),
+    "duplicate-key": (JOB + "compute: azureml:d\n", JOB, {}),
+    "faiss-threads": (
+        JOB.replace("e\n", "azureml:faiss:1\n", 1),
+        JOB.replace("e\n", "azureml:faiss:1\n", 1) + "environment_variables: {OMP_NUM_THREADS: '1'}\n",
+        {},
+    ),
+    "gpus-without-distribution": (
+        JOB + "resources: {instance_type: 96cpu880g8gpu, instance_count: 2}\n",
+        JOB + "resources: {instance_type: 96cpu880g8gpu, instance_count: 2}\ndistribution: {type: pytorch}\n",
+        {},
+    ),
+    "ignore-of-unknown-rule": (
+        JOB + "code: .  # arc-toolkit: ignore[thread] for a reason\n",
+        JOB + "code: .  # arc-toolkit: ignore[threads, amlarc-restep] for a reason\n",
+        {},
+    ),
+    "ignore-without-reason": (
+        JOB + "code: .  # arc-toolkit: ignore[threads]\n",
+        JOB + "code: .  # arc-toolkit: ignore[threads] for a reason\n",
+        {},
+    ),
+    "legacy-sweep": ("type: SweepComponent\ntrial: file:./t.yml\n", "type: CommandComponent\ncommand: x\n", {}),
+    "lightgbm-threads": (
+        COMMAND_JOB,
+        COMMAND_JOB + "environment_variables: {AMLARC_PRESTEP: 'export OMP_NUM_THREADS=` get_cores `'}\n",
+        {},
+    ),
+    "misplaced-key": (
+        STEP.format("parallel") + "    task: {type: run_function, environment_variables: {A: b}}\n",
+        STEP.format("parallel") + "    environment_variables: {A: b}\n",
+        {},
+    ),
+    "missing-reference": (
+        STEP.format("command").replace("azureml:x:1", "./nowhere.yml"),
+        STEP.format("command"),
+        {},
+    ),
+    "misspelt-key": (
+        COMPONENT + "resorces: {instance_type: x}\n",
+        COMPONENT + "resources: {instance_type: x}\n",
+        {},
+    ),
+    "missing-instance-type": (
+        JOB.replace(":c", ":aks-gpu"),
+        JOB.replace(":c", ":aks-gpu") + "resources: {instance_type: x}\n",
+        {},
+    ),
+    "old-base-image": (
+        JOB.replace("e\n", "{image: 'mcr.microsoft.com/azureml/openmpi3.1.2-ubuntu18.04'}\n", 1),
+        JOB.replace("e\n", "{image: 'mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04'}\n", 1),
+        {},
+    ),
+    "threads-above-cores": (
+        JOB + "resources: {instance_type: 8cpu32g}\nenvironment_variables: {OMP_NUM_THREADS: '64'}\n",
+        JOB + "resources: {instance_type: 8cpu32g}\nenvironment_variables: {OMP_NUM_THREADS: '8'}\n",
+        {},
+    ),
+    "unknown-instance-type": (
+        JOB + "resources: {instance_type: 8cpu-32g}\n",
+        JOB + "resources: {instance_type: 8cpu32g}\n",
+        {"instance_types": TYPES},
+    ),
+    "unused-component": (COMPONENT, JOB, {"in_folder": True}),
+}
+
+
+@pytest.mark.parametrize("rule", [name for name, rule in all_rules().items() if rule.language == "yaml"])
+def test_a_rule_finds_its_case_and_not_the_right_form(rule: str) -> None:
+    wrong, right, settings = CASES[rule]
+    found = [finding for finding in patch(wrong, **settings).findings if finding.rule == rule]
+    assert found
+    assert found[0].line >= 1
+    assert found[0].severity == all_rules()[rule].severity
+    assert rule not in rules_of(patch(right, **settings))
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_can_be_skipped_and_ignored(rule: str) -> None:
+    wrong, _, settings = CASES[rule]
+    assert rule not in rules_of(patch(wrong, skip=frozenset([rule]), **settings))
+    if rule != "ignore-without-reason":
+        ignored = f"# arc-toolkit: ignore-file[{rule}] known\n" + wrong
+        result = patch(ignored, **settings)
+        assert rule not in rules_of(result)
+        assert result.after is None
+
+
+def test_restep_is_mended_in_keys_and_in_commands() -> None:
+    text = "command: >-\n  export AMLARC_RESTEP=x &&\n  run\nenvironment: e\ncompute: c\n"
+    result = check_transformed(text, text.replace("RESTEP", "PRESTEP"))
+    assert [(finding.rule, finding.fixed) for finding in result.findings] == [("amlarc-restep", True)]
+    both = JOB + "environment_variables: {AMLARC_RESTEP: x, AMLARC_PRESTEP: y}\n"
+    finding = check_noop(both).findings[0]
+    assert not finding.fixed
+    assert "there already" in finding.reason
+
+
+def test_unsafe_fixes_wait_for_their_option() -> None:
+    wrong = CASES["misspelt-key"][0]
+    assert check_noop(wrong).findings[0].unsafe_fix
+    check_transformed(wrong, CASES["misspelt-key"][1], unsafe_fixes=True)
+
+
+def test_a_tasks_variables_move_to_the_step() -> None:
+    text = (
+        STEP.format("parallel")
+        + "    task:\n      type: run_function\n      environment_variables:\n        A: b\n"
+    )
+    after = (
+        STEP.format("parallel") + '    environment_variables:\n      A: "b"\n    task:\n      type: run_function\n'
+    )
+    check_transformed(text, after, unsafe_fixes=True)
+
+
+def test_an_instance_type_at_the_top_moves_below_resources() -> None:
+    after = JOB + "resources:\n  instance_type: x\n"
+    check_transformed(JOB + "instance_type: x\n", after, unsafe_fixes=True)
+
+
+def test_a_prestep_for_all_cores_is_wrong_with_several_processes() -> None:
+    text = (
+        STEP.format("parallel").replace("azureml:x:1", "azureml:lightgbm:1")
+        + "    environment: azureml:lightgbm:1\n    max_concurrency_per_instance: 4\n"
+        + "    resources: {instance_type: 32cpu128g}\n"
+        + "    environment_variables: {AMLARC_PRESTEP: 'export OMP_NUM_THREADS=` get_cores `'}\n"
+    )
+    [finding] = [finding for finding in patch(text).findings if finding.rule == "lightgbm-threads"]
+    assert "it has to be 8" in finding.message
+
+
+def test_settings_of_the_same_run_count_for_the_rules() -> None:
+    wrong = CASES["missing-instance-type"][0]
+    assert "missing-instance-type" not in rules_of(patch(wrong, instance_type="x"))
+    assert "lightgbm-threads" not in rules_of(patch(COMMAND_JOB, threads="auto"))
+    assert "unknown-instance-type" in rules_of(patch(JOB, instance_type="nope", instance_types=TYPES))
+
+
+def test_the_dockerfile_is_looked_into() -> None:
+    text = JOB.replace("environment: e\n", "environment:\n  build:\n    path: ./docker\n")
+    result = patch(text, files={"docker/Dockerfile": "FROM ubuntu:18.04\n"})
+    assert "old-base-image" in rules_of(result)
+
+
+@pytest.mark.parametrize("image", ["ubuntu:bionic", "nvidia/cuda:11.0-base-ubuntu18.04", "azureml-ubuntu1604"])
+def test_old_images(image: str) -> None:
+    assert "old-base-image" in rules_of(patch(JOB.replace("e\n", f"{{image: '{image}'}}\n", 1)))
+
+
+@pytest.mark.parametrize("image", ["ubuntu:20.04", "openmpi4.1.0-ubuntu20.04", "python:3.11-slim", "x:20180401"])
+def test_images_that_are_fine(image: str) -> None:
+    assert "old-base-image" not in rules_of(patch(JOB.replace("e\n", f"{{image: '{image}'}}\n", 1)))
+
+
+# --- their documentation ---------------------------------------------------------------------------------------
+
+
+def test_every_rule_has_a_test_a_legal_name_and_its_own_page() -> None:
+    rules = all_rules()
+    assert len(rules) >= 19
+    assert set(CASES) == {name for name, rule in rules.items() if rule.check is not None}
+    for name, rule in rules.items():
+        assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", name)
+        assert name not in SETTING_RULES
+        assert rule.before != rule.after
+        assert (ROOT / "docs" / "rules" / f"{name}.md").read_text() == page(rule), (
+            f"arc-toolkit rules {name} > docs/rules/{name}.md"
+        )
+    pages = {path.stem for path in (ROOT / "docs" / "rules").glob("*.md")}
+    assert pages == {*rules}
+
+
+def messages(rule: str, text: str, **settings: Any) -> list[str]:
+    return [finding.message for finding in patch(text, **settings).findings if finding.rule == rule]
+
+
+def test_a_circle_by_way_of_another_file_is_found() -> None:
+    files = {"b.yml": "type: pipeline\nname: b\nversion: 1\njobs:\n  s: {component: ./job.yml}\n"}
+    text = "type: pipeline\nname: a\nversion: 1\njobs:\n  s: {component: ./b.yml}\n"
+    assert messages("circular-reference", text, files=files) == [
+        "step `s` makes the pipeline include itself by way of b.yml"
+    ]
+    assert messages("circular-reference", text.replace("./b.yml", "./c.yml"), files=files) == []
+
+
+def test_files_that_are_there_are_not_missing() -> None:
+    job = "command: x\nenvironment: {image: i, conda_file: env/conda.yml}\ncompute: c\n"
+    assert messages("missing-reference", job) == ["`conda_file` of command job names a file that does not exist"]
+    assert messages("missing-reference", job, files={"env/conda.yml": "dependencies: []"}) == []
+    sweep = "type: sweep\ntrial: ./t.yml\nsearch_space: {}\nobjective: {}\n"
+    assert messages("missing-reference", sweep) == ["`trial` of sweep job names a file that does not exist"]
+    assert messages("missing-reference", sweep, files={"t.yml": COMPONENT}) == []
+    assert messages("missing-reference", sweep, path="-") == []
+
+
+def test_a_misspelt_key_beside_the_right_one_is_told_and_not_renamed() -> None:
+    text = COMPONENT + "resorces: {instance_type: a}\nresources: {instance_count: 1}\n"
+    result = check_noop(text, unsafe_fixes=True)
+    assert [one.message for one in result.findings if one.rule == "misspelt-key"] == [
+        "`resorces` does nothing: `resources` stands beside it"
+    ]
+
+
+def test_compute_of_a_component_is_misplaced() -> None:
+    assert len(messages("misplaced-key", COMPONENT + "compute: azureml:c\n")) == 1
+    assert messages("misplaced-key", JOB) == []
+
+
+def test_a_name_that_no_instance_type_can_have_is_found_on_kubernetes_only() -> None:
+    text = JOB + "resources: {instance_type: Standard_NC6}\n"
+    assert messages("unknown-instance-type", text) == []
+    assert len(messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks"))) == 1
+    assert (
+        messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks").replace("Standard_NC6", "a-1"))
+        == []
+    )
