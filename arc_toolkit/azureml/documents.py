@@ -10,17 +10,9 @@ from functools import lru_cache
 import yaml
 
 from arc_toolkit.azureml.kinds import HINTS, KINDS, Kind, recognise, step_kind
+from arc_toolkit.edit.edits import Cause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import (
-    Node,
-    Unusable,
-    YamlText,
-    compose,
-    decode,
-    get,
-    pairs,
-    text_of,
-)
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
 
 
 @dataclass(slots=True, eq=False)
@@ -86,13 +78,13 @@ KindOf = Callable[[str], Kind | None]
 
 
 def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
-    """The file's documents; `Unusable` with a reason where there is none.
+    """The file's documents; `Unreadable` with a reason where there is none.
 
     `kind_of` says what a referenced component file is: a step without `type` is what its component is.
     """
     text, bom = decode(data)
     if "$schema" not in text and not HINTS.search(text):
-        raise Unusable("not AzureML")
+        raise Unreadable("not AzureML", cause=Cause.FOREIGN)
     source = YamlText(text, bom, compose(text))
     return of_nodes(path, data, source, kind_of)
 
@@ -109,7 +101,7 @@ def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> Sourc
             elif reason != "not AzureML":
                 why = reason
     if not documents:
-        raise Unusable(why)
+        raise Unreadable(why, cause=Cause.FOREIGN)
     return SourceFile(path, data, source, tuple(documents))
 
 

@@ -15,7 +15,8 @@ import yaml
 
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.work import Work
-from arc_toolkit.edit.yaml_editor import Editor, Refused
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import construct, is_bound, pairs, text_of
 
 RULE = "expose-parameters"

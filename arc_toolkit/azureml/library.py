@@ -21,7 +21,8 @@ from arc_toolkit.azureml.threads import (
     evidence_in_command,
     evidence_in_dependencies,
 )
-from arc_toolkit.edit.yaml_nodes import MAX_BYTES, Node, Unusable, get, pairs, text_of, walk
+from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.yaml_nodes import MAX_BYTES, Node, get, pairs, text_of, walk
 
 Read = Callable[[str], bytes]
 
@@ -91,7 +92,7 @@ class Library:
         for user in dict.fromkeys(self._sweeps.get(name, ())):
             try:
                 file = self.parse(user, self._read(os.path.abspath(user)))
-            except (OSError, Unusable):
+            except (OSError, Unreadable):
                 continue
             for document in file.documents:
                 for target in document.targets:
@@ -128,7 +129,7 @@ class Library:
                 if len(data) > MAX_BYTES:
                     return None
                 return self.parse(name, data).documents[0]
-            except (OSError, Unusable):
+            except (OSError, Unreadable):
                 self._keep(name, None)
                 return None
         self._files.move_to_end(name)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from arc_toolkit.azureml.python.python_engine import Refused, converted_sweeps, is_candidate, rewrite
+from arc_toolkit.azureml.python.python_engine import converted_sweeps, is_candidate, rewrite
 from arc_toolkit.azureml.settings import FileResult, Finding, Settings, Skipped
-from arc_toolkit.edit.edits import Edit, OverlapError, apply_edits
-from arc_toolkit.edit.python_source import Source, Unusable, parse, quiet
+from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
+from arc_toolkit.edit.python_source import Source, parse, quiet
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -91,32 +91,28 @@ class Cell:
         return "".join(literal.value for literal in self.literals)
 
 
-class NotANotebook(Unusable):
-    """JSON that is no notebook, or no JSON."""
-
-
 def read_cells(text: str) -> list[Cell]:
-    """The code cells of a notebook; `NotANotebook` says what is wrong."""
+    """The code cells of a notebook; `Unreadable` says what is wrong."""
     try:
         notebook = json.loads(text)
     except json.JSONDecodeError as error:
-        raise NotANotebook(f"not valid JSON: {error.msg}", error.lineno, error.colno) from None
+        raise Unreadable(f"not valid JSON: {error.msg}", error.lineno, error.colno) from None
     except RecursionError:
-        raise NotANotebook("not a notebook: nested too deeply") from None
+        raise Unreadable("not a notebook: nested too deeply") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise NotANotebook("a notebook without cells")
+        raise Unreadable("a notebook without cells")
     found = []
     # The JSON is valid from here on; what is left is to find where the source of each code cell is written.
     start = _members(text, _skip(text, 0))["cells"][0]
     for number, (content, (first, _)) in enumerate(zip(notebook["cells"], _items(text, start), strict=True), 1):
         if not isinstance(content, dict):
-            raise NotANotebook(f"not a notebook: cell {number} is no object")
+            raise Unreadable(f"not a notebook: cell {number} is no object")
         if content.get("cell_type") != "code" or "source" not in content:
             continue
         source = content["source"]
         lines = source if isinstance(source, list) else [source]
         if not all(isinstance(line, str) for line in lines):
-            raise NotANotebook(f"not a notebook: the source of cell {number} is no text")
+            raise Unreadable(f"not a notebook: the source of cell {number} is no text")
         span = _members(text, first)["source"]
         spans = list(_items(text, span[0])) if isinstance(source, list) else [span]
         literals = tuple(Literal(*where, line) for where, line in zip(spans, lines, strict=True))
@@ -259,30 +255,30 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     except UnicodeDecodeError as error:
         line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
         return FileResult(path, data, skipped=Skipped(path, "not UTF-8 text: save it as UTF-8", line, column))
-    except NotANotebook as error:
+    except Unreadable as error:
         return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
     except Refused as error:
-        return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
-    except OverlapError as error:
-        return FileResult(path, data, findings=tuple(findings), refused=str(error))
+        return FileResult(path, data, findings=tuple(findings), refused=error.reason)
     findings += result.findings
+    if result.refused is not None:
+        return FileResult(path, data, findings=tuple(findings), refused=result.refused)
     raw = (_BOM if data.startswith(_BOM) else b"") + after.encode()
     return FileResult(path, data, None if raw == data else raw, tuple(findings), new_files=result.new_files)
 
 
-def _parsed(text: str, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Source]], list[tuple[Cell, Unusable]]]:
+def _parsed(text: str, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Source]], list[tuple[Cell, Unreadable]]]:
     """The cells that are Python, and those that are not."""
     parsed, broken = [], []
     for cell in cells:
         try:
             parsed.append((cell, _source(text, cell)))
-        except Unusable as error:
+        except Unreadable as error:
             broken.append((cell, error))
     return parsed, broken
 
 
 def _about_broken(
-    text: str, broken: Sequence[tuple[Cell, Unusable]], settings: Settings, path: str
+    text: str, broken: Sequence[tuple[Cell, Unreadable]], settings: Settings, path: str
 ) -> Iterator[Finding]:
     """A warning for each cell that something may have been asked for in vain."""
     if not settings.places_anything:
@@ -302,15 +298,15 @@ def _convert_sweeps(
     joined = "\n".join(source.text for _, source in parsed)
     try:
         edits, found = converted_sweeps(Source(joined, parse(joined)), settings, path)
-    except Unusable as error:
-        raise OverlapError(f"its cells together are no Python: {error.reason}") from None
+    except Unreadable as error:
+        raise Refused(f"its cells together are no Python: {error.reason}") from None
     by_cell: list[list[Edit]] = []
     start, first_line = 0, 1
     for cell, source in parsed:
         end, lines = start + len(source.text), source.text.count("\n") + 1
         inside = [edit for edit in edits if start <= edit.start <= end]
         if any(edit.end > end for edit in inside):
-            raise OverlapError(f"a converted sweep reaches beyond cell {cell.number}")
+            raise Refused(f"a converted sweep reaches beyond cell {cell.number}")
         by_cell.append([Edit(edit.start - start, edit.end - start, edit.text) for edit in inside])
         for finding in found:
             if first_line <= finding.line < first_line + lines:
@@ -337,7 +333,7 @@ def _source(text: str, cell: Cell) -> Source:
     label = f"cell {cell.number}"
     try:
         return Source(cell.text, parse(cell.text), label, lines)
-    except Unusable:
+    except Unreadable:
         masked = mask(cell.text)
         return Source(masked, parse(masked), label, lines)
 
@@ -364,4 +360,4 @@ def _prove(before: str, after: str, cells: Sequence[Cell], edits: Sequence[Seque
             written = new["cells"][cell.number - 1]["source"]
             new["cells"][cell.number - 1]["source"] = written if isinstance(written, str) else "".join(written)
     if old != new:
-        raise OverlapError("the changed notebook could not be proven: it would say more than what was asked for")
+        raise Refused("the changed notebook could not be proven: it would say more than what was asked for")

@@ -13,8 +13,9 @@ from arc_toolkit.azureml.documents import SourceFile, Target
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Finding, Settings, Severity
 from arc_toolkit.azureml.threads import Evidence
+from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.yaml_editor import Editor, Path, Refused
+from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs, place, text_of
 from arc_toolkit.edit.yaml_proof import Value
 

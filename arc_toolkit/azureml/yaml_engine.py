@@ -14,8 +14,9 @@ from arc_toolkit.azureml.place_threads import place_threads
 from arc_toolkit.azureml.rules import Rule, all_rules
 from arc_toolkit.azureml.settings import FileResult, Settings, Skipped
 from arc_toolkit.azureml.work import Work, undone
-from arc_toolkit.edit.yaml_editor import Path, Refused
-from arc_toolkit.edit.yaml_nodes import Unusable, YamlText
+from arc_toolkit.edit.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import YamlText
 
 Read = Callable[[str], bytes]
 
@@ -26,8 +27,8 @@ def patch_yaml(
     """What the settings and rules make of one file. Nothing is written."""
     try:
         file = library.parse(path, data)
-    except Unusable as unusable:
-        skipped = Skipped(path, unusable.reason, unusable.line, unusable.column)
+    except Unreadable as error:
+        skipped = Skipped(path, error.reason, error.line, error.column)
         return FileResult(path, data, skipped=skipped)
     kinds = {document.root.kind.name for document in file.documents}
     if kinds == {"instance type"}:

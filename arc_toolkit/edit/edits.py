@@ -1,9 +1,13 @@
-"""An edit replaces a span of text. Offsets count characters of the decoded text, not bytes."""
+"""An edit replaces a span of text, and the two ways in which reading or changing a text can fail.
+
+Offsets count characters of the decoded text, not bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +19,36 @@ class Edit:
     text: str
 
 
-class OverlapError(ValueError):
-    """Two edits want the same characters: the caller refuses the file."""
+class Cause(Enum):
+    """Why a text is `Unreadable`."""
+
+    BROKEN = "broken"  # not valid text of its language, or beyond the limits of this package
+    FOREIGN = "foreign"  # valid, and not what the reader looks for
+
+
+class Unreadable(Exception):
+    """Text that cannot be read: `reason` is a sentence without its place; line and column count from 1, 0 is none."""
+
+    def __init__(self, reason: str, line: int = 0, column: int = 0, *, cause: Cause = Cause.BROKEN) -> None:
+        super().__init__(reason)
+        self.reason, self.line, self.column, self.cause = reason, line, column, cause
+
+
+class Refused(Exception):
+    """A change that was asked for and cannot be made, or proved, safely: nothing is written.
+
+    `reason` is a sentence without its place. `path` is given where it is about another file than the changed one.
+    """
+
+    def __init__(self, reason: str, path: str = "", line: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.path, self.line = reason, path, line
+
+    def sentence(self, path: str) -> str:
+        """The reason with its place, for a reader who sees the name of the file `path` anyway."""
+        if self.path in ("", path):
+            return f"line {self.line}: {self.reason}" if self.line else self.reason
+        return f"{self.path}:{self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
@@ -28,9 +60,9 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     end = 0
     for _, edit in ordered:
         if not 0 <= edit.start <= edit.end <= len(text):
-            raise OverlapError(f"an edit at {edit.start}..{edit.end} is outside of the text")
+            raise Refused(f"an edit at {edit.start}..{edit.end} is outside of the text")
         if edit.start < end:
-            raise OverlapError(f"two edits overlap at character {edit.start}")
+            raise Refused(f"two edits overlap at character {edit.start}")
         end = edit.end
     for _, edit in reversed(ordered):
         text = text[: edit.start] + edit.text + text[edit.end :]

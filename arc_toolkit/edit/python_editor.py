@@ -96,7 +96,7 @@ class Changes:
     # --- as text -------------------------------------------------------------------------------------------------
 
     def edits(self) -> dict[int, tuple[Source, list[Edit]]]:
-        """Edits by source; `layout.Impossible` when one has no safe place."""
+        """Edits by source; `Refused` when one has no safe place."""
         found: dict[int, tuple[Source, list[Edit]]] = {}
         for change in self._nodes.values():
             source = change.place.source

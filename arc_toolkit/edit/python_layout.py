@@ -1,7 +1,7 @@
 """Where new text goes so that it looks as if the author had written it. Text spans only: no planning, no proof.
 
 Every function takes a `Source` and `ast` nodes of it and gives `Edit`s of its characters. What would be ugly or
-wrong (two statements on one line, say) raises `Impossible`.
+wrong (two statements on one line, say) raises `Refused`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ import tokenize
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
-from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
 
 _REST_OF_LINE = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=\r|\n|\Z)")
-
-
-class Impossible(Exception):
-    """A change that has no safe place in the text; the words say why."""
 
 
 def after_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edit:
     """Whole lines after a statement, with its indent."""
     start, end = source.start(stmt), source.end(stmt)
     if source.text[source.line_start(start) : start].strip() or not _REST_OF_LINE.match(source.text, end):
-        raise Impossible("it shares its line with another statement")
+        raise Refused("it shares its line with another statement")
     indent, place = source.indent(start), source.line_end(end)
     return Edit(place, place, "".join(source.newline + indent + line for line in lines))
 
@@ -91,7 +87,7 @@ def append_parameters(source: Source, function: ast.FunctionDef, items: Sequence
     """Parameters with defaults after the last one that may be given by position."""
     arguments = function.args
     if arguments.posonlyargs or arguments.vararg or (arguments.kwonlyargs and not arguments.args):
-        raise Impossible("its parameters are not plain ones")
+        raise Refused("its parameters are not plain ones")
     opening, close = _parentheses(source, function)
     if not arguments.args:
         if arguments.kwarg:
@@ -176,4 +172,4 @@ def _parentheses(source: Source, function: ast.FunctionDef) -> tuple[int, int]:
             opening = offset
         if depth == 0 and opening >= 0:
             return opening, offset
-    raise Impossible("its parameters cannot be found")
+    raise Refused("its parameters cannot be found")

@@ -12,17 +12,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arc_toolkit.edit.edits import Edit, apply_edits
+from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
 from arc_toolkit.edit.python_editor import Place
-from arc_toolkit.edit.python_source import Source, Unusable, parse
+from arc_toolkit.edit.python_source import Source, parse
 
 # Before an indented statement, so that it can be parsed as it stands.
 _SUITE = "if 1:\n"
 _IGNORE = re.compile(r"[ \t\f]*#[ \t]*arc-toolkit:")
-
-
-class Unproven(Exception):
-    """The new text does not say exactly what was asked: nothing may be written."""
 
 
 @dataclass(eq=False)
@@ -61,12 +57,12 @@ class Segment:
         indented = self.body is not self.source.body
         try:
             suite = parse(_SUITE + text) if indented else parse(text)
-        except Unusable as error:
-            raise Unproven(f"the new text does not parse: {error.reason}") from None
+        except Unreadable as error:
+            raise Refused(f"the new text does not parse: {error.reason}") from None
         if not indented:
             return Source(text, suite)
         if len(suite) != 1 or not isinstance(suite[0], ast.If) or suite[0].orelse:
-            raise Unproven("the new text ends its block")
+            raise Refused("the new text ends its block")
         return Source(_SUITE + text, suite[0].body)
 
 
@@ -78,7 +74,7 @@ def segments(places: Sequence[Place]) -> list[Segment]:
         if segment is None:  # it begins in the middle of a line: take all around it
             segment = _around(place.source, place.source.body, place.top)
         if segment is None:
-            raise Unproven("its lines cannot be told from those around it")
+            raise Refused("its lines cannot be told from those around it")
         found[id(place.source), segment.start, segment.end] = segment
     result: list[Segment] = []
     for segment in sorted(found.values(), key=lambda item: (id(item.source), item.start, -item.end)):

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from arc_toolkit.edit.edits import Unreadable
+
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
@@ -49,20 +51,12 @@ def quiet() -> Iterator[None]:
             gc.enable()
 
 
-class Unusable(Exception):
-    """Text that cannot be read or parsed: one sentence, and where."""
-
-    def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(reason)
-        self.reason, self.line, self.column = reason, line, column
-
-
 def decode(data: bytes) -> tuple[str, str]:
     """The text and its encoding, as Python itself decides it: BOM, coding cookie, UTF-8."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
-        raise Unusable(f"cannot tell its encoding: {error.msg}", 1, 1) from None
+        raise Unreadable(f"cannot tell its encoding: {error.msg}", 1, 1) from None
     if encoding == "utf-8-sig":
         encoding, data = "utf-8", data[len(_BOM) :]
     try:
@@ -70,13 +64,13 @@ def decode(data: bytes) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
         reason = f"not {encoding} text: byte 0x{data[error.start]:02x} cannot be read"
-        raise Unusable(reason, line, column) from None
+        raise Unreadable(reason, line, column) from None
     if "\0" in text:
         at = text.index("\0")
         line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-        raise Unusable("holds null bytes: not Python source", line, column)
+        raise Unreadable("holds null bytes: not Python source", line, column)
     if text.encode(encoding) != data:
-        raise Unusable(f"its {encoding} text does not survive a round trip; save it as UTF-8")
+        raise Unreadable(f"its {encoding} text does not survive a round trip; save it as UTF-8")
     return text, encoding
 
 
@@ -86,19 +80,19 @@ def encode(text: str, encoding: str, before: bytes) -> bytes:
 
 
 def parse(text: str) -> list[ast.stmt]:
-    """The statements of a module; `Unusable` says line and column."""
+    """The statements of a module; `Unreadable` says line and column."""
     try:
         return ast.parse(text).body
     except SyntaxError as error:
         line, column = error.lineno or 0, error.offset or 0
         shown = error.text or ""
         if _PYTHON_2.search(error.msg) or (_PYTHON_2_LINE.search(shown) and "f-string" not in error.msg):
-            raise Unusable("Python 2 code: convert it to Python 3 first", line, column) from None
-        raise Unusable(f"not valid Python: {error.msg}", line, column) from None
+            raise Unreadable("Python 2 code: convert it to Python 3 first", line, column) from None
+        raise Unreadable(f"not valid Python: {error.msg}", line, column) from None
     except (RecursionError, MemoryError):
-        raise Unusable("nested too deeply to be parsed") from None
+        raise Unreadable("nested too deeply to be parsed") from None
     except ValueError as error:
-        raise Unusable(f"not valid Python: {error}") from None
+        raise Unreadable(f"not valid Python: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)

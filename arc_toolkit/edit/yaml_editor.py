@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.edits import Edit, OverlapError, apply_edits
-from arc_toolkit.edit.yaml_nodes import MERGE, Node, Unusable, YamlText, compose, get, is_null, pairs
+from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
+from arc_toolkit.edit.yaml_nodes import MERGE, Node, YamlText, compose, get, is_null, pairs
 from arc_toolkit.edit.yaml_proof import Change, Drop, Named, Put, Value, same
 from arc_toolkit.edit.yaml_writer import block_lines, flow_text, scalar_text
 
@@ -39,10 +39,6 @@ _NEIGHBOURS = {
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=\s|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
-
-
-class Refused(Exception):
-    """An edit that cannot be made, or proved, without touching something else."""
 
 
 class Editor:
@@ -166,7 +162,7 @@ class Editor:
             if self._removed and not self._text.endswith("\n"):  # the last line went: no final newline stays none
                 text = text.removesuffix("\n").removesuffix("\r")
             documents = compose(text)
-        except (OverlapError, Unusable) as error:
+        except (Refused, Unreadable) as error:
             raise Refused(f"the edit would not be valid YAML ({error})") from None
         before = self._source.documents
         # Only aliases make a node be seen twice.

@@ -1,7 +1,7 @@
 """Reading YAML as nodes with marks, within bounds, and looking into them. No editing, no AzureML here.
 
 PyYAML's `compose()` gives every node the place in the text where it stands and expands no alias, so that a file
-full of anchors costs no more than its length. What cannot be read safely is `Unusable`, with line and column.
+full of anchors costs no more than its length. What cannot be read safely is `Unreadable`, with line and column.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
+
+from arc_toolkit.edit.edits import Unreadable
 
 Node = yaml.Node
 
@@ -59,14 +61,6 @@ _COMPACT_NESTING = re.compile(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}")
 _TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%|^\s*<<[^:\n]*>>|<[A-Z][A-Z0-9_]*>|__[A-Z][A-Z0-9_]*__", re.MULTILINE)
 
 
-class Unusable(Exception):
-    """Text that is no YAML that can be worked on; `reason` is a sentence without its place."""
-
-    def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(reason)
-        self.reason, self.line, self.column = reason, line, column
-
-
 @dataclass(frozen=True, slots=True)
 class YamlText:
     """Decoded text without its BOM, and the root node of each document in it (None for an empty one)."""
@@ -85,13 +79,13 @@ def decode(data: bytes) -> tuple[str, bool]:
     try:
         return (data[3:] if bom else data).decode(), bom
     except UnicodeDecodeError as error:
-        raise Unusable("not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
+        raise Unreadable("not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
 
 
 def read(data: bytes) -> YamlText:
-    """All documents of a file, or `Unusable`."""
+    """All documents of a file, or `Unreadable`."""
     if len(data) > MAX_BYTES:
-        raise Unusable(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+        raise Unreadable(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
     text, bom = decode(data)
     return YamlText(text, bom, compose(text))
 
@@ -102,9 +96,9 @@ def compose(text: str) -> tuple[Node | None, ...]:
     try:
         documents = tuple(yaml.compose_all(text, Loader=Loader))
     except yaml.YAMLError as error:
-        raise _unusable(text, error) from None
+        raise _unreadable(text, error) from None
     except RecursionError:
-        raise Unusable(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
     if text.count("{{") > text.count("${{"):
         _refuse_templates(documents)
     if "*" in text and "&" in text:
@@ -119,20 +113,20 @@ def _guard_depth(text: str) -> None:
             depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
             if depth > MAX_DEPTH:
                 line = text.count("\n", 0, match.start()) + 1
-                raise Unusable(f"nested deeper than {MAX_DEPTH} levels", line)
+                raise Unreadable(f"nested deeper than {MAX_DEPTH} levels", line)
     if text.count("-") + text.count("?") > MAX_DEPTH and _COMPACT_NESTING.search(text):
-        raise Unusable(f"nested deeper than {MAX_DEPTH} levels")
+        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _unusable(text: str, error: yaml.YAMLError) -> Unusable:
+def _unreadable(text: str, error: yaml.YAMLError) -> Unreadable:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     if isinstance(error, yaml.reader.ReaderError):
-        return Unusable("broken YAML: a control character that YAML does not allow")
+        return Unreadable("broken YAML: a control character that YAML does not allow")
     if _TEMPLATE.search(text):
-        return Unusable("a template with placeholders, not YAML yet", line, column)
+        return Unreadable("a template with placeholders, not YAML yet", line, column)
     problem = getattr(error, "problem", None) or "it cannot be read"
-    return Unusable(f"broken YAML: {problem}", line, column)
+    return Unreadable(f"broken YAML: {problem}", line, column)
 
 
 def _refuse_templates(documents: tuple[Node | None, ...]) -> None:
@@ -142,7 +136,7 @@ def _refuse_templates(documents: tuple[Node | None, ...]) -> None:
             for key, _ in node.value:
                 if isinstance(key, yaml.MappingNode):
                     mark = key.start_mark
-                    raise Unusable("a template with placeholders, not YAML yet", mark.line + 1, mark.column + 1)
+                    raise Unreadable("a template with placeholders, not YAML yet", mark.line + 1, mark.column + 1)
 
 
 def _guard_expansion(documents: tuple[Node | None, ...]) -> None:
@@ -155,13 +149,15 @@ def _guard_expansion(documents: tuple[Node | None, ...]) -> None:
         if key in sizes:
             return sizes[key]
         if key in working:
-            raise Unusable("an anchor that contains itself", node.start_mark.line + 1, node.start_mark.column + 1)
+            raise Unreadable(
+                "an anchor that contains itself", node.start_mark.line + 1, node.start_mark.column + 1
+            )
         working.add(key)
         total = 1 + sum(size(child) for child in children(node))
         working.discard(key)
         sizes[key] = total
         if total > MAX_EXPANDED:
-            raise Unusable(f"its anchors expand to more than {MAX_EXPANDED:,} values", node.start_mark.line + 1)
+            raise Unreadable(f"its anchors expand to more than {MAX_EXPANDED:,} values", node.start_mark.line + 1)
         return total
 
     try:
@@ -169,7 +165,7 @@ def _guard_expansion(documents: tuple[Node | None, ...]) -> None:
             if document is not None:
                 size(document)
     except RecursionError:
-        raise Unusable(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
 
 
 def children(node: Node) -> Iterator[Node]:

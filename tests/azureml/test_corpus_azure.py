@@ -16,7 +16,7 @@ from arc_toolkit.azureml.batch import run, write
 from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.settings import FileResult, Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
-from arc_toolkit.edit.yaml_nodes import Unusable
+from arc_toolkit.edit.edits import Unreadable
 from tests.support import CORPUS, needs_corpus, unavailable
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, needs_corpus, pytest.mark.filterwarnings("ignore")]
@@ -171,11 +171,11 @@ def test_only_intended_lines_are_added_or_replaced(patched: tuple[Path, Path, li
                 assert any(word in line for word in words), (result.path, line)
 
 
-def test_nothing_of_the_corpus_is_called_unusable() -> None:
+def test_nothing_of_the_corpus_is_unreadable() -> None:
     reasons = []
     for path in sorted(CORPUS.rglob("*.y*ml")):
         try:
             parse(str(path), path.read_bytes(), lambda _: None)
-        except Unusable as unusable:
-            reasons.append(unusable.reason)
+        except Unreadable as error:
+            reasons.append(error.reason)
     assert all(reason.startswith(("not AzureML", "an AzureML document")) for reason in reasons), reasons

@@ -7,7 +7,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.kinds import KINDS, recognise
-from arc_toolkit.edit.yaml_nodes import Unusable
+from arc_toolkit.edit.edits import Unreadable
 
 V2 = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
 V1 = "$schema: https://componentsdk.azureedge.net/jsonschema/{}.json\n"
@@ -65,7 +65,7 @@ def test_kinds(text: str, kind: str) -> None:
     ],
 )
 def test_what_is_none_of_ours_is_told(text: str, reason: str) -> None:
-    with pytest.raises(Unusable, match=reason):
+    with pytest.raises(Unreadable, match=reason):
         parse("x.yml", text.encode(), lambda _: None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Edit, OverlapError, apply_edits
+from arc_toolkit.edit.edits import Edit, Refused, apply_edits
 
 
 def test_edits_are_applied_whatever_their_order() -> None:
@@ -19,7 +19,7 @@ def test_insertions_at_one_place_keep_their_order() -> None:
 
 @pytest.mark.parametrize("edits", [[Edit(0, 3, ""), Edit(2, 4, "")], [Edit(3, 9, "")], [Edit(-1, 1, "")]])
 def test_overlaps_and_places_outside_are_refused(edits: list[Edit]) -> None:
-    with pytest.raises(OverlapError):
+    with pytest.raises(Refused):
         apply_edits("abcd", edits)
 
 

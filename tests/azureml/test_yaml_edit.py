@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.yaml_editor import Editor, Path, Refused
-from arc_toolkit.edit.yaml_nodes import MAX_BYTES, Unusable, read
+from arc_toolkit.edit.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_nodes import MAX_BYTES, read
 from tests.support import CORPUS
 
 
@@ -175,19 +176,19 @@ def test_replace_and_prepend_work_in_every_style(style: str) -> None:
     ],
 )
 def test_text_that_is_not_usable_has_a_reason(data: bytes, reason: str) -> None:
-    with pytest.raises(Unusable, match=reason):
+    with pytest.raises(Unreadable, match=reason):
         read(data)
 
 
 def test_too_large_a_file_is_not_parsed() -> None:
-    with pytest.raises(Unusable, match="larger than 16 MiB"):
+    with pytest.raises(Unreadable, match="larger than 16 MiB"):
         read(b" " * (MAX_BYTES + 1))
 
 
 def test_a_bomb_of_anchors_is_refused_in_no_time() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
-    with pytest.raises(Unusable, match="expand to more than"):
+    with pytest.raises(Unreadable, match="expand to more than"):
         read("\n".join(lines).encode())
 
 
@@ -244,7 +245,7 @@ def test_set_is_exact_or_refused_on_any_document(
     expected = {**old} if isinstance(old, dict) else None
     try:
         result = edit(text, ((key, below), value))
-    except (Refused, Unusable):
+    except (Refused, Unreadable):
         return
     assert expected is not None
     inner = expected.get(_same_key(expected, key)) or {}
@@ -282,7 +283,7 @@ def test_mutated_real_files_are_edited_exactly_or_refused(data: st.DataObject) -
     try:
         old = yaml.safe_load(text)
         result = edit(text, (("resources", "instance_type"), "32cpu128g"))
-    except (Refused, Unusable, yaml.YAMLError):
+    except (Refused, Unreadable, yaml.YAMLError):
         return
     expected = {**old, "resources": {**(old.get("resources") or {}), "instance_type": "32cpu128g"}}
     assert yaml.safe_load(result) == expected

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from arc_toolkit.azureml.migrate import space
-from arc_toolkit.azureml.migrate.legacy_source import Refused, Source
+from arc_toolkit.azureml.migrate.legacy_source import Source
+from arc_toolkit.edit.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"
 
@@ -119,7 +120,7 @@ def distribution(call: ast.Call, kind: str, name: str) -> dict[str, Any]:
     try:
         return space.distribution(Source("", {}), {"type": kind, **drawn}, lambda *_: None, name)
     except Refused as refused:
-        raise Refused(refused.what, line=call.lineno) from None
+        raise Refused(refused.reason, line=call.lineno) from None
 
 
 def policy(call: ast.Call, name: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 from arc_toolkit.azureml.migrate import hyperdrive, space
 from arc_toolkit.azureml.migrate.forms import expression
 from arc_toolkit.azureml.migrate.interface import legal
-from arc_toolkit.azureml.migrate.legacy_source import Refused
 from arc_toolkit.azureml.migrate.python_rewrite import (
     Work,
     alone,
@@ -18,7 +17,7 @@ from arc_toolkit.azureml.migrate.python_rewrite import (
     resources,
     sweep_arguments,
 )
-from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.edits import Edit, Refused
 
 _CONFIG = (
     "hyperparameter_sampling",

@@ -12,24 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from arc_toolkit.edit.edits import Refused
 from arc_toolkit.errors import ArcError
 
 Read = Callable[[str], bytes]
 Path = tuple[Hashable, ...]
-
-
-class Refused(Exception):
-    """Why a file cannot be converted: what and what to do in `what`; where in `path` and `line` (0: the file)."""
-
-    def __init__(self, what: str, path: str = "", line: int = 0) -> None:
-        super().__init__(what)
-        self.what, self.path, self.line = what, path, line
-
-    def sentence(self, path: str) -> str:
-        """One sentence for the result of the file `path`, whose name the reader sees anyway."""
-        if self.path in ("", path):
-            return f"line {self.line}: {self.what}" if self.line else self.what
-        return f"{self.path}:{self.line}: {self.what}" if self.line else f"{self.path}: {self.what}"
 
 
 @dataclass(frozen=True)

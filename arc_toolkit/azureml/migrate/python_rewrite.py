@@ -9,11 +9,10 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate import hyperdrive, space
 from arc_toolkit.azureml.migrate.forms import literal, policy_expression
-from arc_toolkit.azureml.migrate.legacy_source import Refused
 from arc_toolkit.azureml.migrate.legacy_source import Source as Spec
 from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE, RULE
 from arc_toolkit.azureml.settings import Finding, Settings
-from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
 
 WIDTH = 100
@@ -42,7 +41,7 @@ def attempt(work: Work, node: ast.stmt, do: Callable[[Work], str]) -> None:
     except Refused as refused:
         line = refused.line or node.lineno
         column = node.col_offset + 1 if line == node.lineno else 0
-        work.findings.append(Finding(RULE, "warning", NOT_REWRITTEN, "", line, column, reason=refused.what))
+        work.findings.append(Finding(RULE, "warning", NOT_REWRITTEN, "", line, column, reason=refused.reason))
         return
     work.edits += trial.edits
     work.classes |= trial.classes

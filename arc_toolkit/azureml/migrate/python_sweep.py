@@ -20,7 +20,6 @@ from typing import Any
 from arc_toolkit.azureml.migrate import hyperdrive, space
 from arc_toolkit.azureml.migrate.forms import expression, literal
 from arc_toolkit.azureml.migrate.hyperdrive_config import configs
-from arc_toolkit.azureml.migrate.legacy_source import Refused
 from arc_toolkit.azureml.migrate.python_rewrite import (
     Work,
     alone,
@@ -35,7 +34,7 @@ from arc_toolkit.azureml.migrate.python_rewrite import (
 )
 from arc_toolkit.azureml.migrate.sweep_plan import RULE
 from arc_toolkit.azureml.settings import Finding, Settings
-from arc_toolkit.edit.edits import Edit, OverlapError, apply_edits
+from arc_toolkit.edit.edits import Edit, Refused, apply_edits
 from arc_toolkit.edit.python_source import Source
 
 # AMLARC's migration note (2023) says so; no public client can show it.
@@ -73,7 +72,7 @@ def convert(tree: ast.Module, text: str, settings: Settings) -> tuple[list[Edit]
         imports(work, tree)
     try:
         ast.parse(apply_edits(text, work.edits))
-    except (SyntaxError, OverlapError) as error:
+    except (SyntaxError, Refused) as error:
         withdraw(work, f"the new text would not hold: {error}")
     return work.edits, sorted(work.findings, key=lambda finding: finding.line)
 

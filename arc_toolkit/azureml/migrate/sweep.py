@@ -15,7 +15,7 @@ from arc_toolkit.azureml.migrate import exports as variables
 from arc_toolkit.azureml.migrate import forms, space, trial
 from arc_toolkit.azureml.migrate.emit import Note, emit
 from arc_toolkit.azureml.migrate.interface import legal
-from arc_toolkit.azureml.migrate.legacy_source import Read, Refused, Source, parse, read_or_none
+from arc_toolkit.azureml.migrate.legacy_source import Read, Source, parse, read_or_none
 from arc_toolkit.azureml.migrate.sweep_plan import (
     DEFAULT_INSTANCE_COUNT,
     DEFAULT_INSTANCE_TYPE,
@@ -35,6 +35,7 @@ from arc_toolkit.azureml.threads import (
     evidence_in_command,
     evidence_in_dependencies,
 )
+from arc_toolkit.edit.edits import Refused
 
 
 def convert(path: str, data: bytes, settings: Settings, read: Read) -> FileResult:

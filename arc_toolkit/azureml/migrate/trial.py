@@ -11,8 +11,9 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate import placeholders
 from arc_toolkit.azureml.migrate.interface import Input, declared_input, declared_output, legal_names
-from arc_toolkit.azureml.migrate.legacy_source import Read, Refused, Source, parse, read_or_none
+from arc_toolkit.azureml.migrate.legacy_source import Read, Source, parse, read_or_none
 from arc_toolkit.azureml.migrate.space import Tell, drawn_kind
+from arc_toolkit.edit.edits import Refused
 
 LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
 

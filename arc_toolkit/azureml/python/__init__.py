@@ -7,6 +7,7 @@ nothing. Files without the key words of the SDKs are not parsed.
 from __future__ import annotations
 
 from arc_toolkit.azureml.settings import FileResult, Finding, Settings, Skipped
+from arc_toolkit.edit.edits import Unreadable
 
 __all__ = ["patch_source"]
 
@@ -25,26 +26,26 @@ def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
 def _unparsed(path: str, data: bytes) -> Skipped:
     """Why a file without a step or job is left out: where it imports an SDK, what is wrong with it comes first."""
     from arc_toolkit.azureml.python.python_engine import imports_sdk
-    from arc_toolkit.edit.python_source import Unusable, decode, parse, quiet
+    from arc_toolkit.edit.python_source import decode, parse, quiet
 
     if imports_sdk(data):
         try:
             with quiet():
                 parse(decode(data)[0])
-        except Unusable as error:
+        except Unreadable as error:
             return Skipped(path, error.reason, error.line, error.column)
     return Skipped(path, "no AzureML code")
 
 
 def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
-    from arc_toolkit.azureml.python.python_engine import Refused, converted_sweeps, rewrite
+    from arc_toolkit.azureml.python.python_engine import converted_sweeps, rewrite
     from arc_toolkit.edit.edits import apply_edits
-    from arc_toolkit.edit.python_source import Source, Unusable, decode, encode, parse
+    from arc_toolkit.edit.python_source import Source, decode, encode, parse
 
     try:
         text, encoding = decode(data)
         source = Source(text, parse(text))
-    except Unusable as error:
+    except Unreadable as error:
         return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
     findings: tuple[Finding, ...] = ()
     try:
@@ -55,11 +56,11 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
                 source = Source(text, parse(text))
         result = rewrite([source], settings, path)
         text = apply_edits(text, result.edits[0])
-    except Refused as error:
-        return FileResult(path, data, findings=(*findings, *error.findings), refused=error.reason)
-    except Unusable as error:
+    except Unreadable as error:
         return FileResult(path, data, findings=findings, refused=f"the converted sweep is {error.reason}")
     findings += result.findings
+    if result.refused is not None:
+        return FileResult(path, data, findings=findings, refused=result.refused)
     try:
         after = encode(text, encoding, data)
     except UnicodeEncodeError as error:

@@ -16,6 +16,7 @@ from arc_toolkit.azureml.python.names import Binding, Spot
 from arc_toolkit.azureml.python.planner import Planner, Wanted, given, short
 from arc_toolkit.azureml.python.targets import Target
 from arc_toolkit.edit import python_layout as layout
+from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.python_editor import quoted
 
 _NAMES = ("instance_type", "instance_count")
@@ -122,7 +123,7 @@ class Exposure:
             else:
                 try:
                     layout.append_parameters(spot.source, function, [])
-                except layout.Impossible as error:
+                except Refused as error:
                     reason = str(error)
             if reason:
                 message = f"pipeline {function.name}: {name} is not exposed"

@@ -17,9 +17,9 @@ from arc_toolkit.azureml.python.meaning import Builder, Meanings, PipelineFuncti
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot
 from arc_toolkit.azureml.python.targets import Target, find_targets
 from arc_toolkit.azureml.settings import Finding, Settings, Severity
+from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.python_editor import Changes, Place, quoted
-from arc_toolkit.edit.python_layout import Impossible
 from arc_toolkit.edit.python_source import Source
 
 
@@ -224,7 +224,7 @@ class Planner:
     # --- imports -------------------------------------------------------------------------------------------------
 
     def resources_class(self, spot: Spot) -> str:
-        """The local name of JobResourceConfiguration, imported where it has to be; `Impossible` when it cannot."""
+        """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when it cannot."""
         for scope in _outward(spot.scope):
             if id(scope) not in self._imports:
                 self._imports[id(scope)] = next(
@@ -240,7 +240,7 @@ class Planner:
                 return found[0]
         taken = self.meanings.binding(library.RESOURCES_CLASS, spot)
         if isinstance(taken, Binding):
-            raise Impossible(f"the name {library.RESOURCES_CLASS} means something else here")
+            raise Refused(f"the name {library.RESOURCES_CLASS} means something else here")
         self._import(spot)
         return library.RESOURCES_CLASS
 

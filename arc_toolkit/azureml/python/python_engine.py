@@ -12,17 +12,8 @@ from arc_toolkit.azureml.python.names import read_again, read_module
 from arc_toolkit.azureml.python.planner import Planner, make_plan
 from arc_toolkit.azureml.settings import Finding, Settings
 from arc_toolkit.edit import python_proof as proof
-from arc_toolkit.edit.edits import Edit, OverlapError
-from arc_toolkit.edit.python_layout import Impossible
+from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
-
-
-class Refused(Exception):
-    """A change was wanted, and no safe one was found."""
-
-    def __init__(self, reason: str, findings: tuple[Finding, ...]) -> None:
-        super().__init__(reason)
-        self.reason, self.findings = reason, findings
 
 
 @dataclass(frozen=True)
@@ -32,6 +23,8 @@ class Rewrite:
     edits: list[list[Edit]]
     findings: tuple[Finding, ...]
     new_files: tuple[tuple[str, bytes], ...]
+    # Why no safe change was found although one was asked for; there are no edits then.
+    refused: str | None = None
 
 
 def is_candidate(data: bytes) -> bool:
@@ -48,7 +41,7 @@ def imports_sdk(data: bytes) -> bool:
 
 
 def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:
-    """All edits of a file, proven; `Refused` when one of them cannot be made or proven."""
+    """All edits of a file, proven; none of them when one cannot be made or proven."""
     folder = os.path.dirname(os.path.abspath(path))
     module = read_module(sources)
     planner = make_plan(module, settings, path, folder)
@@ -59,8 +52,8 @@ def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite
             for source, found in planner.changes.edits().values():
                 edits[next(i for i, item in enumerate(sources) if item is source)] = found
             _prove(sources, edits, planner, settings, path, folder)
-        except (Impossible, OverlapError, proof.Unproven) as error:
-            raise Refused(str(error), findings) from None
+        except Refused as error:
+            return Rewrite([[] for _ in sources], findings, (), error.reason)
     module.forget()
     return Rewrite(edits, findings, tuple(planner.new_files))
 
@@ -86,16 +79,16 @@ def _prove(
     parts = proof.segments(places)
     by_source = {id(source): found for source, found in zip(sources, edits, strict=True)}
     if sum(map(len, edits)) != sum(len(part.inside(by_source[id(part.source)])) for part in parts):
-        raise proof.Unproven("an edit lies outside of the statements it belongs to")
+        raise Refused("an edit lies outside of the statements it belongs to")
     renewed = [part.reparse(by_source[id(part.source)]) for part in parts]
     planner.changes.apply()
     fresh: dict[int, Source] = {}
     for part, new in zip(parts, renewed, strict=True):
         if not proof.same(part.statements(), new.body):
-            raise proof.Unproven("the new text says more than what was asked for")
+            raise Refused("the new text says more than what was asked for")
         fresh |= {id(stmt): new for stmt in new.body}
         part.replace(new.body)
     again = read_again(planner.module, fresh, places)
     if make_plan(again, settings, path, folder, planner).changes:
-        raise proof.Unproven("a second run would change it again")
+        raise Refused("a second run would change it again")
     again.forget()

@@ -23,6 +23,7 @@ from arc_toolkit.azureml.python.meaning import (
 )
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, Use, calls_in
 from arc_toolkit.edit import python_layout as layout
+from arc_toolkit.edit.edits import Refused
 
 _BUILTINS = frozenset(dir(builtins))
 
@@ -268,7 +269,7 @@ def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str
         return ""
     try:
         layout.after_statement(spot.source, spot.stmt, [])
-    except layout.Impossible as error:
+    except Refused as error:
         return str(error)
     return ""
 

@@ -16,7 +16,7 @@ from arc_toolkit.azureml.python.meaning import Builder, Step, Sweep
 from arc_toolkit.azureml.python.names import Use
 from arc_toolkit.azureml.python.planner import Planner, Wanted, constant, given
 from arc_toolkit.azureml.python.targets import SETTINGS, Target
-from arc_toolkit.edit.python_layout import Impossible
+from arc_toolkit.edit.edits import Refused
 
 SET_RESOURCES = "set-resources"
 SWEEP_ARGUMENT = "sweep-instance-type"
@@ -146,7 +146,7 @@ def _assign(planner: Planner, target: Target, wanted: list[Wanted]) -> list[Want
         if target.builder is not None:
             values = {**_kept(target), **values}
         name = planner.resources_class(target.spot)
-    except Impossible as error:
+    except Refused as error:
         for item in wanted:
             planner.left(target, item, str(error))
         return []
@@ -164,7 +164,7 @@ def _kept(target: Target) -> dict[str, str]:
     for keyword in builder.call.keywords:
         if keyword.arg in _RESOURCE_ARGUMENTS:
             if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(keyword.value)):
-                raise Impossible(f"its command object sets {keyword.arg} to {ast.unparse(keyword.value)[:60]}")
+                raise Refused(f"its command object sets {keyword.arg} to {ast.unparse(keyword.value)[:60]}")
             kept[keyword.arg] = " ".join(source.slice(keyword.value).split())
     return kept
 
@@ -195,7 +195,7 @@ def _mend_set_resources(planner: Planner, target: Target, calls: list[Use], conf
         try:
             name = planner.resources_class(calls[0].spot)
             planner.changes.call_to_assignment(calls[0].spot, f"{target.name}.resources", name)
-        except Impossible as error:
+        except Refused as error:
             reason = str(error)
     for use in calls:
         planner.finding(
