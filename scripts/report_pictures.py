@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from arc_toolkit.diagnosis import html  # noqa: E402
+from arc_toolkit.diagnosis import report_page  # noqa: E402
 from tests.diagnosis.browser import Browser  # noqa: E402
 from tests.diagnosis.sample import sample_report  # noqa: E402
 
@@ -35,7 +35,7 @@ def main() -> None:
     found = subprocess.run([ROOT / "scripts" / "chromium"], stdout=subprocess.PIPE, text=True, check=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = Path(folder) / "report.html"
-        page.write_text(html.render(sample_report()), encoding="utf-8")
+        page.write_text(report_page.render(sample_report()), encoding="utf-8")
         with Browser(found.stdout.strip().splitlines()[-1], Path(folder) / "profile") as browser:
             for name, (width, height, dark, first) in PICTURES.items():
                 browser.open(page, width=width, height=height, dark=dark)

@@ -11,8 +11,8 @@ from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
-    from arc_toolkit.diagnosis.model import ClusterFacts, Report, Restart, Stats
-    from arc_toolkit.diagnosis.sources.files import Inventory
+    from arc_toolkit.diagnosis.model import ClusterFacts, DiagnosisReport, Restart, Stats
+    from arc_toolkit.diagnosis.sources.inventory import Inventory
 
 FORMATS = ("table", "json", "csv", "markdown", "html")
 FAIL_ON = ("failed", "retried", "bad-node", "suspect-node")
@@ -86,9 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     _check(args)
     if args.watch:
-        from arc_toolkit.diagnosis import live
+        from arc_toolkit.diagnosis import recorder
 
-        return live.watch(args, console)
+        return recorder.watch(args, console)
     import gc
 
     # Many small records and no cycles among them: looking for cycles would be a tenth of the whole run.
@@ -111,7 +111,7 @@ def _diagnose(args: argparse.Namespace, console: Console) -> int:
     if args.job:
         report = reports.only_job(report, args.job)
     _emit(_render(report, args, console), args, console)
-    from arc_toolkit.diagnosis.text import summary
+    from arc_toolkit.diagnosis.report_text import summary
 
     console.note(summary(report))
     found = any(reports.CONDITIONS[name](report) for name in args.fail_on)
@@ -135,27 +135,27 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
-    from arc_toolkit.diagnosis.sources import files
+    from arc_toolkit.diagnosis.sources import inventory as inventories
 
-    inventory = files.Inventory(keep_unrelated=args.format == "json")
+    inventory = inventories.Inventory(keep_unrelated=args.format == "json")
     for source in args.sources:
         console.progress(f"looking through {show_source(source)}")
         if source.startswith(("az://", "abfs://", "abfss://")):
             from arc_toolkit.diagnosis.sources import blob
 
-            files.add_remote(blob.list_logs(source, args.jobs), inventory)
+            inventories.add_remote(blob.list_logs(source, args.jobs), inventory)
         elif source.startswith("azureml:"):
-            from arc_toolkit.diagnosis.sources import azureml
+            from arc_toolkit.diagnosis.sources import azureml_jobs
 
-            files.add_remote(
-                azureml.list_logs(source, args.workspace, args.resource_group, args.subscription), inventory
+            inventories.add_remote(
+                azureml_jobs.list_logs(source, args.workspace, args.resource_group, args.subscription), inventory
             )
         else:
-            files.add(source, inventory)
+            inventories.add(source, inventory)
     return inventory
 
 
-def _report(args: argparse.Namespace, console: Console, inventory: Inventory) -> Report:
+def _report(args: argparse.Namespace, console: Console, inventory: Inventory) -> DiagnosisReport:
     from arc_toolkit.diagnosis import collect, report
     from arc_toolkit.diagnosis.model import Stats
 
@@ -181,18 +181,18 @@ def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]
 
         facts.append(history.read(args.history))
     if args.cluster:
-        from arc_toolkit.diagnosis import live
+        from arc_toolkit.diagnosis import recorder
 
-        facts.append(live.read_cluster(args))
+        facts.append(recorder.read_cluster(args))
     return facts
 
 
 def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:
     if not args.metrics:
         return []
-    from arc_toolkit.diagnosis import metrics
+    from arc_toolkit.diagnosis import restarts
 
-    found = [metrics.look(source) for source in args.metrics]
+    found = [restarts.look(source) for source in args.metrics]
     stats.metric_runs = sum(one.runs for one in found)
     stats.metric_points = sum(one.points for one in found)
     return [restart for one in found for restart in one.restarts]
@@ -208,19 +208,23 @@ def _nothing(inventory: Inventory) -> str:
     )
 
 
-def _render(report: Report, args: argparse.Namespace, console: Console) -> str:
+def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console) -> str:
     if args.format == "html":
-        from arc_toolkit.diagnosis import html
+        from arc_toolkit.diagnosis import report_page
 
-        return html.render(report)
+        return report_page.render(report)
     if args.format == "table":
-        from arc_toolkit.diagnosis import text
+        from arc_toolkit.diagnosis import report_text
 
-        style = console.style if args.output == "-" else text.plain
-        return text.detail(report, style) if args.job else text.overview(report, style)
-    from arc_toolkit.diagnosis import formats
+        style = console.style if args.output == "-" else report_text.plain
+        return report_text.detail(report, style) if args.job else report_text.overview(report, style)
+    from arc_toolkit.diagnosis import report_formats
 
-    writers = {"json": formats.to_json, "csv": formats.to_csv, "markdown": formats.to_markdown}
+    writers = {
+        "json": report_formats.to_json,
+        "csv": report_formats.to_csv,
+        "markdown": report_formats.to_markdown,
+    }
     return writers[args.format](report)
 
 

@@ -7,28 +7,28 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from arc_toolkit.diagnosis import causes, signals
-from arc_toolkit.diagnosis.grouping import Group, Try, group
-from arc_toolkit.diagnosis.kube import Cluster, Pod, pool_of, vm_instance_of
-from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Finding, Job, Kind, Outcome
-from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, PodState, pool_of, vm_instance_of
+from arc_toolkit.diagnosis.grouping import AttemptDraft, JobGroup, group
+from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, Evidence, Job, PrsEvidence, RunOutcome
+from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.signals import KINDS
 
-_WORST_FIRST = (Outcome.FAILED, Outcome.RUNNING, Outcome.UNKNOWN, Outcome.SUCCEEDED)
+_WORST_FIRST = (RunOutcome.FAILED, RunOutcome.RUNNING, RunOutcome.UNKNOWN, RunOutcome.SUCCEEDED)
 
 
 def build(
-    scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()
-) -> tuple[list[Attempt], dict[str, Group]]:
+    scans: Iterable[LogScan], cluster: ClusterIndex, findings: Sequence[PrsEvidence] = ()
+) -> tuple[list[Attempt], dict[str, JobGroup]]:
     """All attempts in order of job and number, and the jobs by their unique names."""
     groups = group(scans, cluster, findings)
-    places = _Places(cluster)
+    places = _NodeLookup(cluster)
     attempts: list[Attempt] = []
     for name in sorted(groups):
         attempts += _finish(name, groups[name], cluster, places)
     return attempts, groups
 
 
-def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: frozenset[str]) -> list[Job]:
+def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]) -> list[Job]:
     """One line per job, from its attempts (which stand together)."""
     result = []
     by_job: dict[str, list[Attempt]] = {}
@@ -57,27 +57,29 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, Group], everywhere: froz
     return result
 
 
-def _kinds(attempts: list[Attempt]) -> tuple[Kind, ...]:
+def _kinds(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
     """Most frequent first; collateral is worth a word only where nothing else is known."""
     kinds = [attempt.cause.kind for attempt in attempts if attempt.cause]
     if len(kinds) < 2:
         return tuple(kinds)
     count = Counter(kinds)
     if len(count) > 1:
-        count.pop(Kind.GANG, None)
+        count.pop(CauseKind.GANG, None)
     return tuple(kind for kind, _ in count.most_common())
 
 
-def _unsure(attempts: list[Attempt]) -> tuple[Kind, ...]:
-    causes = [attempt.cause for attempt in attempts if attempt.cause and attempt.cause.kind is not Kind.UNKNOWN]
+def _unsure(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
+    causes = [
+        attempt.cause for attempt in attempts if attempt.cause and attempt.cause.kind is not CauseKind.UNKNOWN
+    ]
     sure = {cause.kind for cause in causes if cause.confidence != "low"}
     return tuple(dict.fromkeys(cause.kind for cause in causes if cause.kind not in sure))
 
 
-class _Places:
+class _NodeLookup:
     """Pool, spot and VM instance of a node, looked up once per node."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterIndex) -> None:
         self._cluster = cluster
         self._known: dict[str, tuple[str | None, bool | None, int | None]] = {}
 
@@ -95,7 +97,7 @@ class _Places:
         return (found[0], found[1], None) if truncated else found
 
 
-def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[Attempt]:
+def _finish(name: str, job: JobGroup, cluster: ClusterIndex, places: _NodeLookup) -> list[Attempt]:
     tries = job.tries
     if not tries:
         return []
@@ -106,12 +108,12 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
     starts = _starts(tries) if len(tries) > 1 else {}
     for entry in tries:
         entry.outcome = _outcome(entry, last)
-        deleted = entry.outcome is Outcome.UNKNOWN and entry.pod is not None and entry.pod.deleted is not None
-        waits = entry.outcome is Outcome.RUNNING and entry.pod is not None and _waits(entry.pod)
-        if entry.outcome is not Outcome.FAILED and not deleted and not waits:
+        deleted = entry.outcome is RunOutcome.UNKNOWN and entry.pod is not None and entry.pod.deleted is not None
+        waits = entry.outcome is RunOutcome.RUNNING and entry.pod is not None and _waits(entry.pod)
+        if entry.outcome is not RunOutcome.FAILED and not deleted and not waits:
             continue
         cause = causes.decide(
-            causes.Circumstances(
+            causes.AttemptContext(
                 cluster=cluster,
                 node=None if entry.truncated else entry.node,
                 spot=_spot(places.of(entry.node, entry.truncated)[1], entry),
@@ -124,11 +126,11 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
             )
         )
         if waits:  # it may start yet, but this is what it waits for
-            entry.cause = cause if cause.kind is Kind.SETUP else None
+            entry.cause = cause if cause.kind is CauseKind.SETUP else None
             continue
         # A pod that was deleted while it ran, with nothing to show for it, was most likely cancelled: nobody's fault.
-        if not deleted or cause.kind is not Kind.UNKNOWN:
-            entry.outcome, entry.cause = Outcome.FAILED, cause
+        if not deleted or cause.kind is not CauseKind.UNKNOWN:
+            entry.outcome, entry.cause = RunOutcome.FAILED, cause
     if not single:
         _blame_first(tries)
     if len(starts) > 1 and any(
@@ -165,7 +167,7 @@ def _finish(name: str, job: Group, cluster: Cluster, places: _Places) -> list[At
     return made
 
 
-def _say_missing(job: Group, last: int) -> None:
+def _say_missing(job: JobGroup, last: int) -> None:
     """A download may be partial, or the first logs gone."""
     taken = {entry.number for entry in job.tries}
     job.missing = last + 1 - len(taken)
@@ -175,18 +177,18 @@ def _say_missing(job: Group, last: int) -> None:
         job.notes.append(f"nothing is known of attempt {', '.join(map(str, some))}{more}: their logs are not here")
 
 
-def _one_rank(tries: list[Try]) -> bool:
+def _one_rank(tries: list[AttemptDraft]) -> bool:
     """No gang: the rank is not worth a word. Some logs name it and others do not."""
     ranks = {entry.rank for entry in tries}
     return len(ranks) == 1 or (len(ranks - {None}) == 1 and len({entry.number for entry in tries}) == len(tries))
 
 
-def _spot(known: bool | None, entry: Try) -> bool | None:
+def _spot(known: bool | None, entry: AttemptDraft) -> bool | None:
     """A pod that may go to spot nodes says something only where its node does not."""
     return entry.pod.wants_spot if known is None and entry.pod else known
 
 
-def _starts(tries: list[Try]) -> dict[int, float]:
+def _starts(tries: list[AttemptDraft]) -> dict[int, float]:
     starts: dict[int, float] = {}
     for entry in tries:
         if entry.start is not None:
@@ -194,23 +196,23 @@ def _starts(tries: list[Try]) -> dict[int, float]:
     return starts
 
 
-def _outcome(entry: Try, last: int) -> Outcome:
+def _outcome(entry: AttemptDraft, last: int) -> RunOutcome:
     """The pod's phase first; without a pod, an attempt that another one followed has failed."""
     phase = entry.pod.phase if entry.pod else ""
     if phase == "Succeeded":
-        return Outcome.SUCCEEDED
+        return RunOutcome.SUCCEEDED
     if phase == "Failed" or entry.number < last or entry.failure:
-        return Outcome.FAILED
+        return RunOutcome.FAILED
     if entry.pod is not None and (
         entry.pod.disruption or entry.pod.reason == "NodeLost" or _main_failed(entry.pod)
     ):
-        return Outcome.FAILED
+        return RunOutcome.FAILED
     if phase in ("Running", "Pending") and entry.pod is not None:
-        return Outcome.RUNNING if entry.pod.deleted is None else Outcome.UNKNOWN
-    return Outcome.UNKNOWN
+        return RunOutcome.RUNNING if entry.pod.deleted is None else RunOutcome.UNKNOWN
+    return RunOutcome.UNKNOWN
 
 
-def _main_failed(pod: Pod) -> bool:
+def _main_failed(pod: PodState) -> bool:
     """The job's own container ended with an error, and only the sidecars go on; nothing restarts it."""
     return any(
         item.name.endswith(signals.MAIN_CONTAINER) and item.state == "terminated" and item.exit_code
@@ -218,15 +220,15 @@ def _main_failed(pod: Pod) -> bool:
     )
 
 
-def _waits(pod: Pod) -> bool:
+def _waits(pod: PodState) -> bool:
     """A container cannot start, for a reason that does not pass by itself."""
     found = [
         signals.table().get((signals.CONTAINER, item.reason)) for item in pod.containers if item.state == "waiting"
     ]
-    return any(signal is not None and signal.kind is Kind.SETUP for signal in found)
+    return any(signal is not None and signal.kind is CauseKind.SETUP for signal in found)
 
 
-def _findings_of(entry: Try, job: Group) -> list[tuple[Finding, bool]]:
+def _findings_of(entry: AttemptDraft, job: JobGroup) -> list[tuple[PrsEvidence, bool]]:
     """What the job's own files say of this attempt, each with whether they name this node or address.
 
     What names another rank is left out.
@@ -240,14 +242,14 @@ def _findings_of(entry: Try, job: Group) -> list[tuple[Finding, bool]]:
     return found
 
 
-def _is_named(finding: Finding, entry: Try) -> bool:
+def _is_named(finding: PrsEvidence, entry: AttemptDraft) -> bool:
     places = {entry.node, entry.rank, *(part for source in entry.sources for part in source.split("/"))}
     return finding.node is not None and finding.node in places
 
 
-def _blame_first(tries: list[Try]) -> None:
+def _blame_first(tries: list[AttemptDraft]) -> None:
     """In a gang the first to die is the cause, all others are collateral, unless a node is proved at fault."""
-    by_number: dict[int, list[Try]] = {}
+    by_number: dict[int, list[AttemptDraft]] = {}
     for entry in tries:
         if entry.cause is not None:
             by_number.setdefault(entry.number, []).append(entry)
@@ -260,12 +262,12 @@ def _blame_first(tries: list[Try]) -> None:
         roots = proved or (first if len(first) == 1 else [])
         for entry in gang:
             cause = entry.cause
-            if cause is None or any(entry is root for root in roots) or cause.kind is Kind.GANG:
+            if cause is None or any(entry is root for root in roots) or cause.kind is CauseKind.GANG:
                 continue
             if roots and not _is_proved(cause):
                 words = f"another rank ({roots[0].rank or 'unnamed'}) failed first"
                 evidence = Evidence("gang", "first to fail", words, roots[0].end)
-                entry.cause = Cause(Kind.GANG, "medium", (evidence, *cause.evidence))
+                entry.cause = Cause(CauseKind.GANG, "medium", (evidence, *cause.evidence))
             elif not roots and cause.blames_node and not KINDS[cause.kind].direct:
                 # Nobody can tell which rank fell first, so no node is blamed.
                 entry.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
@@ -273,5 +275,5 @@ def _blame_first(tries: list[Try]) -> None:
 
 def _is_proved(cause: Cause) -> bool:
     """Evidence of its own that does not come from another rank's end."""
-    weak = (Kind.UNKNOWN, Kind.USER, Kind.GANG, Kind.CANCELLED)
+    weak = (CauseKind.UNKNOWN, CauseKind.USER, CauseKind.GANG, CauseKind.CANCELLED)
     return cause.kind not in weak and cause.confidence != "low"

@@ -11,9 +11,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis import scan
-from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, Finding, LogFile, Skipped
-from arc_toolkit.diagnosis.scan import Scanned
-from arc_toolkit.diagnosis.sources.files import Inventory
+from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile
+from arc_toolkit.diagnosis.scan import LogScan
+from arc_toolkit.diagnosis.sources.inventory import Inventory
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ MAX_JSON_BYTES = 1 << 30
 Progress = Callable[[str], None]
 
 
-def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[Scanned]:
+def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogScan]:
     """Every log once, in the order of their paths. What could not be read goes to the inventory's skipped."""
     logs = sorted(inventory.logs, key=lambda log: log.path)
-    scans: list[Scanned] = []
+    scans: list[LogScan] = []
     done = 0
     for batch in chain(_local(logs, jobs), _streams(inventory.streams, jobs)):
         for result in batch:
-            if isinstance(result, Skipped):
+            if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
             elif not (result.nodes or result.failure or result.path.rpartition("/")[2].startswith(LOG_NAME)):
                 inventory.skip(result.path, result.note)  # a file that was only named by hand, and is no log
@@ -44,7 +44,7 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[Scann
     for result in scans:
         if not result.nodes or result.note:
             inventory.counts[result.note] = inventory.counts.get(result.note, 0) + 1
-            inventory.skipped.append(Skipped(result.path, result.note))
+            inventory.skipped.append(SkippedFile(result.path, result.note))
     return scans
 
 
@@ -55,7 +55,7 @@ def workers(jobs: int, files: int) -> int:
     return min(os.cpu_count() or 1, 8) if files >= PARALLEL_FROM else 1
 
 
-def _local(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]]:
+def _local(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFile]]:
     batches = [logs[at : at + BATCH] for at in range(0, len(logs), BATCH)]
     count = workers(jobs, len(logs))
     if count < 2:
@@ -77,7 +77,7 @@ def _local(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]]:
         raise ArcError("a reading process was ended from outside; try again with `--jobs 1`") from None
 
 
-def _streams(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]]:
+def _streams(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFile]]:
     """Blobs and standard input: waiting, not computing, so threads."""
     if not logs:
         return
@@ -87,7 +87,7 @@ def _streams(logs: list[LogFile], jobs: int) -> Iterator[list[Scanned | Skipped]
         yield from _ordered(pool, [[log] for log in logs])
 
 
-def _ordered(pool: Executor, batches: list[list[LogFile]]) -> Iterator[list[Scanned | Skipped]]:
+def _ordered(pool: Executor, batches: list[list[LogFile]]) -> Iterator[list[LogScan | SkippedFile]]:
     try:
         yield from pool.map(scan.scan_all, batches)
     except BaseException:
@@ -117,7 +117,7 @@ def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
 
 def read_named(path: str, wanted: str) -> ClusterFacts:
     """A file that --pods, --nodes or --events names must hold that."""
-    from arc_toolkit.diagnosis.kube import parse_list
+    from arc_toolkit.diagnosis.cluster_index import parse_list
     from arc_toolkit.files import read_bytes
 
     data = read_bytes(path)
@@ -139,7 +139,7 @@ def read_named(path: str, wanted: str) -> ClusterFacts:
 
 
 def parse_facts(log: LogFile) -> ClusterFacts:
-    from arc_toolkit.diagnosis.kube import parse_list
+    from arc_toolkit.diagnosis.cluster_index import parse_list
 
     with log.open() as stream:
         parts, size = [], 0
@@ -151,12 +151,12 @@ def parse_facts(log: LogFile) -> ClusterFacts:
     return parse_list(b"".join(parts), log.path)
 
 
-def read_prs(inventory: Inventory) -> tuple[list[Finding], int]:
+def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:
     """What parallel jobs wrote about themselves, and how many of their files could be read."""
     if not inventory.prs:
         return [], 0
-    from arc_toolkit.diagnosis import prs
+    from arc_toolkit.diagnosis import prs_logs
 
-    findings, skipped = prs.read(inventory.prs)
+    findings, skipped = prs_logs.read(inventory.prs)
     inventory.skip_all(skipped)
     return findings, len(inventory.prs) - len(skipped)

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from arc_toolkit.diagnosis.kube import Cluster, Pod
-from arc_toolkit.diagnosis.model import Cause, Finding, Outcome
-from arc_toolkit.diagnosis.paths import Place, locate
-from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, PodState
+from arc_toolkit.diagnosis.log_paths import LogIdentity, locate
+from arc_toolkit.diagnosis.model import Cause, PrsEvidence, RunOutcome
+from arc_toolkit.diagnosis.scan import LogScan
 
 CLOCK_TOLERANCE_SECONDS = 600
 SAME_START_SECONDS = 1800  # from the start of a pod to that of its log: the image is pulled in between
@@ -22,7 +22,7 @@ SEVERAL = "several nodes in one log: attempts appended to one file, or ranks mer
 
 
 @dataclass(slots=True)
-class Try:
+class AttemptDraft:
     """One rank of one attempt while it is put together."""
 
     number: int
@@ -35,27 +35,29 @@ class Try:
     size: int = 0
     uid: str | None = None
     failure: tuple[str, str] | None = None
-    pod: Pod | None = None
+    pod: PodState | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: RunOutcome = RunOutcome.UNKNOWN
     cause: Cause | None = None
 
 
 @dataclass(slots=True)
-class Group:
+class JobGroup:
     """One job while it is put together."""
 
     root: str
     name: str
     run_id: str | None
-    tries: list[Try] = field(default_factory=list)
-    findings: list[tuple[int, Finding]] = field(default_factory=list)  # with the number of their attempt
+    tries: list[AttemptDraft] = field(default_factory=list)
+    findings: list[tuple[int, PrsEvidence]] = field(default_factory=list)  # with the number of their attempt
     notes: list[str] = field(default_factory=list)
     missing: int = 0  # attempts before the last of which nothing is known
 
 
-def group(scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding] = ()) -> dict[str, Group]:
+def group(
+    scans: Iterable[LogScan], cluster: ClusterIndex, findings: Sequence[PrsEvidence] = ()
+) -> dict[str, JobGroup]:
     """The jobs by their unique names, each with its tries."""
     groups = _merge(_by_root(sorted(scans, key=lambda scan: scan.path)))
     _attach_findings(groups, findings)
@@ -65,26 +67,26 @@ def group(scans: Iterable[Scanned], cluster: Cluster, findings: Sequence[Finding
     return _unique_names(groups)
 
 
-def _by_root(scans: Iterable[Scanned]) -> dict[str, Group]:
-    groups: dict[str, Group] = {}
+def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
+    groups: dict[str, JobGroup] = {}
     for scan in scans:
         place = locate(scan.path)
         group = groups.get(place.root)
         if group is None:
-            group = groups[place.root] = Group(place.root, place.job, None)
+            group = groups[place.root] = JobGroup(place.root, place.job, None)
         group.run_id = group.run_id or scan.run_id
         group.tries += _tries(scan, place)
     return groups
 
 
-def _tries(scan: Scanned, place: Place) -> list[Try]:
+def _tries(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
     notes: tuple[str, ...] = (scan.note,) if scan.note else ()
     if len(scan.nodes) > 1:
         notes += (SEVERAL,)
     made = []
     for index, node in enumerate(scan.nodes or [None]):
         made.append(
-            Try(
+            AttemptDraft(
                 number=place.number,
                 rank=place.rank if len(scan.nodes) < 2 else f"{place.rank or 'part'}-{index + 1}",
                 node=node,
@@ -101,16 +103,16 @@ def _tries(scan: Scanned, place: Place) -> list[Try]:
     return made
 
 
-def _merge(groups: dict[str, Group]) -> list[Group]:
+def _merge(groups: dict[str, JobGroup]) -> list[JobGroup]:
     """Within a job the same log twice is one; two folders of one name are one job unless they contradict."""
-    by_name: dict[str, list[Group]] = {}
+    by_name: dict[str, list[JobGroup]] = {}
     for group in groups.values():
         group.tries = _without_copies(group.tries)
         _fold(by_name.setdefault(group.name, []), group)
     return [group for same in by_name.values() for group in same]
 
 
-def _fold(same: list[Group], group: Group) -> None:
+def _fold(same: list[JobGroup], group: JobGroup) -> None:
     for known in same:
         if known.run_id and group.run_id and known.run_id != group.run_id:
             continue
@@ -123,14 +125,14 @@ def _fold(same: list[Group], group: Group) -> None:
     same.append(group)
 
 
-def _is_copy(one: Try, other: Try) -> bool:
+def _is_copy(one: AttemptDraft, other: AttemptDraft) -> bool:
     return (one.node, one.size, one.start, one.uid) == (other.node, other.size, other.start, other.uid)
 
 
-def _without_copies(tries: list[Try]) -> list[Try]:
+def _without_copies(tries: list[AttemptDraft]) -> list[AttemptDraft]:
     if len(tries) == 1:
         return tries
-    kept: dict[tuple[int, str | None, str | None], Try] = {}
+    kept: dict[tuple[int, str | None, str | None], AttemptDraft] = {}
     for entry in tries:
         key = (entry.number, entry.rank, entry.node)
         old = kept.get(key)
@@ -148,19 +150,19 @@ def _without_copies(tries: list[Try]) -> list[Try]:
     return [entry for entry in kept.values() if entry.node or (entry.number, entry.rank) not in named]
 
 
-def _attach_findings(groups: list[Group], findings: Sequence[Finding]) -> None:
+def _attach_findings(groups: list[JobGroup], findings: Sequence[PrsEvidence]) -> None:
     by_root = {group.root: group for group in groups}
     for finding in findings:
         place = locate(finding.path)
         group = by_root.get(place.root)
         if group is None:
-            group = by_root[place.root] = Group(place.root, place.job, None)
+            group = by_root[place.root] = JobGroup(place.root, place.job, None)
             groups.append(group)
         group.findings.append((place.number, finding))
 
 
-def _join_pods(groups: list[Group], cluster: Cluster) -> None:
-    waiting: dict[str, list[Pod]] = {}
+def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
+    waiting: dict[str, list[PodState]] = {}
     for pod in cluster.pods:
         waiting.setdefault(pod.run_id or "", []).append(pod)
     by_uid = {pod.uid: pod for pod in cluster.pods if pod.uid}
@@ -172,33 +174,33 @@ def _join_pods(groups: list[Group], cluster: Cluster) -> None:
         if run_id in waiting:
             group.run_id = run_id
             _match(group, sorted(waiting.pop(run_id), key=_by_start))
-    on_node: dict[str, list[Pod]] = {}
+    on_node: dict[str, list[PodState]] = {}
     for pod in cluster.pods:
         on_node.setdefault(pod.node or "", []).append(pod)
     for group in groups:
         if group.run_id is None and waiting:
             _match_by_time(group, waiting, on_node)
     for run_id, pods in waiting.items():
-        group = Group(f"cluster/{run_id}", run_id, run_id)
+        group = JobGroup(f"cluster/{run_id}", run_id, run_id)
         _match(group, sorted(pods, key=_by_start))
         groups.append(group)
 
 
-def _agreement(group: Group, waiting: dict[str, list[Pod]]) -> int:
+def _agreement(group: JobGroup, waiting: dict[str, list[PodState]]) -> int:
     pods = waiting.get(group.run_id or group.name, [])
     return (
         sum(any(_fits(entry, pod) or entry.uid == pod.uid for pod in pods) for entry in group.tries) if pods else 0
     )
 
 
-def _by_start(pod: Pod) -> tuple[float, str]:
+def _by_start(pod: PodState) -> tuple[float, str]:
     return pod.start or 0.0, pod.uid
 
 
-def _match(group: Group, pods: list[Pod]) -> None:
+def _match(group: JobGroup, pods: list[PodState]) -> None:
     """Give each pod its attempt: by UID, else by node, time and rank; the rest are attempts without a log."""
     by_uid = {entry.uid: entry for entry in group.tries if entry.uid}
-    left: list[Pod] = []
+    left: list[PodState] = []
     for pod in pods:
         found = by_uid.pop(pod.uid, None)
         if found is None:
@@ -216,17 +218,17 @@ def _match(group: Group, pods: list[Pod]) -> None:
         if number is None:
             number = counted[pod.rank]
         counted[pod.rank] += 1
-        entry = Try(number, pod.rank, pod.node)
+        entry = AttemptDraft(number, pod.rank, pod.node)
         _take_pod(group, entry, pod)
         group.tries.append(entry)
 
 
-def _match_by_node(group: Group, pods: list[Pod]) -> list[Pod]:
+def _match_by_node(group: JobGroup, pods: list[PodState]) -> list[PodState]:
     """Join pods and tries of one node: what started together first, the others from the end. Gives what is left.
 
     Where no time helps, the last pod belongs to the last try: the oldest pods vanish first.
     """
-    whole: dict[str, list[Try]] = {}
+    whole: dict[str, list[AttemptDraft]] = {}
     for entry in group.tries:
         if entry.node and not entry.truncated:
             whole.setdefault(entry.node, []).append(entry)
@@ -259,11 +261,11 @@ def _match_by_node(group: Group, pods: list[Pod]) -> list[Pod]:
     return [pod for index, pod in enumerate(pods) if index not in joined]
 
 
-def _gap(entry: Try, pod: Pod) -> float | None:
+def _gap(entry: AttemptDraft, pod: PodState) -> float | None:
     return None if entry.start is None or pod.start is None else abs(entry.start - pod.start)
 
 
-def _fits(entry: Try, pod: Pod) -> bool:
+def _fits(entry: AttemptDraft, pod: PodState) -> bool:
     """The node is the same, and the ranks do not contradict: `worker-0` is not `worker-1`, but may be `rank-0`."""
     if entry.pod is not None or entry.node is None or pod.node is None or (entry.uid and pod.uid):
         return False
@@ -274,7 +276,7 @@ def _fits(entry: Try, pod: Pod) -> bool:
     return not role or role != pod.rank.rpartition("-")[0]
 
 
-def _strangeness(entry: Try, pod: Pod) -> int:
+def _strangeness(entry: AttemptDraft, pod: PodState) -> int:
     """How far the names of two ranks are from each other; folders, addresses and pods count in ways of their own."""
     if entry.rank == pod.rank:
         return 0
@@ -283,7 +285,7 @@ def _strangeness(entry: Try, pod: Pod) -> int:
     return 1 if entry.rank.rpartition("-")[2] == pod.rank.rpartition("-")[2] else 2
 
 
-def _free_number(group: Group, pod: Pod) -> int:
+def _free_number(group: JobGroup, pod: PodState) -> int:
     """Before the first known attempt that started later, if a number is free there; else after the last."""
     taken = {entry.number for entry in group.tries if entry.rank == pod.rank or entry.rank is None}
     later = [
@@ -295,7 +297,9 @@ def _free_number(group: Group, pod: Pod) -> int:
     return free[0] if free else max(taken, default=-1) + 1
 
 
-def _match_by_time(group: Group, waiting: dict[str, list[Pod]], on_node: dict[str, list[Pod]]) -> None:
+def _match_by_time(
+    group: JobGroup, waiting: dict[str, list[PodState]], on_node: dict[str, list[PodState]]
+) -> None:
     """A folder that is not named after the run: one run alone had a pod on that node at that time."""
     for entry in group.tries:
         if entry.start is None or not entry.start_exact or entry.node is None:
@@ -314,7 +318,7 @@ def _match_by_time(group: Group, waiting: dict[str, list[Pod]], on_node: dict[st
             return
 
 
-def _take_pod(group: Group, entry: Try, pod: Pod) -> None:
+def _take_pod(group: JobGroup, entry: AttemptDraft, pod: PodState) -> None:
     entry.pod, entry.uid = pod, pod.uid or entry.uid
     if entry.start_exact and pod.start is not None and abs((entry.start or 0.0) - pod.start) > 3600:
         entry.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
@@ -326,7 +330,7 @@ def _take_pod(group: Group, entry: Try, pod: Pod) -> None:
         entry.node, entry.truncated = pod.node or entry.node, entry.truncated and pod.node is None
 
 
-def _complete_names(groups: list[Group], cluster: Cluster) -> None:
+def _complete_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     """A name that was cut at the end of a file is completed where exactly one known node fits."""
     cut = [entry for group in groups for entry in group.tries if entry.truncated]
     if not cut:
@@ -345,10 +349,10 @@ def _complete_names(groups: list[Group], cluster: Cluster) -> None:
             entry.notes += ("the node name is cut at the end of the log",)
 
 
-def _unique_names(groups: list[Group]) -> dict[str, Group]:
+def _unique_names(groups: list[JobGroup]) -> dict[str, JobGroup]:
     """The folder's name, or more of its path where two jobs have one name."""
     count = Counter(group.name for group in groups)
-    named: dict[str, Group] = {}
+    named: dict[str, JobGroup] = {}
     for group in groups:
         name = group.name
         if count[name] > 1:

@@ -119,7 +119,7 @@ class History:
         """Up to where a stream was recorded; None: list it."""
         return self._meta(f"version {stream}")
 
-    def write(self, changes: Iterable[Change], now: float | None = None) -> int:
+    def write(self, changes: Iterable[RecordedChange], now: float | None = None) -> int:
         """One transaction; the number of objects that were new or had changed."""
         now = time.time() if now is None else now
         written = 0
@@ -146,7 +146,7 @@ class History:
             gone += self._database.execute("DELETE FROM conditions WHERE seen < ?", (before,)).rowcount
         return int(gone)
 
-    def _put(self, change: Change, now: float) -> bool:
+    def _put(self, change: RecordedChange, now: float) -> bool:
         item, kind = change.item or {}, change.kind
         uid = str(item["metadata"]["uid"])
         body = json.dumps(item, separators=(",", ":"), sort_keys=True)
@@ -205,7 +205,7 @@ class History:
         )
 
 
-class Change:
+class RecordedChange:
     """One thing that a stream saw: an object, its deletion, or a whole list of uids; and the version after it."""
 
     __slots__ = ("deleted", "item", "kind", "listed", "stream", "version")

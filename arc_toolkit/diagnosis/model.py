@@ -2,9 +2,9 @@
 
     sources (files, zips, blobs, azureml)  -> LogFile      one scanner reads them all
     saved JSON, live cluster, history      -> ClusterFacts raw Kubernetes objects
-    PRS logs                               -> Finding      evidence tied to a path, and so to a job
+    PRS logs                               -> PrsEvidence  evidence tied to a path, and so to a job
     metrics                                -> Restart
-    all of it                              -> Report       every output format starts from this
+    all of it                              -> DiagnosisReport, from which every output format starts
 
 Times are seconds since the epoch (UTC); None means unknown. Texts in these records are extracted fields, never raw
 log lines or environment values, because real logs hold secrets.
@@ -22,7 +22,7 @@ LOG_NAME = "amlarc_cr_bootstrap"  # the file name starts so; usually amlarc_cr_b
 Confidence = Literal["high", "medium", "low"]
 
 
-class Kind(StrEnum):
+class CauseKind(StrEnum):
     """Why an attempt ended. What each means and whether a node can be blamed for it stands in signals.KINDS."""
 
     OWN_MEMORY = "own-memory-limit"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How an attempt or a job ended, as far as anybody can tell."""
 
     FAILED = "failed"
@@ -75,7 +75,7 @@ class Evidence:
 class Cause:
     """Why one attempt ended. `blames_node`: this failure counts against the node in the statistics."""
 
-    kind: Kind
+    kind: CauseKind
     confidence: Confidence
     evidence: tuple[Evidence, ...] = ()
     blames_node: bool = False
@@ -97,7 +97,7 @@ class Attempt:
     pool: str | None = None
     spot: bool | None = None
     vm_instance: int | None = None
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: RunOutcome = RunOutcome.UNKNOWN
     cause: Cause | None = None  # for failed attempts
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -110,13 +110,13 @@ class Job:
     name: str
     run_id: str | None
     attempts: int  # how many tries; ranks do not count
-    outcome: Outcome
+    outcome: RunOutcome
     nodes: tuple[str, ...]  # in order, without repeats
-    causes: tuple[Kind, ...]  # of failed attempts, most frequent first
+    causes: tuple[CauseKind, ...]  # of failed attempts, most frequent first
     since: float | None
     fails_everywhere: bool = False
     missing: int = 0  # tries before the last of which nothing is known
-    unsure: tuple[Kind, ...] = ()  # of the causes, those that no attempt shows with more than low confidence
+    unsure: tuple[CauseKind, ...] = ()  # of the causes, those that no attempt shows with more than low confidence
     notes: tuple[str, ...] = ()
 
     @property
@@ -146,7 +146,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedFile:
     """Something that was looked at and not used."""
 
     path: str
@@ -171,13 +171,13 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PrsEvidence:
     """Evidence from inside a job's own files (PRS), tied to the job by the file's path."""
 
     path: str
     evidence: Evidence
     node: str | None = None  # node id or address as the file names it
-    kind: Kind | None = None  # what it speaks for, if anything
+    kind: CauseKind | None = None  # what it speaks for, if anything
 
 
 @dataclass(slots=True)
@@ -198,22 +198,22 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DiagnosisReport:
     """Everything that `diagnose` found out."""
 
     attempts: tuple[Attempt, ...] = ()
     jobs: tuple[Job, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
     restarts: tuple[Restart, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[PrsEvidence, ...] = ()
     stats: Stats = field(default_factory=Stats)
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file that a source offers. `open` may raise OSError; the scanner turns that into Skipped.
+    """A file that a source offers. `open` may raise OSError; the scanner turns that into SkippedFile.
 
     `path` names it to people and gives job, attempt and rank (`azureml:JOB/system_logs/...`, `az://c/p/...`,
     `logs.zip/job/...`), with `/` between the parts. `size` is None where the source does not know.

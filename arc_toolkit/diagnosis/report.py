@@ -1,38 +1,38 @@
-"""Puts the parts together: scans, cluster facts, findings and restarts in, the whole Report out. Pure."""
+"""Puts the parts together: scans, cluster facts, findings and restarts in, the whole DiagnosisReport out. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from arc_toolkit.diagnosis import attempts, kube, verdicts
+from arc_toolkit.diagnosis import attempts, cluster_index, verdicts
 from arc_toolkit.diagnosis.model import (
     Attempt,
     ClusterFacts,
-    Finding,
+    DiagnosisReport,
     Job,
     Level,
-    Outcome,
-    Report,
+    PrsEvidence,
     Restart,
-    Skipped,
+    RunOutcome,
+    SkippedFile,
     Stats,
 )
-from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.errors import ArcError
 
 
 def build(
-    scans: Sequence[Scanned],
+    scans: Sequence[LogScan],
     facts: Sequence[ClusterFacts] = (),
-    findings: Sequence[Finding] = (),
+    findings: Sequence[PrsEvidence] = (),
     restarts: Sequence[Restart] = (),
-    skipped: Sequence[Skipped] = (),
+    skipped: Sequence[SkippedFile] = (),
     stats: Stats | None = None,
-) -> Report:
+) -> DiagnosisReport:
     """The report. Nothing here depends on the order of the input."""
-    cluster = kube.read(facts)
+    cluster = cluster_index.read(facts)
     made, groups = attempts.build(scans, cluster, findings)
     nodes, everywhere = verdicts.judge(made, cluster)
     stats = stats or Stats()
@@ -50,7 +50,7 @@ def build(
         notes.append(f"no restart found in {seen}")
     if stats.prs_files and not findings:
         notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")
-    return Report(
+    return DiagnosisReport(
         attempts=tuple(made),
         jobs=tuple(attempts.jobs(made, groups, everywhere)),
         verdicts=tuple(nodes),
@@ -62,7 +62,7 @@ def build(
     )
 
 
-def only_job(report: Report, wanted: str) -> Report:
+def only_job(report: DiagnosisReport, wanted: str) -> DiagnosisReport:
     """The part of the report that concerns one job, by its name or run id."""
     jobs = [job for job in report.jobs if wanted in (job.name, job.run_id)]
     if not jobs:
@@ -88,14 +88,14 @@ def only_job(report: Report, wanted: str) -> Report:
     )
 
 
-def attempts_by_job(report: Report) -> dict[str, list[Attempt]]:
+def attempts_by_job(report: DiagnosisReport) -> dict[str, list[Attempt]]:
     found: dict[str, list[Attempt]] = {}
     for attempt in report.attempts:
         found.setdefault(attempt.job, []).append(attempt)
     return found
 
 
-def levels(report: Report) -> dict[Level, int]:
+def levels(report: DiagnosisReport) -> dict[Level, int]:
     """How many nodes have which verdict; every level is named."""
     count = dict.fromkeys(Level, 0)
     for verdict in report.verdicts:
@@ -105,12 +105,12 @@ def levels(report: Report) -> dict[Level, int]:
 
 def troubled(job: Job) -> bool:
     """Worth a line before others."""
-    return job.retried or job.outcome is Outcome.FAILED or bool(job.causes)
+    return job.retried or job.outcome is RunOutcome.FAILED or bool(job.causes)
 
 
 # --fail-on: name -> whether the report has it
 CONDITIONS = {
-    "failed": lambda report: any(job.outcome is Outcome.FAILED for job in report.jobs),
+    "failed": lambda report: any(job.outcome is RunOutcome.FAILED for job in report.jobs),
     "retried": lambda report: any(job.retried for job in report.jobs),
     "bad-node": lambda report: any(verdict.level is Level.BAD for verdict in report.verdicts),
     "suspect-node": lambda report: any(verdict.level in (Level.BAD, Level.SUSPECT) for verdict in report.verdicts),

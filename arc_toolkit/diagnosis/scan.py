@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import LogFile, Skipped
+from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.files import reason
 
 NEEDLE = b"Run on node:"
@@ -59,7 +59,7 @@ NO_NODE = "no node line in the log"
 
 
 @dataclass(slots=True)
-class Scanned:
+class LogScan:
     """What one log says."""
 
     path: str
@@ -85,17 +85,17 @@ class _Buffer(threading.local):
 _BUFFER = _Buffer()
 
 
-def scan(log: LogFile) -> Scanned | Skipped:
-    """Read one log. What cannot be read is Skipped with its reason; what could be read before an error counts."""
+def scan(log: LogFile) -> LogScan | SkippedFile:
+    """Read one log. What cannot be read is a SkippedFile with its reason; what could be read before an error counts."""
     try:
         stream = log.open()
     except (OSError, ValueError, RuntimeError, EOFError, zlib.error) as error:
-        return Skipped(log.path, why(error))
+        return SkippedFile(log.path, why(error))
     with stream:
         return _scan_stream(log.path, stream)
 
 
-def scan_all(logs: list[LogFile]) -> list[Scanned | Skipped]:
+def scan_all(logs: list[LogFile]) -> list[LogScan | SkippedFile]:
     """A batch, for a worker process."""
     return [scan(log) for log in logs]
 
@@ -111,10 +111,10 @@ def why(error: Exception) -> str:
     return f"cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
-def _scan_stream(path: str, stream: BinaryIO) -> Scanned | Skipped:
+def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
     data, view = _BUFFER.data, _BUFFER.view
     readinto = stream.readinto  # type: ignore[attr-defined]
-    result = Scanned(path, [])
+    result = LogScan(path, [])
     end = 0  # of what the buffer holds
     limit: int | None = None  # a log that is being written is read as far as it was when reading began
     error = ""
@@ -134,7 +134,7 @@ def _scan_stream(path: str, stream: BinaryIO) -> Scanned | Skipped:
             final = not got
         if not begin and end:
             if data.find(0, 0, min(end, 1024)) >= 0:
-                return Skipped(path, UTF_16 if data.startswith((b"\xff\xfe", b"\xfe\xff")) else BINARY)
+                return SkippedFile(path, UTF_16 if data.startswith((b"\xff\xfe", b"\xfe\xff")) else BINARY)
             _read_head(data, end, result)
         # Unless this is the end, a hit in the overlap waits for the next chunk, where its whole line is.
         stop = end if final else end - OVERLAP + len(NEEDLE)
@@ -160,7 +160,7 @@ def _scan_stream(path: str, stream: BinaryIO) -> Scanned | Skipped:
     return result
 
 
-def _take_node(data: bytearray, at: int, end: int, final: bool, result: Scanned) -> None:
+def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan) -> None:
     """The name at a hit, unless it is none or is known already."""
     match = NODE_LINE.match(data, at, end)
     if match is None or len(result.nodes) >= MAX_NODES:
@@ -190,7 +190,7 @@ def _is_word(byte: int) -> bool:
     return bytes((byte,)).isalpha()
 
 
-def _read_head(data: bytearray, end: int, result: Scanned) -> None:
+def _read_head(data: bytearray, end: int, result: LogScan) -> None:
     """Run id, pod UID and the first `date`, where the first chunk of the log has them."""
     find = data.find
     at = find(_U, 0, end - 4)
@@ -211,7 +211,7 @@ def _read_head(data: bytearray, end: int, result: Scanned) -> None:
         at = find(_U, at + 1, end - 4)
 
 
-def _take_field(match: re.Match[bytes], result: Scanned) -> None:
+def _take_field(match: re.Match[bytes], result: LogScan) -> None:
     value = match[2].decode("ascii")
     if match[1] == b"POD_UID":
         result.pod_uid = result.pod_uid or value
@@ -219,7 +219,7 @@ def _take_field(match: re.Match[bytes], result: Scanned) -> None:
         result.run_id = result.run_id or value
 
 
-def _read_tail(data: bytearray, end: int, result: Scanned) -> None:
+def _read_tail(data: bytearray, end: int, result: LogScan) -> None:
     """AzureML's own word on the failure: the last one in what the buffer holds."""
     at = end
     for _ in range(MOST_LETTERS):

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from arc_toolkit.diagnosis.model import Confidence, Kind
+from arc_toolkit.diagnosis.model import CauseKind, Confidence
 from arc_toolkit.resources import data_file
 
 # Where a signal is seen, strongest first: the order of evidence for one attempt.
@@ -42,7 +42,7 @@ ORDER = {
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class CauseTraits:
     """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof enough by itself."""
 
     label: str
@@ -51,32 +51,38 @@ class About:
     advice: str
 
 
-KINDS: dict[Kind, About] = {
-    Kind.OWN_MEMORY: About(
+KINDS: dict[CauseKind, CauseTraits] = {
+    CauseKind.OWN_MEMORY: CauseTraits(
         "own memory limit", False, False, "the job needs more memory than its instance type allows"
     ),
-    Kind.NODE_MEMORY: About(
+    CauseKind.NODE_MEMORY: CauseTraits(
         "node out of memory", True, True, "the node itself ran out of memory, not this job's limit"
     ),
-    Kind.NODE_LOST: About("node NotReady or lost", True, True, "the node stopped answering"),
-    Kind.NODE_FAULT: About("node fault", True, True, "the node reported a fault of its own"),
-    Kind.NODE_PRESSURE: About(
+    CauseKind.NODE_LOST: CauseTraits("node NotReady or lost", True, True, "the node stopped answering"),
+    CauseKind.NODE_FAULT: CauseTraits("node fault", True, True, "the node reported a fault of its own"),
+    CauseKind.NODE_PRESSURE: CauseTraits(
         "evicted by node pressure", True, False, "the node was short of memory, disk or processes"
     ),
-    Kind.OWN_STORAGE: About("own storage limit", False, False, "the job wrote more local data than it may"),
-    Kind.SPOT: About("spot preemption", False, False, "Azure took the spot machine back"),
-    Kind.DRAIN: About(
+    CauseKind.OWN_STORAGE: CauseTraits(
+        "own storage limit", False, False, "the job wrote more local data than it may"
+    ),
+    CauseKind.SPOT: CauseTraits("spot preemption", False, False, "Azure took the spot machine back"),
+    CauseKind.DRAIN: CauseTraits(
         "drain or upgrade", False, False, "the node was drained, upgraded, or shut down for maintenance"
     ),
-    Kind.SCALE_DOWN: About("scale-down", False, False, "the autoscaler removed the node"),
-    Kind.SCHEDULER: About("scheduler preemption", False, False, "a pod of higher priority took the place"),
-    Kind.GANG: About("gang collateral", False, False, "stopped because another rank of the job had failed"),
-    Kind.SETUP: About(
+    CauseKind.SCALE_DOWN: CauseTraits("scale-down", False, False, "the autoscaler removed the node"),
+    CauseKind.SCHEDULER: CauseTraits(
+        "scheduler preemption", False, False, "a pod of higher priority took the place"
+    ),
+    CauseKind.GANG: CauseTraits(
+        "gang collateral", False, False, "stopped because another rank of the job had failed"
+    ),
+    CauseKind.SETUP: CauseTraits(
         "setup error", False, False, "the pod could not be set up; not the job's code, not the node"
     ),
-    Kind.USER: About("user error", False, False, "the job's own process ended with an error"),
-    Kind.CANCELLED: About("cancelled", False, False, "somebody or a time limit stopped the job"),
-    Kind.UNKNOWN: About("unknown", True, False, "no evidence is left; events live about an hour"),
+    CauseKind.USER: CauseTraits("user error", False, False, "the job's own process ended with an error"),
+    CauseKind.CANCELLED: CauseTraits("cancelled", False, False, "somebody or a time limit stopped the job"),
+    CauseKind.UNKNOWN: CauseTraits("unknown", True, False, "no evidence is left; events live about an hour"),
 }
 
 
@@ -86,7 +92,7 @@ class Signal:
 
     where: str
     reason: str
-    kind: Kind | None
+    kind: CauseKind | None
     confidence: Confidence
     message: str
     origin: str
@@ -103,7 +109,7 @@ def table() -> dict[tuple[str, str], Signal]:
             Signal(
                 where=row["where"],
                 reason=row["reason"],
-                kind=Kind(row["kind"]) if row["kind"] else None,
+                kind=CauseKind(row["kind"]) if row["kind"] else None,
                 confidence=row["confidence"],  # type: ignore[arg-type]
                 message=row["message"],
                 origin=row["origin"],
@@ -115,30 +121,30 @@ def table() -> dict[tuple[str, str], Signal]:
 
 
 # `status.reason` Evicted means little without its message (kubelet eviction/helpers.go). First match wins.
-EVICTED: tuple[tuple[str, Kind, Confidence, str], ...] = (
+EVICTED: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
     (
         r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit",
-        Kind.OWN_STORAGE,
+        CauseKind.OWN_STORAGE,
         "high",
         "over its own limit of local storage",
     ),
     (
         r"Usage of EmptyDir volume .* exceeds the limit",
-        Kind.OWN_STORAGE,
+        CauseKind.OWN_STORAGE,
         "high",
         "over the limit of an emptyDir volume",
     ),
-    (r"low on resource: \[?memory", Kind.NODE_PRESSURE, "high", "the node was low on memory"),
+    (r"low on resource: \[?memory", CauseKind.NODE_PRESSURE, "high", "the node was low on memory"),
     (
         r"low on resource: \[?(?:ephemeral-storage|inodes|nodefs|imagefs)",
-        Kind.NODE_PRESSURE,
+        CauseKind.NODE_PRESSURE,
         "high",
         "the node was low on disk",
     ),
-    (r"low on resource: \[?pids", Kind.NODE_PRESSURE, "high", "the node was low on process ids"),
-    (r"The node had condition: \[?\w+", Kind.NODE_PRESSURE, "high", "the node was under pressure"),
-    (r"low on resource", Kind.NODE_PRESSURE, "medium", "the node was low on a resource"),
-    (r"[Pp]reempt(?:ed|ing)", Kind.SCHEDULER, "medium", "made room for another pod"),
+    (r"low on resource: \[?pids", CauseKind.NODE_PRESSURE, "high", "the node was low on process ids"),
+    (r"The node had condition: \[?\w+", CauseKind.NODE_PRESSURE, "high", "the node was under pressure"),
+    (r"low on resource", CauseKind.NODE_PRESSURE, "medium", "the node was low on a resource"),
+    (r"[Pp]reempt(?:ed|ing)", CauseKind.SCHEDULER, "medium", "made room for another pod"),
 )
 
 # Third-party termination handlers word it so, under reasons of their own.

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
-from arc_toolkit.diagnosis.kube import Cluster, Node, pool_of, vm_instance_of
-from arc_toolkit.diagnosis.model import Attempt, Evidence, Kind, Level, Outcome, Verdict
-from arc_toolkit.diagnosis.nodes import EXPLANATIONS, explanation, from_event, node_signals
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodeState, pool_of, vm_instance_of
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, Level, RunOutcome, Verdict
+from arc_toolkit.diagnosis.node_signals import EXPLANATIONS, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS, ORDER
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
 from arc_toolkit.diagnosis.times import plural
@@ -33,9 +33,9 @@ OK_BELOW = (
 QUIET_SECONDS = 900  # what a node suffers this soon after a job that fails everywhere is the job's doing
 
 # Failures that speak for a job which fails everywhere; machines that were taken away do not.
-_NOT_THE_JOB = frozenset({*EXPLANATIONS, Kind.SCHEDULER, Kind.GANG, Kind.CANCELLED})
+_NOT_THE_JOB = frozenset({*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED})
 # Evidence that a job can cause itself: from a job that fails everywhere it proves nothing about a node.
-_CAUSED_BY_LOAD = frozenset({Kind.NODE_MEMORY, Kind.NODE_PRESSURE, Kind.NODE_LOST})
+_CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, CauseKind.NODE_LOST})
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Tally:
     named: int = 0  # attempts that ran here, whether they count or not
 
 
-def judge(attempts: Sequence[Attempt], cluster: Cluster) -> tuple[list[Verdict], frozenset[str]]:
+def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verdict], frozenset[str]]:
     """A verdict for every node that any attempt or the cluster names, worst first; and the jobs failing everywhere."""
     widely = fails_widely(attempts)
     everywhere = fails_everywhere(attempts, widely)
@@ -81,7 +81,7 @@ def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
     """
     first: dict[str, dict[int, Attempt]] = {}
     for attempt in attempts:
-        failed = attempt.outcome is Outcome.FAILED
+        failed = attempt.outcome is RunOutcome.FAILED
         if failed and attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
             tries = first.setdefault(attempt.job, {})
             known = tries.get(attempt.number)
@@ -103,7 +103,7 @@ def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> fro
             if attempt.number > number:
                 number, good = attempt.number, True
             if attempt.number == number:
-                ends[attempt.job] = number, good and attempt.outcome is Outcome.SUCCEEDED
+                ends[attempt.job] = number, good and attempt.outcome is RunOutcome.SUCCEEDED
     return frozenset(job for job, (_, good) in ends.items() if not good)
 
 
@@ -111,7 +111,7 @@ def _ended(attempt: Attempt) -> float:
     return attempt.end if attempt.end is not None else float("inf")
 
 
-def _count(attempts: Sequence[Attempt], cluster: Cluster, widely: frozenset[str]) -> dict[str, Tally]:
+def _count(attempts: Sequence[Attempt], cluster: ClusterIndex, widely: frozenset[str]) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     for attempt in attempts:
         if attempt.node is None or attempt.node_truncated:
@@ -126,19 +126,19 @@ def _count(attempts: Sequence[Attempt], cluster: Cluster, widely: frozenset[str]
         cause = attempt.cause
         if attempt.job in widely:
             tally.widely += 1
-        elif attempt.outcome is Outcome.SUCCEEDED:
+        elif attempt.outcome is RunOutcome.SUCCEEDED:
             tally.attempts += 1
-        elif attempt.outcome is Outcome.FAILED and cause is not None and cause.blames_node:
+        elif attempt.outcome is RunOutcome.FAILED and cause is not None and cause.blames_node:
             tally.attempts += 1
             tally.failures += 1
             if KINDS[cause.kind].direct and cause.confidence != "low":
                 tally.evidence.append(cause.evidence[0])
-            elif cause.kind is Kind.NODE_PRESSURE:
+            elif cause.kind is CauseKind.NODE_PRESSURE:
                 tally.pressure.append(cause.evidence[0])
     return tallies
 
 
-def _before_cut(attempt: Attempt, cluster: Cluster) -> bool:
+def _before_cut(attempt: Attempt, cluster: ClusterIndex) -> bool:
     if not cluster.cuts or attempt.node not in cluster.cuts:
         return False
     moment = attempt.end or attempt.start
@@ -160,7 +160,7 @@ def _blamed_elsewhere(
 
 
 def _add_direct(
-    tallies: dict[str, Tally], cluster: Cluster, excused: dict[str, list[tuple[float, float]]]
+    tallies: dict[str, Tally], cluster: ClusterIndex, excused: dict[str, list[tuple[float, float]]]
 ) -> None:
     """What nodes report of themselves, whether or not a job was hit."""
     for name, events in cluster.node_events.items():
@@ -171,7 +171,7 @@ def _add_direct(
             time = event.time
             if time is not None and time < cluster.cuts.get(name, time):
                 continue
-            if made.kind is Kind.NODE_LOST and explanation(cluster, name, time, cluster.spot_of(name)):
+            if made.kind is CauseKind.NODE_LOST and explanation(cluster, name, time, cluster.spot_of(name)):
                 continue
             if made.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
                 continue
@@ -181,16 +181,16 @@ def _add_direct(
             _add_state(tallies[node.name], node, cluster)
 
 
-def _add_state(tally: Tally, node: Node, cluster: Cluster) -> None:
+def _add_state(tally: Tally, node: NodeState, cluster: ClusterIndex) -> None:
     for signal, since in node_signals(node):
         if signal.kind is None:
             continue
         evidence = Evidence(signal.where, signal.reason, signal.message, since, ORDER[signal.where])
-        if signal.kind is Kind.NODE_LOST and explanation(cluster, node.name, since, node.spot):
+        if signal.kind is CauseKind.NODE_LOST and explanation(cluster, node.name, since, node.spot):
             continue
         if KINDS[signal.kind].direct:
             tally.evidence.append(evidence)
-        elif signal.kind is Kind.NODE_PRESSURE:
+        elif signal.kind is CauseKind.NODE_PRESSURE:
             tally.pressure.append(evidence)
 
 
@@ -232,7 +232,7 @@ def _silence(tally: Tally) -> str:
 
 
 def _verdict(
-    name: str, tally: Tally, cluster: Cluster, passed: bool, p_value: float | None, rate: float | None
+    name: str, tally: Tally, cluster: ClusterIndex, passed: bool, p_value: float | None, rate: float | None
 ) -> Verdict:
     node = cluster.nodes.get(name)
     interval = wilson(tally.failures, tally.attempts) if tally.attempts else None

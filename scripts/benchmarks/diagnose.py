@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from arc_toolkit.diagnosis.causes import UNKNOWN
-from arc_toolkit.diagnosis.kube import Cluster
-from arc_toolkit.diagnosis.model import Attempt, Outcome
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.model import Attempt, RunOutcome
 from arc_toolkit.diagnosis.verdicts import judge
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
@@ -91,7 +91,7 @@ def make_attempts(count: int, nodes: int) -> list[Attempt]:
     for job in range(count):
         number = chance.randrange(nodes)
         failed = chance.random() < (0.35 if number % 500 == 0 else 0.03)
-        outcome, cause = (Outcome.FAILED, UNKNOWN) if failed else (Outcome.SUCCEEDED, None)
+        outcome, cause = (RunOutcome.FAILED, UNKNOWN) if failed else (RunOutcome.SUCCEEDED, None)
         made.append(Attempt(f"j{job}", 0, names[number], pool=f"pool{number % 20}", outcome=outcome, cause=cause))
     return made
 
@@ -122,7 +122,7 @@ def main() -> int:
         if memory > MOST_MEMORY_MIB:
             misses.append(f"memory {memory:.0f} MiB, limit {MOST_MEMORY_MIB}")
     attempts = make_attempts(100_000, 5_000)
-    seconds = cpu_of_call(lambda: judge(attempts, Cluster()))
+    seconds = cpu_of_call(lambda: judge(attempts, ClusterIndex()))
     print(f"\nVerdicts, 100,000 attempts over 5,000 nodes: {seconds:.2f} s CPU (limit {MOST_VERDICT_SECONDS:.0f})")
     if seconds > MOST_VERDICT_SECONDS:
         misses.append(f"verdicts {seconds:.2f} s")

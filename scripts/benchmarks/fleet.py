@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arc_toolkit.diagnosis.causes import UNKNOWN
-from arc_toolkit.diagnosis.kube import Cluster
-from arc_toolkit.diagnosis.model import Attempt, Level, Outcome
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.model import Attempt, Level, RunOutcome
 from arc_toolkit.diagnosis.statistics import wilson
 from arc_toolkit.diagnosis.verdicts import judge
 
@@ -56,7 +56,7 @@ def simulate(fleet: Fleet, seed: int) -> tuple[list[Attempt], set[str]]:
             node = chance.choice(names)
             rate = BROKEN_JOB_RATE if job < BROKEN_JOBS else BAD_RATE if node in bad else GOOD_RATE
             failed = chance.random() < rate
-            outcome = Outcome.FAILED if failed else Outcome.SUCCEEDED
+            outcome = RunOutcome.FAILED if failed else RunOutcome.SUCCEEDED
             attempts.append(
                 Attempt(f"job-{job}", number, node, pool="gpu", outcome=outcome, cause=UNKNOWN if failed else None)
             )
@@ -95,7 +95,7 @@ def wilson_bound(attempts: list[Attempt]) -> set[str]:
 
 
 def ours(attempts: list[Attempt]) -> set[str]:
-    verdicts, _ = judge(attempts, Cluster())
+    verdicts, _ = judge(attempts, ClusterIndex())
     return {verdict.node for verdict in verdicts if verdict.level is Level.BAD}
 
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from arc_toolkit.diagnosis import kube
+from arc_toolkit.diagnosis import cluster_index
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
-from arc_toolkit.diagnosis.scan import Scanned, scan
+from arc_toolkit.diagnosis.scan import LogScan, scan
 
 NODE_A = "aks-gpu-12345678-vmss00000a"
 NODE_B = "aks-gpu-12345678-vmss00000b"
@@ -26,16 +26,16 @@ def node_line(name: str) -> bytes:
     return f"++ echo 'Run on node: {name}'\nRun on node: {name}\n".encode()
 
 
-def scanned(data: bytes, path: str = "job/system_logs/amlarc_cr_bootstrap.log") -> Scanned:
+def scanned(data: bytes, path: str = "job/system_logs/amlarc_cr_bootstrap.log") -> LogScan:
     """Scan bytes as a log that has a node."""
     found = scan(LogFile(path, len(data), lambda: io.BytesIO(data)))
-    assert isinstance(found, Scanned)
+    assert isinstance(found, LogScan)
     return found
 
 
-def log(path: str, node: str | None, **fields: Any) -> Scanned:
+def log(path: str, node: str | None, **fields: Any) -> LogScan:
     """What a log at this path would give."""
-    return Scanned(path, [node] if node else [], size=100, **fields)
+    return LogScan(path, [node] if node else [], size=100, **fields)
 
 
 def write_log(root: Path, path: str, node: str) -> Path:
@@ -139,8 +139,8 @@ def cluster(
     pods: list[dict[str, Any]] | None = None,
     nodes: list[dict[str, Any]] | None = None,
     events: list[dict[str, Any]] | None = None,
-) -> kube.Cluster:
-    return kube.read([facts(pods, nodes, events)])
+) -> cluster_index.ClusterIndex:
+    return cluster_index.read([facts(pods, nodes, events)])
 
 
 def save(path: Path, items: list[dict[str, Any]]) -> Path:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from arc_toolkit.diagnosis import report
-from arc_toolkit.diagnosis.model import ClusterFacts, Evidence, Finding, Kind, Report, Restart, Skipped, Stats
+from arc_toolkit.diagnosis.model import (
+    CauseKind,
+    ClusterFacts,
+    DiagnosisReport,
+    Evidence,
+    PrsEvidence,
+    Restart,
+    SkippedFile,
+    Stats,
+)
 
 NOON = 1_782_900_000  # 2026-07-01 10:00 UTC
 GPU = "aks-gpu-31415926-vmss0000"
@@ -123,7 +132,7 @@ def fleet() -> ClusterFacts:
     return ClusterFacts(pods, nodes, events, nodes_complete=True, origin="sample")
 
 
-def sample_report() -> Report:
+def sample_report() -> DiagnosisReport:
     restart = Restart(
         "calm_pear_9x1",
         NOON + 78 * 60,
@@ -137,7 +146,9 @@ def sample_report() -> Report:
         source="metrics.csv",
     )
     evidence = Evidence("prs", "Picked Count", "17 of 400 mini-batches were picked more than once, up to 3 times")
-    finding = Finding("slow_ash_8c4/logs/sys/job_report/processed_mini-batches.csv", evidence, None, Kind.UNKNOWN)
-    skipped = [Skipped("downloads/old.tar.gz", "archive: unpack it first")]
+    finding = PrsEvidence(
+        "slow_ash_8c4/logs/sys/job_report/processed_mini-batches.csv", evidence, None, CauseKind.UNKNOWN
+    )
+    skipped = [SkippedFile("downloads/old.tar.gz", "archive: unpack it first")]
     stats = Stats(files_seen=1, seconds=0.4, skipped={"archive: unpack it first": 1})
     return report.build([], [fleet()], [finding], [restart], skipped, stats)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import html
-from arc_toolkit.diagnosis.formats import to_markdown
-from arc_toolkit.diagnosis.kube import pool_of, vm_instance_of
-from arc_toolkit.diagnosis.model import Kind, Outcome
+from arc_toolkit.diagnosis import report_page
+from arc_toolkit.diagnosis.cluster_index import pool_of, vm_instance_of
+from arc_toolkit.diagnosis.model import CauseKind, RunOutcome
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.text import overview
+from arc_toolkit.diagnosis.report_formats import to_markdown
+from arc_toolkit.diagnosis.report_text import overview
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
 
 FIRST = "job/system_logs/amlarc_cr_bootstrap.log"
@@ -28,7 +28,7 @@ def test_attempts_stand_in_the_order_of_their_folders() -> None:
     ]
     assert "logs alone rarely tell a cause" in report.notes[0]
     job = report.jobs[0]
-    assert (job.name, job.attempts, job.retried, job.outcome) == ("job", 3, True, Outcome.UNKNOWN)
+    assert (job.name, job.attempts, job.retried, job.outcome) == ("job", 3, True, RunOutcome.UNKNOWN)
     assert job.nodes == (NODE_A, NODE_B, NODE_C)
 
 
@@ -39,7 +39,7 @@ def test_a_log_and_its_pod_are_one_attempt_by_run_id_and_node() -> None:
     ]
     first, second = build([log(FIRST, NODE_A), log(RETRY, NODE_B)], [facts(pods)]).attempts
     assert (first.pod_uid, second.pod_uid) == ("u1", "u2")
-    assert (first.outcome, second.outcome) == (Outcome.FAILED, Outcome.SUCCEEDED)
+    assert (first.outcome, second.outcome) == (RunOutcome.FAILED, RunOutcome.SUCCEEDED)
     assert first.sources == (FIRST,)
     assert first.end is not None
 
@@ -66,7 +66,7 @@ def test_a_pod_belongs_to_the_try_that_started_when_it_did() -> None:
     attempts = build(logs, [facts([pod(uid="last", start=60, containers=OOM)])]).attempts
     assert [(attempt.number, attempt.pod_uid) for attempt in attempts] == [(0, None), (1, None), (2, "last")]
     kinds = [attempt.cause.kind for attempt in attempts if attempt.cause]
-    assert kinds == [Kind.UNKNOWN, Kind.UNKNOWN, Kind.OWN_MEMORY]
+    assert kinds == [CauseKind.UNKNOWN, CauseKind.UNKNOWN, CauseKind.OWN_MEMORY]
 
 
 def test_a_rank_that_only_some_attempts_name_makes_no_gang() -> None:
@@ -101,7 +101,7 @@ def test_ranks_that_logs_and_pods_name_differently_are_still_the_same(
     found = [(attempt.rank, attempt.pod_uid, bool(attempt.sources)) for attempt in report.attempts]
     assert found == [("worker-0", "u-worker-0", True), ("worker-1", "u-worker-1", True)]
     kinds = [attempt.cause.kind for attempt in report.attempts if attempt.cause]
-    assert kinds == [Kind.OWN_MEMORY, Kind.GANG]
+    assert kinds == [CauseKind.OWN_MEMORY, CauseKind.GANG]
 
 
 def test_two_names_in_one_log_are_joined_to_the_pods_of_their_nodes() -> None:
@@ -145,7 +145,7 @@ def test_pods_without_logs_are_attempts_by_uid_in_order_of_time() -> None:
     pods = [pod(uid="u2", start=20, node=NODE_B, phase="Running"), pod(uid="u1", start=0)]
     report = build([], [facts(pods)])
     assert [(attempt.number, attempt.pod_uid) for attempt in report.attempts] == [(0, "u1"), (1, "u2")]
-    assert report.jobs[0].outcome is Outcome.RUNNING
+    assert report.jobs[0].outcome is RunOutcome.RUNNING
 
 
 def test_a_pod_of_an_attempt_whose_log_is_missing_takes_the_free_number() -> None:
@@ -243,8 +243,8 @@ def test_in_a_gang_the_first_to_die_is_the_cause_and_the_others_are_collateral()
     )
     report = build([], [facts(pods)])
     kinds = {attempt.rank: attempt.cause.kind for attempt in report.attempts if attempt.cause}
-    assert kinds == {"worker-0": Kind.GANG, "worker-1": Kind.OWN_MEMORY, "worker-2": Kind.GANG}
-    assert report.jobs[0].causes == (Kind.OWN_MEMORY,)
+    assert kinds == {"worker-0": CauseKind.GANG, "worker-1": CauseKind.OWN_MEMORY, "worker-2": CauseKind.GANG}
+    assert report.jobs[0].causes == (CauseKind.OWN_MEMORY,)
     assert report.jobs[0].attempts == 1
 
 
@@ -254,7 +254,7 @@ def test_a_rank_on_a_lost_node_is_the_cause_although_its_end_is_recorded_last() 
         "conditions"
     ]
     kinds = [attempt.cause.kind for attempt in build([], [facts(pods)]).attempts if attempt.cause]
-    assert kinds == [Kind.GANG, Kind.NODE_LOST]
+    assert kinds == [CauseKind.GANG, CauseKind.NODE_LOST]
 
 
 def test_if_nobody_can_tell_who_died_first_no_node_is_blamed() -> None:
@@ -270,7 +270,7 @@ def test_the_newest_state_of_an_object_counts_when_it_is_given_twice() -> None:
     old["metadata"]["resourceVersion"], new["metadata"]["resourceVersion"] = "9", "10"
     for order in ([old, new], [new, old]):
         attempts = build([], [facts(order)]).attempts
-        assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [Kind.OWN_MEMORY]
+        assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [CauseKind.OWN_MEMORY]
 
 
 def test_the_result_does_not_depend_on_the_order_of_the_input() -> None:
@@ -284,10 +284,10 @@ def test_a_running_pod_that_was_deleted_is_a_failure_only_with_evidence() -> Non
     deleted = pod(phase="Running")
     deleted["metadata"]["deletionTimestamp"] = "2026-03-03T10:30:00Z"
     silent = build([], [facts([deleted])]).attempts[0]
-    assert (silent.outcome, silent.cause) == (Outcome.UNKNOWN, None)
+    assert (silent.outcome, silent.cause) == (RunOutcome.UNKNOWN, None)
     lost = build([], [facts([deleted], events=[event("NodeNotReady", 25)])]).attempts[0]
     assert lost.cause is not None
-    assert (lost.outcome, lost.cause.kind) == (Outcome.FAILED, Kind.NODE_LOST)
+    assert (lost.outcome, lost.cause.kind) == (RunOutcome.FAILED, CauseKind.NODE_LOST)
 
 
 @pytest.mark.parametrize("reason", ["ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError"])
@@ -296,8 +296,8 @@ def test_a_pod_that_waits_for_what_does_not_come_by_itself_has_a_cause(reason: s
     report = build([], [facts([pod(phase="Pending", containers=[waiting])])])
     (attempt,) = report.attempts
     assert attempt.cause is not None
-    assert (attempt.outcome, attempt.cause.kind) == (Outcome.RUNNING, Kind.SETUP)
-    assert report.jobs[0].causes == (Kind.SETUP,)
+    assert (attempt.outcome, attempt.cause.kind) == (RunOutcome.RUNNING, CauseKind.SETUP)
+    assert report.jobs[0].causes == (CauseKind.SETUP,)
     creating = {"name": "1-execution-wrapper", "state": {"waiting": {"reason": "ContainerCreating"}}}
     assert build([], [facts([pod(phase="Pending", containers=[creating])])]).attempts[0].cause is None
 
@@ -305,20 +305,22 @@ def test_a_pod_that_waits_for_what_does_not_come_by_itself_has_a_cause(reason: s
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        ({"phase": "Running", "reason": "NodeLost"}, Kind.NODE_LOST),
-        ({"phase": "Unknown", "reason": "NodeLost"}, Kind.NODE_LOST),
-        ({"phase": "Running", "containers": [container(reason="OOMKilled", code=137)]}, Kind.OWN_MEMORY),
+        ({"phase": "Running", "reason": "NodeLost"}, CauseKind.NODE_LOST),
+        ({"phase": "Unknown", "reason": "NodeLost"}, CauseKind.NODE_LOST),
+        ({"phase": "Running", "containers": [container(reason="OOMKilled", code=137)]}, CauseKind.OWN_MEMORY),
     ],
 )
-def test_a_pod_that_is_lost_or_whose_main_container_ended_has_failed(status: dict[str, Any], kind: Kind) -> None:
+def test_a_pod_that_is_lost_or_whose_main_container_ended_has_failed(
+    status: dict[str, Any], kind: CauseKind
+) -> None:
     (attempt,) = build([], [facts([pod(**status)])]).attempts
     assert attempt.cause is not None
-    assert (attempt.outcome, attempt.cause.kind) == (Outcome.FAILED, kind)
+    assert (attempt.outcome, attempt.cause.kind) == (RunOutcome.FAILED, kind)
 
 
 def test_a_main_container_that_ended_well_in_a_running_pod_is_no_failure() -> None:
     running = pod(phase="Running", containers=[container(reason="Completed", code=0)])
-    assert build([], [facts([running])]).attempts[0].outcome is Outcome.RUNNING
+    assert build([], [facts([running])]).attempts[0].outcome is RunOutcome.RUNNING
 
 
 def test_attempts_that_are_missing_are_said() -> None:
@@ -328,7 +330,7 @@ def test_attempts_that_are_missing_are_said() -> None:
     assert "nothing is known of attempt 1, 2: their logs are not here" in report.jobs[0].notes
     assert "2 of 4" in overview(report)
     assert "| 2 of 4 |" in to_markdown(report)
-    assert html.page(report)["jobs"][0]["attempts_text"] == "2 of 4 attempts"
+    assert report_page.page(report)["jobs"][0]["attempts_text"] == "2 of 4 attempts"
     far = build([log("job/system_logs/retry-999999999/amlarc_cr_bootstrap.log", NODE_B)])
     assert "attempt 0, 1, 2, 3, 4 and more" in far.jobs[0].notes[0]
     assert build([log(FIRST, NODE_A), log(RETRY, NODE_B)]).jobs[0].missing == 0

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import Scanned, scan
-from arc_toolkit.diagnosis.sources import azureml
+from arc_toolkit.diagnosis.scan import LogScan, scan
+from arc_toolkit.diagnosis.sources import azureml_jobs
 from arc_toolkit.errors import ArcError
 from tests.cluster.certificates import Authority
 from tests.support import Result, unavailable
@@ -114,7 +114,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Service
 
 
 def list_logs(job: str) -> list[LogFile]:
-    return list(azureml.list_logs(job, "ml-ws", "ml-rg", SUBSCRIPTION))
+    return list(azureml_jobs.list_logs(job, "ml-ws", "ml-rg", SUBSCRIPTION))
 
 
 def read(logs: list[LogFile]) -> dict[str, Any]:
@@ -181,14 +181,14 @@ def test_connection_that_ends_early_keeps_what_was_read_and_says_so(service: Ser
     service.details["job"] = {"system_logs/amlarc_cr_bootstrap.log": "/store/cut"}
     [log] = list_logs("job")
     found = scan(log)
-    assert isinstance(found, Scanned)
+    assert isinstance(found, LogScan)
     assert found.nodes == ["aks-cut-1"]
     assert "too early" in found.note
 
 
 def test_address_that_is_not_https_is_not_opened() -> None:
     with pytest.raises(OSError, match="not https"):
-        azureml._open("file:///etc/passwd")
+        azureml_jobs._open("file:///etc/passwd")
 
 
 def test_workspace_that_nobody_names_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -196,4 +196,4 @@ def test_workspace_that_nobody_names_is_asked_for(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AZURE_CONFIG_DIR", str(tmp_path))
     with pytest.raises(ArcError, match="which workspace"):
-        list(azureml.list_logs("azureml:job"))
+        list(azureml_jobs.list_logs("azureml:job"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import Scanned, scan
+from arc_toolkit.diagnosis.scan import LogScan, scan
 from arc_toolkit.diagnosis.sources import blob
 from arc_toolkit.errors import ArcError
 from tests.cluster.processes import Server, free_ports
@@ -88,7 +88,7 @@ def test_every_blob_below_the_prefix_is_offered_and_readable(container: Any) -> 
     logs = list(blob.list_logs(url(container, "ExperimentRun"), jobs=2))
     assert len(logs) == 24
     scanned = [scan(log) for log in logs]
-    assert all(isinstance(one, Scanned) and one.nodes[0].startswith("aks-pool") for one in scanned)
+    assert all(isinstance(one, LogScan) and one.nodes[0].startswith("aks-pool") for one in scanned)
     assert {one.path for one in scanned} == {log.path for log in logs}
 
 
@@ -117,7 +117,7 @@ def test_large_blob_is_read_in_pieces_and_whole(container: Any, monkeypatch: pyt
     with log.open() as stream:
         assert stream.read() == data
     result = scan(log)
-    assert isinstance(result, Scanned)
+    assert isinstance(result, LogScan)
     assert result.nodes == ["aks-last"]
 
 
@@ -135,7 +135,7 @@ def test_blob_that_vanished_or_shrank_after_it_was_listed_is_a_reason(
     )
     assert "gone" in str(scan(logs["gone"]))
     shrunk = scan(logs["shrunk"])
-    assert isinstance(shrunk, Scanned)
+    assert isinstance(shrunk, LogScan)
     assert shrunk.nodes == ["aks-1"]  # what could be read counts
     assert shrunk.size < 200_000
 

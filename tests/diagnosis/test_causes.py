@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Finding, Kind, Outcome
+from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, Evidence, PrsEvidence, RunOutcome
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.signals import KINDS
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
@@ -46,50 +46,60 @@ def tainted(key: str, value: str) -> dict[str, Any]:
     ("failed", "nodes", "events", "kind"),
     [
         # the pod's own condition
-        (pod(disruption="PreemptionByScheduler"), [], [], Kind.SCHEDULER),
-        (pod(disruption="PreemptionByKubeScheduler"), [], [], Kind.SCHEDULER),
-        (pod(disruption="DeletionByTaintManager"), [], [], Kind.NODE_LOST),
-        (pod(disruption="DeletionByPodGC"), [], [], Kind.NODE_LOST),
-        (pod(disruption="EvictionByEvictionAPI"), [], [], Kind.DRAIN),
+        (pod(disruption="PreemptionByScheduler"), [], [], CauseKind.SCHEDULER),
+        (pod(disruption="PreemptionByKubeScheduler"), [], [], CauseKind.SCHEDULER),
+        (pod(disruption="DeletionByTaintManager"), [], [], CauseKind.NODE_LOST),
+        (pod(disruption="DeletionByPodGC"), [], [], CauseKind.NODE_LOST),
+        (pod(disruption="EvictionByEvictionAPI"), [], [], CauseKind.DRAIN),
         # what explains it better
-        (pod(disruption="DeletionByTaintManager"), [], [event("PreemptScheduled", 25)], Kind.SPOT),
-        (pod(disruption="EvictionByEvictionAPI"), [], [event("PreemptScheduled", 29)], Kind.SPOT),
-        (pod(disruption="EvictionByEvictionAPI"), [], [event("ScaleDown", 29)], Kind.SCALE_DOWN),
-        (pod(disruption="DeletionByTaintManager"), [], [event("RedeployScheduled", 26)], Kind.DRAIN),
-        (pod(disruption="DeletionByPodGC"), [node(spot=True)], [], Kind.SPOT),
-        (pod(disruption="DeletionByTaintManager"), [], [event("SystemOOM", 24)], Kind.NODE_MEMORY),
-        (pod(disruption="DeletionByTaintManager"), [], [event("KernelOops", 24)], Kind.NODE_FAULT),
+        (pod(disruption="DeletionByTaintManager"), [], [event("PreemptScheduled", 25)], CauseKind.SPOT),
+        (pod(disruption="EvictionByEvictionAPI"), [], [event("PreemptScheduled", 29)], CauseKind.SPOT),
+        (pod(disruption="EvictionByEvictionAPI"), [], [event("ScaleDown", 29)], CauseKind.SCALE_DOWN),
+        (pod(disruption="DeletionByTaintManager"), [], [event("RedeployScheduled", 26)], CauseKind.DRAIN),
+        (pod(disruption="DeletionByPodGC"), [node(spot=True)], [], CauseKind.SPOT),
+        (pod(disruption="DeletionByTaintManager"), [], [event("SystemOOM", 24)], CauseKind.NODE_MEMORY),
+        (pod(disruption="DeletionByTaintManager"), [], [event("KernelOops", 24)], CauseKind.NODE_FAULT),
         # status.reason, split by its message
-        (pod(reason="Evicted", message=LOW_MEMORY), [], [], Kind.NODE_PRESSURE),
-        (pod(reason="Evicted", message="The node had condition: [DiskPressure]. "), [], [], Kind.NODE_PRESSURE),
-        (pod(reason="Evicted", message=EPHEMERAL), [], [], Kind.OWN_STORAGE),
-        (pod(reason="Evicted", message=EMPTY_DIR), [], [], Kind.OWN_STORAGE),
-        (pod(reason="Evicted", message=LOW_MEMORY, disruption="TerminationByKubelet"), [], [], Kind.NODE_PRESSURE),
-        (pod(reason="Terminated", message=SHUTDOWN), [node()], [], Kind.DRAIN),
-        (pod(reason="Terminated", disruption="TerminationByKubelet"), [node(spot=True)], [], Kind.SPOT),
-        (pod(reason="OutOfmemory"), [], [], Kind.SETUP),
+        (pod(reason="Evicted", message=LOW_MEMORY), [], [], CauseKind.NODE_PRESSURE),
+        (
+            pod(reason="Evicted", message="The node had condition: [DiskPressure]. "),
+            [],
+            [],
+            CauseKind.NODE_PRESSURE,
+        ),
+        (pod(reason="Evicted", message=EPHEMERAL), [], [], CauseKind.OWN_STORAGE),
+        (pod(reason="Evicted", message=EMPTY_DIR), [], [], CauseKind.OWN_STORAGE),
+        (
+            pod(reason="Evicted", message=LOW_MEMORY, disruption="TerminationByKubelet"),
+            [],
+            [],
+            CauseKind.NODE_PRESSURE,
+        ),
+        (pod(reason="Terminated", message=SHUTDOWN), [node()], [], CauseKind.DRAIN),
+        (pod(reason="Terminated", disruption="TerminationByKubelet"), [node(spot=True)], [], CauseKind.SPOT),
+        (pod(reason="OutOfmemory"), [], [], CauseKind.SETUP),
         # containers
-        (pod(containers=[container(reason="OOMKilled", code=137)]), [], [], Kind.OWN_MEMORY),
-        (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], Kind.NODE_LOST),
-        (pod(containers=[container(code=1)]), [], [], Kind.USER),
-        (pod(containers=[container(code=139)]), [], [], Kind.USER),
-        (pod(containers=[NO_IMAGE]), [], [], Kind.SETUP),
+        (pod(containers=[container(reason="OOMKilled", code=137)]), [], [], CauseKind.OWN_MEMORY),
+        (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], CauseKind.NODE_LOST),
+        (pod(containers=[container(code=1)]), [], [], CauseKind.USER),
+        (pod(containers=[container(code=139)]), [], [], CauseKind.USER),
+        (pod(containers=[NO_IMAGE]), [], [], CauseKind.SETUP),
         # events of the pod and of the node
-        (KILLED_POD, [], [event("Preempted", 30, kind="Pod", about="p", uid="uid-1")], Kind.SCHEDULER),
-        (KILLED_POD, [], [event("SystemOOM", 29.9)], Kind.NODE_MEMORY),
-        (KILLED_POD, [], [event("NodeNotReady", 25)], Kind.NODE_LOST),
-        (KILLED_POD, [], [event("KernelOops", 29)], Kind.NODE_FAULT),
-        (pod(containers=[container(code=143)]), [], [event("ScaleDown", 29)], Kind.SCALE_DOWN),
-        (KILLED_POD, [], [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")], Kind.SPOT),
+        (KILLED_POD, [], [event("Preempted", 30, kind="Pod", about="p", uid="uid-1")], CauseKind.SCHEDULER),
+        (KILLED_POD, [], [event("SystemOOM", 29.9)], CauseKind.NODE_MEMORY),
+        (KILLED_POD, [], [event("NodeNotReady", 25)], CauseKind.NODE_LOST),
+        (KILLED_POD, [], [event("KernelOops", 29)], CauseKind.NODE_FAULT),
+        (pod(containers=[container(code=143)]), [], [event("ScaleDown", 29)], CauseKind.SCALE_DOWN),
+        (KILLED_POD, [], [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")], CauseKind.SPOT),
         # what the node is now
-        (KILLED_POD, [since("Ready", "Unknown", "2026-03-03T10:29:00Z")], [], Kind.NODE_LOST),
-        (KILLED_POD, [since("ReadonlyFilesystem", "True", "2026-03-02T10:29:00Z")], [], Kind.NODE_FAULT),
-        (KILLED_POD, [tainted("cloudprovider.azure.microsoft.com/draining", "spot-eviction")], [], Kind.SPOT),
-        (KILLED_POD, [tainted("ToBeDeletedByClusterAutoscaler", "1")], [], Kind.SCALE_DOWN),
+        (KILLED_POD, [since("Ready", "Unknown", "2026-03-03T10:29:00Z")], [], CauseKind.NODE_LOST),
+        (KILLED_POD, [since("ReadonlyFilesystem", "True", "2026-03-02T10:29:00Z")], [], CauseKind.NODE_FAULT),
+        (KILLED_POD, [tainted("cloudprovider.azure.microsoft.com/draining", "spot-eviction")], [], CauseKind.SPOT),
+        (KILLED_POD, [tainted("ToBeDeletedByClusterAutoscaler", "1")], [], CauseKind.SCALE_DOWN),
     ],
 )
 def test_each_trace_of_a_failure_has_its_cause(
-    failed: dict[str, Any], nodes: Objects, events: Objects, kind: Kind
+    failed: dict[str, Any], nodes: Objects, events: Objects, kind: CauseKind
 ) -> None:
     cause = cause_of([failed], nodes, events)
     assert cause.kind is kind
@@ -100,18 +110,18 @@ def test_each_trace_of_a_failure_has_its_cause(
 @pytest.mark.parametrize("code", [137, 143, 255])
 def test_an_exit_code_that_says_nothing_is_no_cause(code: int) -> None:
     cause = cause_of([pod(containers=[container(code=code)])])
-    assert cause.kind is Kind.UNKNOWN
+    assert cause.kind is CauseKind.UNKNOWN
     assert cause.evidence[0].reason == str(code)
 
 
 def test_oomkilled_with_exit_code_0_on_a_pod_that_succeeded_is_no_failure() -> None:
     attempt = attempt_of([pod(phase="Succeeded", containers=[container(reason="OOMKilled", code=0)])])
-    assert (attempt.outcome, attempt.cause) == (Outcome.SUCCEEDED, None)
+    assert (attempt.outcome, attempt.cause) == (RunOutcome.SUCCEEDED, None)
 
 
 def test_oomkilled_with_exit_code_0_does_not_explain_a_failed_pod() -> None:
     containers = [container("side", "OOMKilled", 0), container("1-execution-wrapper", "Error", 2)]
-    assert cause_of([pod(containers=containers)]).kind is Kind.USER
+    assert cause_of([pod(containers=containers)]).kind is CauseKind.USER
 
 
 def test_only_the_identity_sidecar_with_137_is_a_proxy_problem_not_memory() -> None:
@@ -120,7 +130,7 @@ def test_only_the_identity_sidecar_with_137_is_a_proxy_problem_not_memory() -> N
         container("1-execution-wrapper", "Completed", 0),
     ]
     cause = cause_of([pod(containers=containers)])
-    assert cause.kind is Kind.SETUP
+    assert cause.kind is CauseKind.SETUP
     assert "proxy" in cause.evidence[0].message
 
 
@@ -129,84 +139,84 @@ def test_the_identity_sidecar_dies_with_the_others_when_the_pod_is_killed() -> N
         container("training-identity-sidecar", "Error", 137),
         container("1-execution-wrapper", "Error", 137),
     ]
-    assert cause_of([pod(containers=containers)]).kind is Kind.UNKNOWN
+    assert cause_of([pod(containers=containers)]).kind is CauseKind.UNKNOWN
 
 
 def test_the_kernels_oomkilling_event_is_no_proof_of_a_node_out_of_memory() -> None:
     cause = cause_of([KILLED_POD], events=[event("OOMKilling", 29.9)])
-    assert cause.kind is Kind.UNKNOWN
+    assert cause.kind is CauseKind.UNKNOWN
     assert "OOMKilling" in [item.reason for item in cause.evidence]
     own = cause_of([pod(containers=[container(reason="OOMKilled", code=137)])], events=[event("OOMKilling", 29.9)])
-    assert own.kind is Kind.OWN_MEMORY
+    assert own.kind is CauseKind.OWN_MEMORY
 
 
 def test_a_systemoom_in_the_same_minute_makes_an_oomkilled_the_nodes() -> None:
     killed = pod(containers=[container(reason="OOMKilled", code=137, minute=30)])
-    assert cause_of([killed], events=[event("SystemOOM", 29.5)]).kind is Kind.NODE_MEMORY
-    assert cause_of([killed], events=[event("SystemOOM", 24)]).kind is Kind.OWN_MEMORY
+    assert cause_of([killed], events=[event("SystemOOM", 29.5)]).kind is CauseKind.NODE_MEMORY
+    assert cause_of([killed], events=[event("SystemOOM", 24)]).kind is CauseKind.OWN_MEMORY
 
 
 def test_a_normal_event_of_the_kubelet_counts_like_a_warning() -> None:
     ready = {**event("NodeNotReady", 28), "type": "Normal"}
-    assert cause_of([KILLED_POD], events=[ready]).kind is Kind.NODE_LOST
+    assert cause_of([KILLED_POD], events=[ready]).kind is CauseKind.NODE_LOST
 
 
 def test_an_event_that_was_repeated_counts_at_its_first_time_too() -> None:
     repeated = {**event("NodeNotReady", 120), "firstTimestamp": "2026-03-03T10:28:00Z", "count": 9}
-    assert cause_of([KILLED_POD], events=[repeated]).kind is Kind.NODE_LOST
+    assert cause_of([KILLED_POD], events=[repeated]).kind is CauseKind.NODE_LOST
 
 
 @pytest.mark.parametrize("minute", [0, 19, 45])
 def test_events_outside_the_window_are_not_the_cause(minute: float) -> None:
-    assert cause_of([KILLED_POD], events=[event("SystemOOM", minute)]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], events=[event("SystemOOM", minute)]).kind is CauseKind.UNKNOWN
 
 
 def test_events_of_another_node_are_not_the_cause() -> None:
-    assert cause_of([KILLED_POD], events=[event("SystemOOM", 30, about=NODE_B)]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], events=[event("SystemOOM", 30, about=NODE_B)]).kind is CauseKind.UNKNOWN
 
 
 def test_a_deletion_that_the_taint_manager_took_back_is_none() -> None:
     taken_back = event(
         "TaintManagerEviction", 20, kind="Pod", about="p", uid="uid-1", message="Cancelling deletion of Pod"
     )
-    assert cause_of([KILLED_POD], events=[taken_back]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], events=[taken_back]).kind is CauseKind.UNKNOWN
 
 
 def test_unknown_condition_types_and_healthy_conditions_say_nothing() -> None:
     conditions = [{"type": "SomethingNew", "status": "True"}, {"type": "KernelDeadlock", "status": "False"}]
-    assert cause_of([KILLED_POD], [node(conditions=conditions)]).kind is Kind.UNKNOWN
+    assert cause_of([KILLED_POD], [node(conditions=conditions)]).kind is CauseKind.UNKNOWN
 
 
 def test_a_node_that_is_gone_proves_nothing_about_it() -> None:
     cause = cause_of([pod(containers=[{"name": "1-execution-wrapper", "state": {"running": {}}}])], [node(NODE_B)])
-    assert (cause.kind, cause.confidence, cause.blames_node) == (Kind.NODE_LOST, "low", False)
+    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_LOST, "low", False)
 
 
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (("-220", ""), Kind.GANG),
-        (("-210", ""), Kind.CANCELLED),
-        (("-101", ""), Kind.UNKNOWN),
-        (("137", ""), Kind.UNKNOWN),
+        (("-220", ""), CauseKind.GANG),
+        (("-210", ""), CauseKind.CANCELLED),
+        (("-101", ""), CauseKind.UNKNOWN),
+        (("137", ""), CauseKind.UNKNOWN),
         (
             ("137", 'PodPattern matched: {"containers":[{"name":"training-identity-sidecar","code":137}]}'),
-            Kind.SETUP,
+            CauseKind.SETUP,
         ),
         (
             ("137", 'PodPattern matched: {"containers":[{"name":"x","reason":"OOMKilled","code":137}]} tail'),
-            Kind.OWN_MEMORY,
+            CauseKind.OWN_MEMORY,
         ),
-        (("137", "PodPattern matched: {broken"), Kind.UNKNOWN),
-        (("PreemptionError", ""), Kind.SPOT),
-        (("1", ""), Kind.USER),
-        (("200", ""), Kind.UNKNOWN),
-        (("201", ""), Kind.UNKNOWN),
-        (("210", ""), Kind.USER),
-        (("-110", ""), Kind.UNKNOWN),
+        (("137", "PodPattern matched: {broken"), CauseKind.UNKNOWN),
+        (("PreemptionError", ""), CauseKind.SPOT),
+        (("1", ""), CauseKind.USER),
+        (("200", ""), CauseKind.UNKNOWN),
+        (("201", ""), CauseKind.UNKNOWN),
+        (("210", ""), CauseKind.USER),
+        (("-110", ""), CauseKind.UNKNOWN),
     ],
 )
-def test_azuremls_own_words_in_a_log(failure: tuple[str, str], kind: Kind) -> None:
+def test_azuremls_own_words_in_a_log(failure: tuple[str, str], kind: CauseKind) -> None:
     report = build([log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=failure)])
     assert report.attempts[0].cause is not None
     assert report.attempts[0].cause.kind is kind
@@ -219,8 +229,12 @@ def test_a_retried_log_without_any_evidence_has_an_unknown_cause_that_counts() -
     ]
     first, second = build(logs).attempts
     assert first.cause is not None
-    assert (first.cause.kind, first.cause.blames_node, first.outcome) == (Kind.UNKNOWN, True, Outcome.FAILED)
-    assert (second.cause, second.outcome) == (None, Outcome.UNKNOWN)
+    assert (first.cause.kind, first.cause.blames_node, first.outcome) == (
+        CauseKind.UNKNOWN,
+        True,
+        RunOutcome.FAILED,
+    )
+    assert (second.cause, second.outcome) == (None, RunOutcome.UNKNOWN)
 
 
 def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_with_less_confidence() -> None:
@@ -230,10 +244,10 @@ def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_
     ]
     cause = build(logs, [facts(events=[event("SystemOOM", 20)])]).attempts[0].cause
     assert cause is not None
-    assert (cause.kind, cause.confidence) == (Kind.NODE_MEMORY, "medium")
+    assert (cause.kind, cause.confidence) == (CauseKind.NODE_MEMORY, "medium")
     late = build(logs, [facts(events=[event("SystemOOM", 40)])]).attempts[0].cause
     assert late is not None
-    assert late.kind is Kind.UNKNOWN
+    assert late.kind is CauseKind.UNKNOWN
 
 
 @pytest.mark.parametrize("start", [None, 1772532000.0 - 5 * 86400, 1772532000.0 - 3600])
@@ -245,9 +259,9 @@ def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_nob
     cause = build(logs, [facts(events=[event("SystemOOM", 20)])]).attempts[0].cause
     assert cause is not None
     if start == 1772532000.0 - 5 * 86400:  # days later: not even a guess
-        assert (cause.kind, cause.evidence) == (Kind.UNKNOWN, ())
+        assert (cause.kind, cause.evidence) == (CauseKind.UNKNOWN, ())
         return
-    assert (cause.kind, cause.confidence, cause.blames_node) == (Kind.NODE_MEMORY, "low", False)
+    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_MEMORY, "low", False)
     assert "no time ties it to this attempt" in cause.evidence[0].message
 
 
@@ -259,20 +273,24 @@ def test_what_a_node_is_now_does_not_blame_it_for_an_attempt_of_an_unknown_time(
     lost = since("Ready", "Unknown", "2026-03-03T10:29:00Z")
     cause = build(logs, [facts(nodes=[lost, node(NODE_B)])]).attempts[0].cause
     assert cause is not None
-    assert (cause.kind, cause.confidence, cause.blames_node) == (Kind.NODE_LOST, "low", False)
+    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_LOST, "low", False)
 
 
-@pytest.mark.parametrize(("spot", "kind"), [(False, Kind.DRAIN), (True, Kind.SPOT)])
-def test_a_node_known_not_to_be_spot_wins_over_a_pod_that_may_go_to_spot_nodes(spot: bool, kind: Kind) -> None:
+@pytest.mark.parametrize(("spot", "kind"), [(False, CauseKind.DRAIN), (True, CauseKind.SPOT)])
+def test_a_node_known_not_to_be_spot_wins_over_a_pod_that_may_go_to_spot_nodes(
+    spot: bool, kind: CauseKind
+) -> None:
     ended = pod(reason="Terminated", message=SHUTDOWN)
     ended["spec"]["tolerations"] = [{"key": "kubernetes.azure.com/scalesetpriority"}]
     assert cause_of([ended], [node(spot=spot)]).kind is kind
-    assert cause_of([ended]).kind is Kind.SPOT  # nothing is known of the node
+    assert cause_of([ended]).kind is CauseKind.SPOT  # nothing is known of the node
 
 
 def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
-    finding = Finding(
-        "job/logs/sys/perf/n/node_resource_usage.csv", Evidence("prs", "memory", "99 %"), kind=Kind.NODE_MEMORY
+    finding = PrsEvidence(
+        "job/logs/sys/perf/n/node_resource_usage.csv",
+        Evidence("prs", "memory", "99 %"),
+        kind=CauseKind.NODE_MEMORY,
     )
     logs = [
         log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
@@ -280,20 +298,20 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
     ]
     cause = build(logs, findings=[finding]).attempts[0].cause
     assert cause is not None
-    assert (cause.kind, cause.confidence) == (Kind.NODE_MEMORY, "low")
+    assert (cause.kind, cause.confidence) == (CauseKind.NODE_MEMORY, "low")
     of_the_retry = replace(finding, path="job/retry-001/logs/sys/perf/n/node_resource_usage.csv")
     other = build(logs, findings=[of_the_retry]).attempts[0].cause
     assert other is not None
-    assert other.kind is Kind.UNKNOWN
+    assert other.kind is CauseKind.UNKNOWN
 
 
 @pytest.mark.parametrize(("named", "blames"), [("10.0.0.4", True), (NODE_A, True), ("8f3e-node-id", False)])
 def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(named: str, blames: bool) -> None:
-    finding = Finding(
+    finding = PrsEvidence(
         f"job/logs/sys/perf/{named}/node_resource_usage.csv",
         Evidence("prs", "node memory", "99 %"),
         named,
-        Kind.NODE_MEMORY,
+        CauseKind.NODE_MEMORY,
     )
     logs = [
         log("job/system_logs/10.0.0.4/amlarc_cr_bootstrap.log", NODE_A),
@@ -303,17 +321,17 @@ def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(na
     first, second, _ = build(logs, findings=[finding]).attempts
     assert first.cause is not None
     assert second.cause is not None
-    assert second.cause.kind is (Kind.UNKNOWN if blames else Kind.NODE_MEMORY)
+    assert second.cause.kind is (CauseKind.UNKNOWN if blames else CauseKind.NODE_MEMORY)
     alone = build([logs[0], logs[2]], findings=[finding]).attempts[0].cause
     assert alone is not None
-    assert (alone.kind, alone.blames_node) == (Kind.NODE_MEMORY, blames)
+    assert (alone.kind, alone.blames_node) == (CauseKind.NODE_MEMORY, blames)
 
 
 def test_a_reason_that_is_free_text_is_not_shown() -> None:
     odd = event("a token is S3CRET", 29, message="Node 'x' will change into status 'Preempt'")
     sidecar = [container("training-identity-sidecar", "x S3CRET", 137), container(code=0)]
     for cause in (cause_of([KILLED_POD], events=[odd]), cause_of([pod(containers=sidecar)])):
-        assert cause.kind in (Kind.SPOT, Kind.SETUP)
+        assert cause.kind in (CauseKind.SPOT, CauseKind.SETUP)
         assert "S3CRET" not in str(cause)
 
 
@@ -323,7 +341,7 @@ def test_the_table_of_reason_strings_is_whole() -> None:
     assert {signal.where for signal in table.values()} <= set(signals.ORDER)
     assert all(signal.message and signal.origin for signal in table.values())
     assert {signal.confidence for signal in table.values()} == {"high", "medium", "low"}
-    assert set(KINDS) == set(Kind)
+    assert set(KINDS) == set(CauseKind)
     # The traps, as rows.
     assert table[signals.EXIT_CODE, "137"].kind is None
     assert table[signals.NODE_EVENT, "OOMKilling"].kind is None

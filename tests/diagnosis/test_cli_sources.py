@@ -85,7 +85,7 @@ def test_an_address_is_never_shown_with_its_secrets(
 def test_the_address_of_metrics_stands_in_no_output_with_its_secrets(
     arc: Arc, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    from arc_toolkit.diagnosis.sources import metrics
+    from arc_toolkit.diagnosis.sources import metric_points as metrics
 
     points = [metrics.Point("loss", step, 100.0 * at, 1.0) for at, step in enumerate([*range(50), *range(20)])]
     points = [one._replace(time=one.time + (9000 if at >= 50 else 0)) for at, one in enumerate(points)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arc_toolkit.diagnosis.kube import Cluster
-from arc_toolkit.diagnosis.model import Outcome
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.model import RunOutcome
 from arc_toolkit.diagnosis.verdicts import judge
 from scripts.benchmarks.fleet import Fleet, ours, score, simulate, two_failures
 
@@ -27,9 +27,9 @@ def test_no_bad_node_means_no_bad_verdict() -> None:
 
 def test_jobs_that_fail_everywhere_are_named() -> None:
     attempts, _ = simulate(Fleet("3000 jobs", 100, 3000, 0), 1)
-    _, everywhere = judge(attempts, Cluster())
+    _, everywhere = judge(attempts, ClusterIndex())
     broken = {f"job-{number}" for number in range(12)}
-    succeeded = {attempt.job for attempt in attempts if attempt.outcome is Outcome.SUCCEEDED}
+    succeeded = {attempt.job for attempt in attempts if attempt.outcome is RunOutcome.SUCCEEDED}
     assert len(everywhere & broken) >= 5
     assert not everywhere & succeeded
     assert len(everywhere - broken) <= 3

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import history, trim
-from arc_toolkit.diagnosis.history import Change, History
+from arc_toolkit.diagnosis.history import History, RecordedChange
 from arc_toolkit.errors import ArcError
 
 SERVER = "https://127.0.0.1:6443"
@@ -60,7 +60,7 @@ def put(store: History, *items: dict[str, Any], deleted: bool = False, now: floa
     for item in items:
         letter = item["metadata"]["uid"][0]
         version = item["metadata"]["resourceVersion"]
-        changes.append(Change(streams[letter], kinds[letter], item, deleted=deleted, version=version))
+        changes.append(RecordedChange(streams[letter], kinds[letter], item, deleted=deleted, version=version))
     return store.write(changes, now)
 
 
@@ -106,7 +106,7 @@ def test_event_that_expires_in_the_cluster_stays(path: str) -> None:
 def test_pods_that_a_new_list_does_not_have_are_gone(path: str) -> None:
     with History(path, SERVER) as store:
         put(store, pod("p1", 1), pod("p2", 2), event("e1", 3))
-        store.write([Change("pods", "Pod", listed=frozenset({"p2"}), version="9")], now=1_800_000_000)
+        store.write([RecordedChange("pods", "Pod", listed=frozenset({"p2"}), version="9")], now=1_800_000_000)
         assert store.resource_version("pods") == "9"
     gone = {item["metadata"]["uid"]: "deletionTimestamp" in item["metadata"] for item in history.read(path).pods}
     assert gone == {"p1": True, "p2": False}

@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.diagnosis import collect, formats, kube, text
+from arc_toolkit.diagnosis import cluster_index, collect, report_formats, report_text
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.sources.files import Inventory
+from arc_toolkit.diagnosis.sources.inventory import Inventory
 from tests.diagnosis.made import NODE_A, container, event, log, node, node_line, pod
 from tests.support import ROOT
 
@@ -81,11 +81,17 @@ def objects(draw: Any) -> list[Any]:
 def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(damaged: list[Any]) -> None:
     data = json.dumps({"kind": "List", "items": damaged}).encode()
     try:
-        facts = kube.parse_list(data, "x")
+        facts = cluster_index.parse_list(data, "x")
     except ValueError:
         return
     report = build([log(f"job/{LOG}", NODE_A)], [facts])
-    for render in (formats.to_json, formats.to_csv, formats.to_markdown, text.overview, text.detail):
+    for render in (
+        report_formats.to_json,
+        report_formats.to_csv,
+        report_formats.to_markdown,
+        report_text.overview,
+        report_text.detail,
+    ):
         assert render(report)
 
 
@@ -95,14 +101,14 @@ def test_objects_that_are_anything_at_all_are_read_without_a_fault(
     pods: list[Any], nodes: list[Any], events: list[Any]
 ) -> None:
     report = build([], [ClusterFacts(pods, nodes, events, nodes_complete=True)])
-    assert json.loads(formats.to_json(report))["schema"] == "arc-toolkit/diagnose/v1"
+    assert json.loads(report_formats.to_json(report))["schema"] == "arc-toolkit/diagnose/v1"
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
 def test_saved_json_of_any_bytes_is_parsed_or_refused(data: bytes) -> None:
     with suppress(ValueError):
-        facts = kube.parse_list(data, "x")
+        facts = cluster_index.parse_list(data, "x")
         assert facts.origin == "x"
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import scan as scanner
-from arc_toolkit.diagnosis.kube import parse_list
-from arc_toolkit.diagnosis.model import LogFile, Skipped
+from arc_toolkit.diagnosis.cluster_index import parse_list
+from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import CHUNK, OVERLAP, scan
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
 
@@ -129,7 +129,7 @@ def test_two_names_are_found_wherever_they_stand_and_however_the_stream_gives_it
             return super().readinto(memoryview(buffer)[:step])
 
     found = scan(LogFile("j/amlarc_cr_bootstrap.log", None, lambda: Slow(data)))
-    assert not isinstance(found, Skipped)
+    assert not isinstance(found, SkippedFile)
     assert (found.nodes, found.size) == ([NODE_A, NODE_B], len(data))
 
 
@@ -212,7 +212,7 @@ def test_a_sentence_is_no_node() -> None:
 
 def test_utf_16_is_named_with_what_to_do() -> None:
     data = "Run on node: gpu-1\n".encode("utf-16")
-    assert scan(LogFile("p", None, lambda: io.BytesIO(data))) == Skipped("p", scanner.UTF_16)
+    assert scan(LogFile("p", None, lambda: io.BytesIO(data))) == SkippedFile("p", scanner.UTF_16)
     with pytest.raises(ValueError, match="saved as UTF-8"):
         parse_list('{"kind":"List"}'.encode("utf-16"), "pods.json")
 
@@ -224,7 +224,7 @@ def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
 
 def test_binary_and_empty_files_are_named_as_such() -> None:
     binary = scan(LogFile("p", None, lambda: io.BytesIO(b"\x00\x01Run on node: aks-1\n")))
-    assert binary == Skipped("p", scanner.BINARY)
+    assert binary == SkippedFile("p", scanner.BINARY)
     assert scanned(b"").note == scanner.EMPTY
 
 
@@ -242,7 +242,7 @@ def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) ->
             return super().readinto(buffer) or 0
 
     found = scan(LogFile(str(path), None, lambda: Growing(str(path))))
-    assert not isinstance(found, Skipped)
+    assert not isinstance(found, SkippedFile)
     assert found.nodes == [NODE_A]
     assert size <= found.size < size + 4 * CHUNK
 
@@ -263,5 +263,5 @@ def test_a_file_of_many_names_costs_no_more_than_its_length() -> None:
 def test_any_bytes_are_scanned_without_a_fault(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
     found = scan(LogFile("p", None, lambda: io.BytesIO(data)))
-    if not isinstance(found, Skipped):
+    if not isinstance(found, SkippedFile):
         assert all(name.isascii() and 0 < len(name) <= 253 for name in found.nodes)

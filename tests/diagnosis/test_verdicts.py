@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.causes import UNKNOWN
-from arc_toolkit.diagnosis.kube import Cluster
-from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Kind, Level, Outcome, Verdict
-from arc_toolkit.diagnosis.nodes import EXPLANATIONS
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, Evidence, Level, RunOutcome, Verdict
+from arc_toolkit.diagnosis.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.diagnosis.verdicts import judge
@@ -20,16 +20,16 @@ from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, cluster, container,
 def runs(where: str, good: int, bad: int, pool: str = "gpu", cause: Cause = UNKNOWN, **more: Any) -> list[Attempt]:
     """Attempts of as many jobs."""
     return [
-        Attempt(f"{where}-{index}", 0, where, pool=pool, outcome=Outcome.FAILED, cause=cause, **more)
+        Attempt(f"{where}-{index}", 0, where, pool=pool, outcome=RunOutcome.FAILED, cause=cause, **more)
         for index in range(bad)
     ] + [
-        Attempt(f"{where}-good-{index}", 0, where, pool=pool, outcome=Outcome.SUCCEEDED, **more)
+        Attempt(f"{where}-good-{index}", 0, where, pool=pool, outcome=RunOutcome.SUCCEEDED, **more)
         for index in range(good)
     ]
 
 
-def verdict_of(name: str, attempts: list[Attempt], known: Cluster | None = None) -> Verdict:
-    verdicts, _ = judge(attempts, known or Cluster())
+def verdict_of(name: str, attempts: list[Attempt], known: ClusterIndex | None = None) -> Verdict:
+    verdicts, _ = judge(attempts, known or ClusterIndex())
     return next(verdict for verdict in verdicts if verdict.node == name)
 
 
@@ -77,66 +77,66 @@ def test_ok_means_that_the_interval_stays_low() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        Kind.OWN_MEMORY,
-        Kind.OWN_STORAGE,
-        Kind.SPOT,
-        Kind.DRAIN,
-        Kind.SCALE_DOWN,
-        Kind.GANG,
-        Kind.USER,
-        Kind.CANCELLED,
+        CauseKind.OWN_MEMORY,
+        CauseKind.OWN_STORAGE,
+        CauseKind.SPOT,
+        CauseKind.DRAIN,
+        CauseKind.SCALE_DOWN,
+        CauseKind.GANG,
+        CauseKind.USER,
+        CauseKind.CANCELLED,
     ],
 )
-def test_causes_that_no_node_can_be_blamed_for_count_neither_way(kind: Kind) -> None:
+def test_causes_that_no_node_can_be_blamed_for_count_neither_way(kind: CauseKind) -> None:
     verdict = verdict_of("n", [*REST, *runs("n", 12, 12, cause=Cause(kind, "high"))])
     assert (verdict.failures, verdict.attempts, verdict.level) == (0, 12, Level.OK)
 
 
 def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> None:
     broken = [
-        Attempt("broken", number, f"n{number}", pool="gpu", outcome=Outcome.FAILED, cause=UNKNOWN)
+        Attempt("broken", number, f"n{number}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
         for number in range(3)
     ]
-    verdicts, everywhere = judge([*REST, *broken], Cluster())
+    verdicts, everywhere = judge([*REST, *broken], ClusterIndex())
     assert everywhere == {"broken"}
     assert {verdict.failures for verdict in verdicts} == {1}
-    assert judge(broken[:2], Cluster())[1] == frozenset()
+    assert judge(broken[:2], ClusterIndex())[1] == frozenset()
 
 
 def test_one_failed_try_of_a_gang_is_no_job_that_fails_everywhere() -> None:
     gang = [
-        Attempt("gang", 0, f"n{rank}", rank=f"worker-{rank}", pool="gpu", outcome=Outcome.FAILED, cause=UNKNOWN)
+        Attempt("gang", 0, f"n{rank}", rank=f"worker-{rank}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
         for rank in range(8)
     ]
     again = [replace(attempt, number=1) for attempt in gang]
-    assert judge([*gang, *again], Cluster())[1] == frozenset()
+    assert judge([*gang, *again], ClusterIndex())[1] == frozenset()
     thrice = [replace(gang[number], number=number) for number in range(3)]
-    assert judge(thrice, Cluster())[1] == {"gang"}
+    assert judge(thrice, ClusterIndex())[1] == {"gang"}
 
 
 def test_of_a_gang_the_rank_that_ended_first_stands_for_the_try() -> None:
     tries = [
-        Attempt("gang", number, where, rank=rank, outcome=Outcome.FAILED, cause=UNKNOWN, end=end)
+        Attempt("gang", number, where, rank=rank, outcome=RunOutcome.FAILED, cause=UNKNOWN, end=end)
         for number in range(3)
         for rank, where, end in (("worker-0", f"n{number}", 20.0), ("worker-1", "lemon", 10.0))
     ]
-    assert judge(tries, Cluster())[1] == frozenset()
+    assert judge(tries, ClusterIndex())[1] == frozenset()
 
 
 def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_yet_blames_nobody() -> None:
     tries = [
-        Attempt("job", number, f"n{number}", pool="gpu", outcome=Outcome.FAILED, cause=UNKNOWN)
+        Attempt("job", number, f"n{number}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
         for number in range(3)
     ]
-    done = Attempt("job", 3, "n3", pool="gpu", outcome=Outcome.SUCCEEDED)
-    verdicts, everywhere = judge([*tries, done], Cluster())
+    done = Attempt("job", 3, "n3", pool="gpu", outcome=RunOutcome.SUCCEEDED)
+    verdicts, everywhere = judge([*tries, done], ClusterIndex())
     assert everywhere == frozenset()
     assert {verdict.failures for verdict in verdicts} == {0}
     assert "1 attempt of jobs that failed on 3 or more nodes left out" in verdicts[0].reason
 
 
 def test_only_attempts_whose_end_is_known_are_counted() -> None:
-    for outcome in (Outcome.UNKNOWN, Outcome.RUNNING):
+    for outcome in (RunOutcome.UNKNOWN, RunOutcome.RUNNING):
         silent = [Attempt(f"j{number}", 0, "n", pool="gpu", outcome=outcome) for number in range(12)]
         verdict = verdict_of("n", silent)
         assert (verdict.attempts, verdict.level) == (0, Level.NOT_ENOUGH_DATA)
@@ -146,10 +146,10 @@ def test_only_attempts_whose_end_is_known_are_counted() -> None:
 
 def test_a_job_that_was_preempted_three_times_does_not_fail_everywhere() -> None:
     taken = [
-        Attempt("job", number, f"n{number}", outcome=Outcome.FAILED, cause=Cause(Kind.SPOT, "high"))
+        Attempt("job", number, f"n{number}", outcome=RunOutcome.FAILED, cause=Cause(CauseKind.SPOT, "high"))
         for number in range(4)
     ]
-    assert judge(taken, Cluster())[1] == frozenset()
+    assert judge(taken, ClusterIndex())[1] == frozenset()
 
 
 def test_a_job_that_brings_every_node_out_of_memory_makes_no_node_bad() -> None:
@@ -172,7 +172,10 @@ def test_a_job_that_brings_every_node_out_of_memory_makes_no_node_bad() -> None:
 
 def test_direct_evidence_makes_a_node_bad_without_statistics() -> None:
     proof = Cause(
-        Kind.NODE_MEMORY, "high", (Evidence("node event", "SystemOOM", "out of memory", 5.0),), blames_node=True
+        CauseKind.NODE_MEMORY,
+        "high",
+        (Evidence("node event", "SystemOOM", "out of memory", 5.0),),
+        blames_node=True,
     )
     verdict = verdict_of("n", runs("n", 30, 1, cause=proof))
     assert verdict.level is Level.BAD
@@ -261,7 +264,7 @@ def test_a_spot_node_that_is_gone_was_taken_back(spot: bool, level: Level) -> No
     killed = pod(containers=[container(code=137, minute=11)])
     (attempt,) = build([], [facts([killed], [node(NODE_B, spot=spot)], events)]).attempts
     assert attempt.cause is not None
-    assert attempt.cause.kind is (Kind.SPOT if spot else Kind.NODE_LOST)
+    assert attempt.cause.kind is (CauseKind.SPOT if spot else CauseKind.NODE_LOST)
     back = cluster(nodes=[node(NODE_B, spot=True)], events=[*events, event("NodeReady", 12)])
     assert verdict_of(NODE_A, [], back).level is Level.BAD
 
@@ -312,7 +315,7 @@ def test_history_ends_where_a_node_was_created_anew_under_its_name() -> None:
 
 
 def test_a_cut_name_is_nobodys_fault() -> None:
-    verdicts, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), Cluster())
+    verdicts, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
     assert verdicts == []
 
 

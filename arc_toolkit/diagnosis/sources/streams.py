@@ -22,16 +22,16 @@ def open_gzip(path: str) -> BinaryIO:
 
 
 def plain(stream: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, Stream(stream))
+    return cast(BinaryIO, BoundedStream(stream))
 
 
 def unzip(stream: BinaryIO, size: int | None) -> BinaryIO:
     import gzip
 
-    return cast(BinaryIO, Stream(cast(IO[bytes], gzip.GzipFile(fileobj=stream, mode="rb")), size))
+    return cast(BinaryIO, BoundedStream(cast(IO[bytes], gzip.GzipFile(fileobj=stream, mode="rb")), size))
 
 
-class Stream(io.RawIOBase):
+class BoundedStream(io.RawIOBase):
     """Decompressed bytes as they come, up to the point where the data is broken or grows like a bomb."""
 
     def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:

@@ -18,12 +18,12 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.diagnosis.scan import why
 from arc_toolkit.diagnosis.sources import streams
-from arc_toolkit.diagnosis.sources.streams import Stream, unzip
+from arc_toolkit.diagnosis.sources.streams import BoundedStream, unzip
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
-    from arc_toolkit.diagnosis.sources.files import Inventory
+    from arc_toolkit.diagnosis.sources.inventory import Inventory
 
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 STORED, DEFLATED = 0, 8
@@ -33,7 +33,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
     """Offer every member to the inventory."""
     from zipfile import BadZipFile
 
-    from arc_toolkit.diagnosis.sources.files import clean
+    from arc_toolkit.diagnosis.sources.inventory import clean
 
     shown = clean(path)
     try:
@@ -67,7 +67,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
 
 
 def _offer(shown: str, name: str, size: int | None, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
-    from arc_toolkit.diagnosis.sources.files import ARCHIVES, UNRELATED
+    from arc_toolkit.diagnosis.sources.inventory import ARCHIVES, UNRELATED
 
     inventory.seen += 1
     parts = name.replace("\\", "/").split("/")
@@ -97,7 +97,7 @@ def open_member(path: str, index: int) -> BinaryIO:
     opened = archive(path)
     member = opened.infolist()[index]
     try:
-        stream = cast(BinaryIO, Stream(opened.open(member), member.compress_size))
+        stream = cast(BinaryIO, BoundedStream(opened.open(member), member.compress_size))
     except BadZipFile:
         raise EOFError from None
     return unzip(stream, member.compress_size) if member.filename.endswith(".gz") else stream
@@ -126,7 +126,7 @@ def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
 def _open_part(path: str, name: str, offset: int, method: int, size: int) -> BinaryIO:
     file = io.FileIO(path)
     file.seek(offset)
-    stream = cast(BinaryIO, Stream(cast(IO[bytes], _Part(file, method, size)), size))
+    stream = cast(BinaryIO, BoundedStream(cast(IO[bytes], _Part(file, method, size)), size))
     return unzip(stream, size) if name.endswith(".gz") else stream
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.diagnosis import signals, trim
-from arc_toolkit.diagnosis.history import Change, History
+from arc_toolkit.diagnosis.history import History, RecordedChange
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.errors import OK
 
@@ -34,7 +34,7 @@ _QUEUED = 10_000  # changes that wait to be written; more, and the streams wait
 
 
 @dataclass(frozen=True)
-class Stream:
+class ApiStream:
     """One collection of the API, and what is kept of its objects."""
 
     name: str
@@ -47,13 +47,13 @@ class Stream:
 
 STREAMS = (
     # The run id ties a pod to its job; pods without it are not of AzureML jobs.
-    Stream("pods", "Pod", "/api/v1/pods", {"labelSelector": signals.RUN_ID_LABEL}, trim.pod),
-    Stream("nodes", "Node", "/api/v1/nodes", {}, trim.node),
+    ApiStream("pods", "Pod", "/api/v1/pods", {"labelSelector": signals.RUN_ID_LABEL}, trim.pod),
+    ApiStream("nodes", "Node", "/api/v1/nodes", {}, trim.node),
     # core/v1, because events.k8s.io rejects these selectors.
-    Stream(
+    ApiStream(
         "node events", "Event", "/api/v1/events", {"fieldSelector": "involvedObject.kind=Node"}, trim.event
     ),
-    Stream(
+    ApiStream(
         "pod events", "Event", "/api/v1/events", {"fieldSelector": "involvedObject.kind=Pod"}, trim.event,
         trim.wanted_event,
     ),
@@ -96,8 +96,8 @@ class Recorder:
     def __init__(self, client: Client, history: History, retention_days: float, console: Console) -> None:
         self._client, self._history, self._console = client, history, console
         self._retention_days = retention_days
-        self._changes: queue.Queue[Change | Exception | str] = queue.Queue(_QUEUED)
-        self._pending: list[Change] = []
+        self._changes: queue.Queue[RecordedChange | Exception | str] = queue.Queue(_QUEUED)
+        self._pending: list[RecordedChange] = []
         self.written = 0
 
     def run(self) -> None:
@@ -138,7 +138,7 @@ class Recorder:
             self._pending = []
             self._console.detail(f"{self.written} changes recorded")
 
-    def _follow(self, stream: Stream, version: str | None) -> None:
+    def _follow(self, stream: ApiStream, version: str | None) -> None:
         """One stream for ever. What a first try is refused is an error; later it may be an apiserver that starts."""
         from arc_toolkit.cluster.client import ApiError, Gone, Unreachable
 
@@ -165,7 +165,7 @@ class Recorder:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-def _changes(client: Client, stream: Stream, version: str | None) -> Iterator[Change]:
+def _changes(client: Client, stream: ApiStream, version: str | None) -> Iterator[RecordedChange]:
     """A whole list if no version is known, then what happens after it."""
     if version is None:
         listing = client.list(stream.path, stream.params)
@@ -173,18 +173,18 @@ def _changes(client: Client, stream: Stream, version: str | None) -> Iterator[Ch
         for item in listing:
             uids.append(str(item["metadata"]["uid"]))
             if stream.wanted(item):
-                yield Change(stream.name, stream.kind, stream.trim(item))
+                yield RecordedChange(stream.name, stream.kind, stream.trim(item))
         version = listing.resource_version
         # Only now is the list whole: a stop before this lists again.
-        yield Change(stream.name, stream.kind, listed=frozenset(uids), version=version)
+        yield RecordedChange(stream.name, stream.kind, listed=frozenset(uids), version=version)
     for event in client.watch(stream.path, version, stream.params):
         item = event["object"]
         version = str(item["metadata"]["resourceVersion"])
         if stream.wanted(item):
             deleted = event["type"] == "DELETED"
-            yield Change(stream.name, stream.kind, stream.trim(item), deleted=deleted, version=version)
+            yield RecordedChange(stream.name, stream.kind, stream.trim(item), deleted=deleted, version=version)
         else:
-            yield Change(stream.name, stream.kind, version=version)
+            yield RecordedChange(stream.name, stream.kind, version=version)
 
 
 class _interruptible:

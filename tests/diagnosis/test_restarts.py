@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis.metrics import find_restarts, restarts_in
-from arc_toolkit.diagnosis.sources.metrics import Point, read_points
+from arc_toolkit.diagnosis.restarts import find_restarts, restarts_in
+from arc_toolkit.diagnosis.sources.metric_points import Point, read_points
 from arc_toolkit.errors import ArcError
 
 START = 1_700_000_000.0

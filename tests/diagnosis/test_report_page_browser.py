@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import html
+from arc_toolkit.diagnosis import report_page
 from tests.diagnosis.browser import Browser
 from tests.diagnosis.sample import sample_report
-from tests.diagnosis.test_html import EVIL, hostile_report
+from tests.diagnosis.test_report_page import EVIL, hostile_report
 from tests.support import ROOT, unavailable
 
 pytestmark = pytest.mark.real
@@ -41,7 +41,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(html.render(sample_report()), encoding="utf-8")
+    path.write_text(report_page.render(sample_report()), encoding="utf-8")
     return path
 
 
@@ -133,7 +133,7 @@ def test_no_horizontal_scroll_at_any_width_with_everything_open(browser: Browser
 
 def test_long_hostile_names_do_not_widen_a_phone(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "long.html"
-    path.write_text(html.render(hostile_report("x" * 300 + EVIL)), encoding="utf-8")
+    path.write_text(report_page.render(hostile_report("x" * 300 + EVIL)), encoding="utf-8")
     browser.open(path, width=360)
     browser.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360
@@ -141,7 +141,7 @@ def test_long_hostile_names_do_not_widen_a_phone(browser: Browser, tmp_path: Pat
 
 def test_job_called_script_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "evil.html"
-    path.write_text(html.render(hostile_report(EVIL)), encoding="utf-8")
+    path.write_text(report_page.render(hostile_report(EVIL)), encoding="utf-8")
     browser.open(path)
     browser.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert browser.evaluate("window.pwned === undefined")

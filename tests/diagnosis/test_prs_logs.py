@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import prs
-from arc_toolkit.diagnosis.model import Kind, LogFile
+from arc_toolkit.diagnosis import prs_logs
+from arc_toolkit.diagnosis.model import CauseKind, LogFile
 
 BATCHES = "job/logs/sys/job_report/processed_mini-batches.csv"
 USAGE = "job/logs/sys/perf/10.0.0.7/node_resource_usage.csv"
@@ -23,26 +23,26 @@ def file(path: str, text: str | bytes) -> LogFile:
 
 @pytest.mark.parametrize("path", [BATCHES, USAGE, "processed_mini-batches.csv"])
 def test_report_files_are_wanted(path: str) -> None:
-    assert prs.wanted(path)
+    assert prs_logs.wanted(path)
 
 
 @pytest.mark.parametrize(
     "path", ["a/other_processed_mini-batches.csv.bak", "a/node_disk_usage.csv", "a/my_batches.csv"]
 )
 def test_other_files_are_not(path: str) -> None:
-    assert not prs.wanted(path)
+    assert not prs_logs.wanted(path)
 
 
 def test_mini_batches_picked_more_than_once_are_counted() -> None:
     rows = "Mini-batch ID,Picked Count,Status\n0,1,ok\n1,3,ok\n2,2,ok\n3,1,ok\n"
-    [finding], skipped = prs.read([file(BATCHES, rows)])
+    [finding], skipped = prs_logs.read([file(BATCHES, rows)])
     assert finding.evidence.message == "2 of 4 mini-batches were picked more than once, up to 3 times"
     assert (finding.evidence.reason, finding.path, finding.kind) == ("Picked Count", BATCHES, None)
     assert not skipped
 
 
 def test_nothing_picked_again_is_no_finding() -> None:
-    assert prs.read([file(BATCHES, "Picked Count\n1\n1\n")]) == ([], [])
+    assert prs_logs.read([file(BATCHES, "Picked Count\n1\n1\n")]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_nothing_picked_again_is_no_finding() -> None:
     ],
 )
 def test_full_memory_speaks_for_a_node_out_of_memory_at_its_peak(text: str) -> None:
-    [finding], _ = prs.read([file(USAGE, text)])
-    assert (finding.node, finding.kind) == ("10.0.0.7", Kind.NODE_MEMORY)
+    [finding], _ = prs_logs.read([file(USAGE, text)])
+    assert (finding.node, finding.kind) == ("10.0.0.7", CauseKind.NODE_MEMORY)
     assert finding.evidence.message == "memory of the node was 97 % full"
     assert finding.evidence.time == 1782900060.0
 
 
 def test_memory_below_the_reserve_of_the_extension_is_no_finding() -> None:
-    assert prs.read([file(USAGE, "Time,Memory(%)\n1,94.9\n2,bad\n3,\n4,9999\n")]) == ([], [])
+    assert prs_logs.read([file(USAGE, "Time,Memory(%)\n1,94.9\n2,bad\n3,\n4,9999\n")]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_memory_below_the_reserve_of_the_extension_is_no_finding() -> None:
     ],
 )
 def test_file_that_says_nothing_has_a_reason(path: str, text: str, reason: str) -> None:
-    _, [skipped] = prs.read([file(path, text)])
+    _, [skipped] = prs_logs.read([file(path, text)])
     assert (skipped.path, skipped.reason) == (path, reason)
 
 
@@ -83,7 +83,7 @@ def test_file_that_cannot_be_opened_is_skipped_and_the_rest_is_read() -> None:
     def fail() -> BinaryIO:
         raise PermissionError(13, "Permission denied")
 
-    findings, [skipped] = prs.read([LogFile(BATCHES, None, fail), file(BATCHES, "Picked Count\n2\n")])
+    findings, [skipped] = prs_logs.read([LogFile(BATCHES, None, fail), file(BATCHES, "Picked Count\n2\n")])
     assert len(findings) == 1
     assert "denied" in skipped.reason
 
@@ -93,5 +93,5 @@ def test_file_that_cannot_be_opened_is_skipped_and_the_rest_is_read() -> None:
     st.binary(max_size=400), st.sampled_from([BATCHES, USAGE]), st.sampled_from([b"", b"Picked Count,memory %\n"])
 )
 def test_any_bytes_give_findings_or_a_reason(data: bytes, path: str, header: bytes) -> None:
-    findings, skipped = prs.read([file(path, header + data)])
+    findings, skipped = prs_logs.read([file(path, header + data)])
     assert len(findings) + len(skipped) <= 1

@@ -16,19 +16,19 @@ from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
+    CauseKind,
+    DiagnosisReport,
     Evidence,
     Job,
-    Kind,
     Level,
-    Outcome,
-    Report,
     Restart,
+    RunOutcome,
     Verdict,
 )
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
+from arc_toolkit.diagnosis.report_text import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.diagnosis.text import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
 
@@ -38,7 +38,14 @@ MOST_BARS = 60
 MOST_SKIPPED = 200
 
 # What a bar's colour means; the words stand beside it, so colour is never the only sign.
-POOL_KINDS = (Kind.SPOT, Kind.DRAIN, Kind.SCALE_DOWN, Kind.SCHEDULER, Kind.GANG, Kind.CANCELLED)
+POOL_KINDS = (
+    CauseKind.SPOT,
+    CauseKind.DRAIN,
+    CauseKind.SCALE_DOWN,
+    CauseKind.SCHEDULER,
+    CauseKind.GANG,
+    CauseKind.CANCELLED,
+)
 GROUPS = {
     "node": "the node's fault",
     "pool": "taken away: spot, drain, scale-down, preemption, cancel",
@@ -56,7 +63,7 @@ LEVEL_WORDS = {
 }
 
 
-def render(report: Report) -> str:
+def render(report: DiagnosisReport) -> str:
     """The page."""
     from markupsafe import Markup
 
@@ -81,14 +88,14 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def page(report: Report) -> dict[str, Any]:
+def page(report: DiagnosisReport) -> dict[str, Any]:
     """Everything that the template shows, as plain values."""
     grouped = attempts_by_job(report)
     counts = levels(report)
     jobs = sorted(report.jobs, key=_trouble)
     places = {verdict.node: f"node-{index}" for index, verdict in enumerate(report.verdicts)}
     shown = jobs[:MOST_JOBS]
-    failed = sum(job.outcome is Outcome.FAILED for job in jobs)
+    failed = sum(job.outcome is RunOutcome.FAILED for job in jobs)
     retried = sum(job.retried for job in jobs)
     bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD and not verdict.gone]
     return {
@@ -104,7 +111,7 @@ def page(report: Report) -> dict[str, Any]:
         "jobs_left_out": len(jobs) - len(shown),
         "outcomes": _choices(job.outcome.value for job in shown),
         "kinds": _choices(
-            (kind for job in shown for kind in job.causes), {kind: KINDS[kind].label for kind in Kind}
+            (kind for job in shown for kind in job.causes), {kind: KINDS[kind].label for kind in CauseKind}
         ),
         "legend": _legend([attempt for job in shown for attempt in grouped.get(job.name, [])]),
         "troubled_nodes": [
@@ -137,7 +144,7 @@ def _tile(count: int, words: str, *, plain: bool = False, tone: str = "") -> dic
 
 def _trouble(job: Job) -> tuple[bool, bool, float]:
     """Failed jobs first, then retried ones, the newest first."""
-    return job.outcome is not Outcome.FAILED, not job.retried, -(job.since or 0.0)
+    return job.outcome is not RunOutcome.FAILED, not job.retried, -(job.since or 0.0)
 
 
 def _choices(values: Any, words: dict[Any, str] | None = None) -> list[tuple[str, str, int]]:
@@ -205,17 +212,17 @@ def _attempt(attempt: Attempt, places: dict[str, str]) -> dict[str, Any]:
 
 def group(attempt: Attempt) -> str:
     """Which of GROUPS an attempt belongs to."""
-    if attempt.outcome is Outcome.SUCCEEDED:
+    if attempt.outcome is RunOutcome.SUCCEEDED:
         return "good"
-    if attempt.outcome is Outcome.RUNNING:
+    if attempt.outcome is RunOutcome.RUNNING:
         return "running"
-    if attempt.outcome is Outcome.UNKNOWN and attempt.cause is None:
+    if attempt.outcome is RunOutcome.UNKNOWN and attempt.cause is None:
         return "unsure"
     return _cause_group(attempt.cause)
 
 
 def _cause_group(cause: Cause | None) -> str:
-    if cause is None or cause.kind is Kind.UNKNOWN:
+    if cause is None or cause.kind is CauseKind.UNKNOWN:
         return "unknown"
     if KINDS[cause.kind].blames_node:
         return "node"

@@ -24,7 +24,7 @@ ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
 @dataclass(slots=True)
-class Place:
+class LogIdentity:
     """Where a log belongs. `root` tells apart two jobs of one name."""
 
     root: str
@@ -39,17 +39,17 @@ def rank_of(name: str) -> str | None:
     return f"{found[1]}-{int(found[2])}" if found else None
 
 
-def locate(path: str) -> Place:
+def locate(path: str) -> LogIdentity:
     """The job's folder is the nearest ancestor that is no log folder, retry, rank or wrapper."""
     if path == "stdin" or path.startswith(PIPE):
-        return Place(path, path, 0, None)
+        return LogIdentity(path, path, 0, None)
     place = _locate(path.split("/"))
     if place.job in ("", ".", ".."):  # the source was given from inside the job's folder
         place = _locate(os.path.abspath(path).split("/"))
     return place
 
 
-def _locate(parts: list[str]) -> Place:
+def _locate(parts: list[str]) -> LogIdentity:
     name = parts[-1]
     last = len(parts) - 2
     number, retry_seen = 0, False
@@ -72,7 +72,7 @@ def _locate(parts: list[str]) -> Place:
             break
         index -= 1
     job = parts[index] if index >= 0 else ""
-    return Place("/".join(parts[: index + 1]), job_name(job), number, rank)
+    return LogIdentity("/".join(parts[: index + 1]), job_name(job), number, rank)
 
 
 def _is_log_folder(parts: list[str], index: int) -> bool:

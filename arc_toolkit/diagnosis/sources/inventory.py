@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, cast
 
-from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, Skipped
-from arc_toolkit.diagnosis.paths import PIPE
+from arc_toolkit.diagnosis.log_paths import PIPE
+from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import why
 from arc_toolkit.diagnosis.sources.streams import open_gzip, plain, unzip
 from arc_toolkit.errors import ArcError
@@ -36,16 +36,16 @@ class Inventory:
     streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads of this one
     kubernetes: list[LogFile] = field(default_factory=list)
     prs: list[LogFile] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     seen: int = 0
 
     def skip(self, path: str, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
         if reason != UNRELATED or self.keep_unrelated:
-            self.skipped.append(Skipped(clean(path), reason))
+            self.skipped.append(SkippedFile(clean(path), reason))
 
-    def skip_all(self, skipped: Iterable[Skipped]) -> None:
+    def skip_all(self, skipped: Iterable[SkippedFile]) -> None:
         for item in skipped:
             self.skip(item.path, item.reason)
 
@@ -71,9 +71,9 @@ def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
 
 
 def _is_prs(path: str) -> bool:
-    from arc_toolkit.diagnosis import prs
+    from arc_toolkit.diagnosis import prs_logs
 
-    return prs.wanted(path)
+    return prs_logs.wanted(path)
 
 
 def clean(path: str) -> str:

@@ -1,4 +1,4 @@
-"""How a stream is followed: list, watch, 410, an apiserver that is away. test_live_cluster.py has the real thing."""
+"""How the recorder follows a stream: list, watch, 410, API server down. test_recorder_cluster.py uses a real one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arc_toolkit.cluster.client import ApiError, Forbidden, Gone, Unreachable
 from arc_toolkit.console import Console
 from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.history import History
-from arc_toolkit.diagnosis.live import Recorder
+from arc_toolkit.diagnosis.recorder import Recorder
 from arc_toolkit.errors import ArcError
 
 SERVER = "https://127.0.0.1:6443"
@@ -80,7 +80,7 @@ class Script:
 def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the recorder until the script is over; then Ctrl-C."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    monkeypatch.setattr("arc_toolkit.diagnosis.live.BATCH_SECONDS", 0.05)
+    monkeypatch.setattr("arc_toolkit.diagnosis.recorder.BATCH_SECONDS", 0.05)
     with History(str(path), SERVER) as store:
         recorder = Recorder(client, store, 30, Console(quiet=True))  # type: ignore[arg-type]
         collect = recorder._collect

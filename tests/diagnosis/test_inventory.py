@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import collect
-from arc_toolkit.diagnosis.model import Skipped
-from arc_toolkit.diagnosis.scan import Scanned
+from arc_toolkit.diagnosis.model import SkippedFile
+from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources import streams
-from arc_toolkit.diagnosis.sources.files import UNRELATED, Inventory, add
+from arc_toolkit.diagnosis.sources.inventory import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, save, write_log
 
 LOG = "amlarc_cr_bootstrap.log"
 
 
-def read(*sources: object, jobs: int = 1) -> tuple[list[Scanned], Inventory]:
+def read(*sources: object, jobs: int = 1) -> tuple[list[LogScan], Inventory]:
     inventory = Inventory(keep_unrelated=True)
     for source in sources:
         add(str(source), inventory)
@@ -272,7 +272,7 @@ def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
     assert (
         one_inventory.skipped
         == two_inventory.skipped
-        == [Skipped(f"{tmp_path}/j7/system_logs/{LOG}", "binary, not a log")]
+        == [SkippedFile(f"{tmp_path}/j7/system_logs/{LOG}", "binary, not a log")]
     )
 
 

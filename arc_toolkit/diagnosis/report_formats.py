@@ -5,8 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from arc_toolkit.diagnosis import text, times
-from arc_toolkit.diagnosis.model import Attempt, Cause, Evidence, Job, Level, Outcome, Report, Restart, Verdict
+from arc_toolkit.diagnosis import report_text as text
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    DiagnosisReport,
+    Evidence,
+    Job,
+    Level,
+    Restart,
+    RunOutcome,
+    Verdict,
+)
 from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
 from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output import jsonout
@@ -36,7 +47,7 @@ COLUMNS = [
 ]
 
 
-def to_json(report: Report) -> str:
+def to_json(report: DiagnosisReport) -> str:
     """Everything, including every skipped file. Within v1 fields are only added."""
     grouped = attempts_by_job(report)
     stats = report.stats
@@ -57,7 +68,7 @@ def to_json(report: Report) -> str:
                 "attempts": len(report.attempts),
                 "jobs": len(report.jobs),
                 "jobs_retried": sum(job.retried for job in report.jobs),
-                "jobs_failed": sum(job.outcome is Outcome.FAILED for job in report.jobs),
+                "jobs_failed": sum(job.outcome is RunOutcome.FAILED for job in report.jobs),
                 "verdicts": {level.value: count for level, count in levels(report).items()},
                 "skipped": stats.skipped,
             },
@@ -165,7 +176,7 @@ def _restart(restart: Restart) -> dict[str, Any]:
     }
 
 
-def to_csv(report: Report) -> str:
+def to_csv(report: DiagnosisReport) -> str:
     """One row per attempt, for a spreadsheet."""
     import csv
     import io
@@ -207,7 +218,7 @@ def _cell(value: str) -> str:
     return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: DiagnosisReport) -> str:
     """For an issue or a pull request."""
     parts = [_md_jobs(report), _md_nodes(report), _md_restarts(report), _md_findings(report), _md_rest(report)]
     return "\n\n".join(part for part in parts if part) or "Nothing to report: no job, no node."
@@ -217,7 +228,7 @@ def _md_table(head: str, align: str, rows: list[list[str]]) -> str:
     return "\n".join([head, align, *[f"| {' | '.join(row)} |" for row in rows]])
 
 
-def _md_jobs(report: Report) -> str:
+def _md_jobs(report: DiagnosisReport) -> str:
     if not report.jobs:
         return ""
     count = levels(report)
@@ -243,7 +254,7 @@ def _md_jobs(report: Report) -> str:
     return "\n\n".join(parts)
 
 
-def _md_nodes(report: Report) -> str:
+def _md_nodes(report: DiagnosisReport) -> str:
     shown = [verdict for verdict in report.verdicts if verdict.level in (Level.BAD, Level.SUSPECT)]
     if not shown:
         return ""
@@ -266,7 +277,7 @@ def _md_nodes(report: Report) -> str:
     return "\n\n".join(parts)
 
 
-def _md_restarts(report: Report) -> str:
+def _md_restarts(report: DiagnosisReport) -> str:
     if not report.restarts:
         return ""
     rows = [
@@ -284,7 +295,7 @@ def _md_restarts(report: Report) -> str:
     return "## Restarts seen in metrics\n\n" + _md_table(head, "|---|---|---|---|---:|---:|", rows)
 
 
-def _md_findings(report: Report) -> str:
+def _md_findings(report: DiagnosisReport) -> str:
     lines = [
         f"- {_code(finding.path)}: {_md(finding.evidence.message or finding.evidence.reason)}"
         for finding in report.findings[:MOST_JOBS]
@@ -292,7 +303,7 @@ def _md_findings(report: Report) -> str:
     return "\n".join(["In the jobs' own files:", "", *lines]) if lines else ""
 
 
-def _md_rest(report: Report) -> str:
+def _md_rest(report: DiagnosisReport) -> str:
     skipped = [f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())]
     parts = ["\n".join(["Not used:", "", *skipped])] if skipped else []
     return "\n\n".join([*parts, *[_md(note) for note in report.notes]])

@@ -23,7 +23,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
-    from arc_toolkit.diagnosis.sources.metrics import Point
+    from arc_toolkit.diagnosis.sources.metric_points import Point
 
 # The rule: a new segment where step <= the highest so far and the silence before is longer than this.
 SHORTEST_GAP_SECONDS = 60.0
@@ -37,7 +37,7 @@ COUNTERS = ("epoch", "step", "global_step", "iteration", "trainer/global_step")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MetricScan:
     """What one source of metrics holds."""
 
     restarts: list[Restart]
@@ -50,9 +50,9 @@ def find_restarts(source: str) -> list[Restart]:
     return look(source).restarts
 
 
-def look(source: str) -> Seen:
+def look(source: str) -> MetricScan:
     """The restarts, and in how much they were looked for: no restart is an answer too."""
-    from arc_toolkit.diagnosis.sources.metrics import read_points
+    from arc_toolkit.diagnosis.sources.metric_points import read_points
 
     runs = read_points(source)
     source = show_source(source)
@@ -63,7 +63,7 @@ def look(source: str) -> Seen:
             "so restarts cannot be seen; log with step=..."
         )
     restarts.sort(key=lambda one: (one.time, one.run))
-    return Seen(restarts, len(runs), sum(map(len, runs.values())))
+    return MetricScan(restarts, len(runs), sum(map(len, runs.values())))
 
 
 def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Restart]:

@@ -1,4 +1,4 @@
-"""The report for a terminal: an answer at a glance, or one job in detail. Pure: a Report in, text out."""
+"""The report for a terminal: an answer at a glance, or one job in detail. Pure: a DiagnosisReport in, text out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
+    CauseKind,
+    DiagnosisReport,
     Evidence,
     Job,
-    Kind,
     Level,
-    Outcome,
-    Report,
     Restart,
+    RunOutcome,
     Verdict,
 )
 from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
@@ -35,10 +35,10 @@ _COLORS = {
     Level.OK: ("green",),
 }
 _ENDS = {
-    Outcome.FAILED: ("red",),
-    Outcome.SUCCEEDED: ("green",),
-    Outcome.RUNNING: ("blue",),
-    Outcome.UNKNOWN: ("dim",),
+    RunOutcome.FAILED: ("red",),
+    RunOutcome.SUCCEEDED: ("green",),
+    RunOutcome.RUNNING: ("blue",),
+    RunOutcome.UNKNOWN: ("dim",),
 }
 
 
@@ -46,14 +46,14 @@ def plain(text: str, *_: str) -> str:
     return text
 
 
-def overview(report: Report, style: Style = plain) -> str:
+def overview(report: DiagnosisReport, style: Style = plain) -> str:
     """Jobs, nodes by verdict, suggestions, and what was not used."""
     parts = [_headline(report, style), _jobs(report, style), _restarts(report.restarts), _nodes(report, style)]
     parts += [_suggestions(report, style), _findings(report), _rest(report)]
     return "\n\n".join(part for part in parts if part) or "nothing to report: no job, no node"
 
 
-def detail(report: Report, style: Style = plain) -> str:
+def detail(report: DiagnosisReport, style: Style = plain) -> str:
     """Every attempt of the report's jobs with its evidence."""
     grouped = attempts_by_job(report)
     parts = [_job_detail(job, grouped[job.name], style) for job in report.jobs]
@@ -62,7 +62,7 @@ def detail(report: Report, style: Style = plain) -> str:
     )
 
 
-def summary(report: Report) -> str:
+def summary(report: DiagnosisReport) -> str:
     """One line: what was read and what came out."""
     stats = report.stats
     retried = sum(job.retried for job in report.jobs)
@@ -100,7 +100,7 @@ def cause_text(cause: Cause | None) -> str:
     if cause is None:
         return "-"
     label = KINDS[cause.kind].label
-    if cause.confidence == "high" or cause.kind is Kind.UNKNOWN:
+    if cause.confidence == "high" or cause.kind is CauseKind.UNKNOWN:
         return label
     return f"{label} ({cause.confidence} confidence)"
 
@@ -128,12 +128,12 @@ def nodes_text(nodes: tuple[str, ...]) -> str:
     return " -> ".join(shown) + (f" +{more}" if more else "") if shown else "?"
 
 
-def _headline(report: Report, style: Style) -> str:
+def _headline(report: DiagnosisReport, style: Style) -> str:
     if not report.jobs:
         return ""
     count = levels(report)
     retried = sum(job.retried for job in report.jobs)
-    failed = sum(job.outcome is Outcome.FAILED for job in report.jobs)
+    failed = sum(job.outcome is RunOutcome.FAILED for job in report.jobs)
     words = [f"{retried} of {plural(len(report.jobs), 'job')} retried"]
     if failed:
         words.append(f"{failed} failed for good")
@@ -142,11 +142,11 @@ def _headline(report: Report, style: Style) -> str:
     return style(", ".join(words), "bold")
 
 
-def _jobs(report: Report, style: Style) -> str:
+def _jobs(report: DiagnosisReport, style: Style) -> str:
     if not report.jobs:
         return ""
     order = sorted(
-        report.jobs, key=lambda job: (not troubled(job), job.outcome is not Outcome.FAILED, -job.attempts)
+        report.jobs, key=lambda job: (not troubled(job), job.outcome is not RunOutcome.FAILED, -job.attempts)
     )
     rows = [
         [
@@ -164,7 +164,7 @@ def _jobs(report: Report, style: Style) -> str:
     return text + (f"\n... and {plural(hidden, 'more job')} (--format csv has them all)" if hidden else "")
 
 
-def _nodes(report: Report, style: Style) -> str:
+def _nodes(report: DiagnosisReport, style: Style) -> str:
     if not report.verdicts:
         return ""
     count = levels(report)
@@ -187,7 +187,7 @@ def _nodes(report: Report, style: Style) -> str:
     return text
 
 
-def _suggestions(report: Report, style: Style) -> str:
+def _suggestions(report: DiagnosisReport, style: Style) -> str:
     bad = [verdict for verdict in report.verdicts if verdict.level is Level.BAD]
     parts = []
     for verdict in bad[:5]:
@@ -223,7 +223,7 @@ def _restarts(restarts: tuple[Restart, ...]) -> str:
     )
 
 
-def _findings(report: Report) -> str:
+def _findings(report: DiagnosisReport) -> str:
     if not report.findings:
         return ""
     lines = [
@@ -233,7 +233,7 @@ def _findings(report: Report) -> str:
     return "\n".join(["In the jobs' own files", *lines])
 
 
-def _rest(report: Report) -> str:
+def _rest(report: DiagnosisReport) -> str:
     lines = [
         f"{count} {reason}" for reason, count in sorted(report.stats.skipped.items(), key=lambda item: -item[1])
     ]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from arc_toolkit.diagnosis import signals, times
-from arc_toolkit.diagnosis.model import Evidence, Finding, Kind, LogFile, Skipped
+from arc_toolkit.diagnosis.model import CauseKind, Evidence, LogFile, PrsEvidence, SkippedFile
 
 BATCHES = re.compile(r"(?:^|/)processed_mini[-_]batches\.csv$")
 USAGE = re.compile(r"(?:^|/)node_resource_usage\.csv$")
@@ -39,26 +39,26 @@ def wanted(path: str) -> bool:
     return path.endswith(".csv") and bool(BATCHES.search(path) or USAGE.search(path))
 
 
-def read(files: Sequence[LogFile]) -> tuple[list[Finding], list[Skipped]]:
+def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]]:
     """The findings of all PRS files, and those that say nothing with the reason."""
-    findings: list[Finding] = []
-    skipped: list[Skipped] = []
+    findings: list[PrsEvidence] = []
+    skipped: list[SkippedFile] = []
     for file in files:
         reader = _read_usage if USAGE.search(file.path) else _read_batches
         try:
             with file.open() as stream:
                 findings += reader(file.path, stream)
         except _NotUsable as reason:
-            skipped.append(Skipped(file.path, str(reason)))
+            skipped.append(SkippedFile(file.path, str(reason)))
         except csv.Error:
-            skipped.append(Skipped(file.path, "not CSV"))
+            skipped.append(SkippedFile(file.path, "not CSV"))
         except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
             first = (str(error).splitlines() or [""])[0]
-            skipped.append(Skipped(file.path, f"cannot be read: {first or type(error).__name__}"))
+            skipped.append(SkippedFile(file.path, f"cannot be read: {first or type(error).__name__}"))
     return findings, skipped
 
 
-def _read_batches(path: str, stream: BinaryIO) -> list[Finding]:
+def _read_batches(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     header, rows = _rows(stream)
     column = _column(header, ("picked", "count"))
     if column is None:
@@ -73,10 +73,10 @@ def _read_batches(path: str, stream: BinaryIO) -> list[Finding]:
     if not again:
         return []
     message = f"{again} of {total} mini-batches were picked more than once, up to {most} times"
-    return [Finding(path, Evidence(signals.PRS, "Picked Count", message, weight=signals.ORDER[signals.PRS]))]
+    return [PrsEvidence(path, Evidence(signals.PRS, "Picked Count", message, weight=signals.ORDER[signals.PRS]))]
 
 
-def _read_usage(path: str, stream: BinaryIO) -> list[Finding]:
+def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     header, rows = _rows(stream)
     percent = _column(header, ("mem", "%")) or _column(header, ("mem", "percent"))
     total, used = _column(header, ("mem", "total")), _column(header, ("mem", "used"))
@@ -94,11 +94,11 @@ def _read_usage(path: str, stream: BinaryIO) -> list[Finding]:
     node = path.split("/")[-2] if "/" in path else None
     message = f"memory of the node was {peak:.0f} % full"
     return [
-        Finding(
+        PrsEvidence(
             path,
             Evidence(signals.PRS, "node memory", message, when, signals.ORDER[signals.PRS]),
             node,
-            Kind.NODE_MEMORY,
+            CauseKind.NODE_MEMORY,
         )
     ]
 

@@ -1,4 +1,4 @@
-"""The HTML report: what is in it, and that nothing in it can be anything but text. test_html_browser.py opens it."""
+"""The HTML report: its content, and that input is shown as text only. test_report_page_browser.py opens it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import html
+from arc_toolkit.diagnosis import report_page
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
+    CauseKind,
+    DiagnosisReport,
     Evidence,
-    Finding,
     Job,
-    Kind,
     Level,
-    Outcome,
-    Report,
+    PrsEvidence,
     Restart,
-    Skipped,
+    RunOutcome,
+    SkippedFile,
     Stats,
     Verdict,
 )
@@ -67,24 +67,24 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def hostile_report(text: str) -> Report:
+def hostile_report(text: str) -> DiagnosisReport:
     """A report in which everything that comes from outside is this text."""
     evidence = Evidence(text, text, text, 0.0)
-    cause = Cause(Kind.NODE_MEMORY, "high", (evidence,), True)
-    attempt = Attempt(text, 0, text, rank=text, outcome=Outcome.FAILED, cause=cause, notes=(text,), pool=text)
-    retry = Attempt(text, 1, text, rank=text, outcome=Outcome.UNKNOWN)
-    job = Job(text, text + "!", 2, Outcome.FAILED, (text,), (Kind.NODE_MEMORY,), 0.0, notes=(text,))
+    cause = Cause(CauseKind.NODE_MEMORY, "high", (evidence,), True)
+    attempt = Attempt(text, 0, text, rank=text, outcome=RunOutcome.FAILED, cause=cause, notes=(text,), pool=text)
+    retry = Attempt(text, 1, text, rank=text, outcome=RunOutcome.UNKNOWN)
+    job = Job(text, text + "!", 2, RunOutcome.FAILED, (text,), (CauseKind.NODE_MEMORY,), 0.0, notes=(text,))
     bad = Verdict(
         text, Level.BAD, text, 1, 2, (0.1, 0.9), 0.2, evidence=(evidence,), reason=text, suggestions=(text,)
     )
     fine = Verdict(text + "2", Level.OK, text, reason=text)
-    return Report(
+    return DiagnosisReport(
         attempts=(attempt, retry),
         jobs=(job,),
         verdicts=(bad, fine),
-        skipped=(Skipped(text, text),),
+        skipped=(SkippedFile(text, text),),
         restarts=(Restart(text, 0.0, "resumed", 2, 1, 1, 1.0, 1.0, (text,)),),
-        findings=(Finding(text, evidence, text),),
+        findings=(PrsEvidence(text, evidence, text),),
         stats=Stats(skipped={text: 1}),
         notes=(text,),
     )
@@ -106,7 +106,7 @@ def allowed(page: str) -> Page:
 
 
 def test_job_called_script_is_text_everywhere() -> None:
-    page = html.render(hostile_report(EVIL))
+    page = report_page.render(hostile_report(EVIL))
     parsed = allowed(page)
     assert "window.pwned" in "".join(parsed.text)
     assert "\x1b" not in page
@@ -115,14 +115,14 @@ def test_job_called_script_is_text_everywhere() -> None:
 @settings(max_examples=60)
 @given(st.text(min_size=1, max_size=60))
 def test_any_text_from_outside_stays_text(text: str) -> None:
-    allowed(html.render(hostile_report(text)).encode("utf-8", "replace").decode())
+    allowed(report_page.render(hostile_report(text)).encode("utf-8", "replace").decode())
 
 
 def test_policy_allows_exactly_the_script_and_style_of_the_page() -> None:
     import base64
     import hashlib
 
-    page = html.render(sample_report())
+    page = report_page.render(sample_report())
     policy = next(meta["content"] for meta in Page(page).all("meta") if "http-equiv" in meta)
     for tag in ("script", "style"):
         found = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
@@ -135,7 +135,7 @@ def test_policy_allows_exactly_the_script_and_style_of_the_page() -> None:
 
 def test_page_names_every_job_node_cause_and_restart() -> None:
     report = sample_report()
-    text = " ".join(" ".join(Page(html.render(report)).text).split())
+    text = " ".join(" ".join(Page(report_page.render(report)).text).split())
     for job in report.jobs:
         assert job.name in text
     for verdict in report.verdicts:
@@ -152,7 +152,7 @@ def test_page_names_every_job_node_cause_and_restart() -> None:
 
 
 def test_ids_are_unique_and_every_reference_leads_somewhere() -> None:
-    parsed = allowed(html.render(sample_report()))
+    parsed = allowed(report_page.render(sample_report()))
     ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     for _, attributes in parsed.elements:
@@ -163,20 +163,22 @@ def test_ids_are_unique_and_every_reference_leads_somewhere() -> None:
 
 
 def test_failed_jobs_stand_before_retried_ones_and_those_before_the_rest() -> None:
-    names = re.findall(r'<details class="card job" data-text="(\S+)', html.render(sample_report()))
+    names = re.findall(r'<details class="card job" data-text="(\S+)', report_page.render(sample_report()))
     assert set(names[:2]) == {"dull_plum_7r3", "red_elm_5f0"}
     assert all(name.startswith(("calm_fir", "keen_oak")) for name in names[-5:])
 
 
 def test_nothing_found_is_a_page_too() -> None:
-    parsed = allowed(html.render(Report()))
+    parsed = allowed(report_page.render(DiagnosisReport()))
     assert "0" in "".join(parsed.text)
 
 
 def test_very_large_report_leaves_jobs_out_and_says_so() -> None:
-    jobs = tuple(Job(f"job{n}", None, 1, Outcome.SUCCEEDED, (), (), None) for n in range(html.MOST_JOBS + 5))
-    failed = Job("the one that failed", None, 2, Outcome.FAILED, (), (), None)
-    page = html.render(Report(jobs=(*jobs, failed)))
+    jobs = tuple(
+        Job(f"job{n}", None, 1, RunOutcome.SUCCEEDED, (), (), None) for n in range(report_page.MOST_JOBS + 5)
+    )
+    failed = Job("the one that failed", None, 2, RunOutcome.FAILED, (), (), None)
+    page = report_page.render(DiagnosisReport(jobs=(*jobs, failed)))
     assert "the one that failed" in page
     assert "6 more jobs are in the JSON and CSV output" in page
 
@@ -185,11 +187,11 @@ def test_very_large_report_leaves_jobs_out_and_says_so() -> None:
 
 
 def attempt(number: int, start: float | None, end: float | None, rank: str | None = None) -> Attempt:
-    return Attempt("job", number, "node", rank=rank, start=start, end=end, outcome=Outcome.FAILED)
+    return Attempt("job", number, "node", rank=rank, start=start, end=end, outcome=RunOutcome.FAILED)
 
 
 def places(*attempts: Attempt) -> list[tuple[float, float]]:
-    return [(float(bar["left"]), float(bar["width"])) for bar in html.timeline(attempts)["bars"]]
+    return [(float(bar["left"]), float(bar["width"])) for bar in report_page.timeline(attempts)["bars"]]
 
 
 def test_bars_stand_where_their_times_are() -> None:
@@ -201,7 +203,7 @@ def test_bars_without_times_stand_one_after_the_other() -> None:
 
 
 def test_ranks_of_one_try_stand_under_each_other() -> None:
-    line = html.timeline([attempt(0, None, None, "worker-0"), attempt(0, None, None, "worker-1")])
+    line = report_page.timeline([attempt(0, None, None, "worker-0"), attempt(0, None, None, "worker-1")])
     assert [(bar["left"], bar["row"]) for bar in line["bars"]] == [("0.00", 0), ("0.00", 1)]
     assert line["rows"] == 2
 
@@ -240,7 +242,7 @@ def test_diagnose_writes_the_page(arc: Callable[..., Result], tmp_path: Path) ->
     allowed(page)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_kind_of_cause_has_a_colour_that_the_legend_explains(kind: Kind) -> None:
-    one = Attempt("job", 0, "node", outcome=Outcome.FAILED, cause=Cause(kind, "high"))
-    assert html.group(one) in html.GROUPS
+@pytest.mark.parametrize("kind", list(CauseKind))
+def test_every_kind_of_cause_has_a_colour_that_the_legend_explains(kind: CauseKind) -> None:
+    one = Attempt("job", 0, "node", outcome=RunOutcome.FAILED, cause=Cause(kind, "high"))
+    assert report_page.group(one) in report_page.GROUPS

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arc_toolkit.diagnosis import signals, times
+from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
-from arc_toolkit.diagnosis.paths import rank_of
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ PROVIDER_VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/(\d+)$
 
 
 @dataclass(slots=True)
-class Container:
+class ContainerState:
     name: str
     state: str  # terminated, waiting, running, or ""
     reason: str
@@ -34,7 +34,7 @@ class Container:
 
 
 @dataclass(slots=True)
-class Pod:
+class PodState:
     uid: str
     name: str
     namespace: str
@@ -46,7 +46,7 @@ class Pod:
     message: str
     disruption: str  # reason of the condition DisruptionTarget
     disrupted: float | None
-    containers: list[Container]
+    containers: list[ContainerState]
     start: float | None
     end: float | None
     deleted: float | None
@@ -54,7 +54,7 @@ class Pod:
 
 
 @dataclass(slots=True)
-class Node:
+class NodeState:
     name: str
     created: float | None
     deleted: bool  # known from history only; its conditions are the last that were seen
@@ -66,20 +66,20 @@ class Node:
 
 
 @dataclass(slots=True)
-class Event:
+class ClusterEvent:
     reason: str
     message: str
     time: float | None
 
 
 @dataclass
-class Cluster:
+class ClusterIndex:
     """All facts with their indexes. Events are in order of time; those without a time come first."""
 
-    pods: list[Pod] = field(default_factory=list)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    node_events: dict[str, list[Event]] = field(default_factory=dict)
-    pod_events: dict[str, list[Event]] = field(default_factory=dict)  # by pod UID, and by namespace/name
+    pods: list[PodState] = field(default_factory=list)
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    node_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)
+    pod_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)  # by pod UID, and by namespace/name
     cuts: dict[str, float] = field(default_factory=dict)  # node -> when its history begins anew
     drains: dict[str, list[float]] = field(default_factory=dict)  # node -> when pods were evicted through the API
     collected: dict[str, list[float]] = field(
@@ -94,14 +94,14 @@ class Cluster:
         node, pool = self.nodes.get(name), pool_of(name)
         return node.spot if node else self.spot_pools.get(pool) if pool else None
 
-    def events_of_pod(self, pod: Pod) -> list[Event]:
+    def events_of_pod(self, pod: PodState) -> list[ClusterEvent]:
         return self.pod_events.get(pod.uid) or self.pod_events.get(f"{pod.namespace}/{pod.name}") or []
 
 
-def read(facts: Iterable[ClusterFacts]) -> Cluster:
+def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
     """Index what saved files, the live cluster and history say; of one object the newest state counts."""
     facts = list(facts)
-    cluster = Cluster(nodes_complete=any(part.nodes_complete for part in facts))
+    cluster = ClusterIndex(nodes_complete=any(part.nodes_complete for part in facts))
     for raw in _newest(item for part in facts for item in part.pods):
         pod = _pod(raw)
         if pod.node and pod.disrupted is not None:
@@ -136,7 +136,7 @@ def read(facts: Iterable[ClusterFacts]) -> Cluster:
     return cluster
 
 
-def _cut_at_repairs(cluster: Cluster, name: str, begin: str, events: list[Event]) -> None:
+def _cut_at_repairs(cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]) -> None:
     """History ends with a reimage or redeploy; one that only started counts, unless it is said to have failed."""
     started: float | None = None
     for event in events:
@@ -151,7 +151,7 @@ def _cut_at_repairs(cluster: Cluster, name: str, begin: str, events: list[Event]
         _cut(cluster, name, started)
 
 
-def within(events: list[Event], start: float, end: float) -> list[Event]:
+def within(events: list[ClusterEvent], start: float, end: float) -> list[ClusterEvent]:
     """The events of a time window; those without a time are in no window."""
     low = bisect_left(events, start, key=lambda event: event.time or 0.0)
     return events[low : bisect_right(events, end, key=lambda event: event.time or 0.0)]
@@ -214,7 +214,7 @@ def _newest(objects: Iterable[Any]) -> Iterable[Json]:
     return [item for _, item in best.values()]
 
 
-def _pod(raw: Json) -> Pod:
+def _pod(raw: Json) -> PodState:
     meta, spec, status = (_dict(raw.get(part)) for part in ("metadata", "spec", "status"))
     labels = _dict(meta.get("labels"))
     name = _text(meta.get("name"))
@@ -231,7 +231,7 @@ def _pod(raw: Json) -> Pod:
     ]
     deleted = times.parse(meta.get("deletionTimestamp"))
     ends = [container.finished for container in containers if container.finished is not None]
-    return Pod(
+    return PodState(
         uid=_text(meta.get("uid")),
         name=name,
         namespace=_text(meta.get("namespace")) or "default",
@@ -251,23 +251,23 @@ def _pod(raw: Json) -> Pod:
     )
 
 
-def _container(raw: Json) -> Container:
+def _container(raw: Json) -> ContainerState:
     state = _dict(raw.get("state"))
     for word in ("terminated", "waiting", "running"):
         if isinstance(state.get(word), dict):
             inner = state[word]
             code = inner.get("exitCode")
-            return Container(
+            return ContainerState(
                 _text(raw.get("name")),
                 word,
                 _text(inner.get("reason")),
                 code if isinstance(code, int) and not isinstance(code, bool) else None,
                 times.parse(inner.get("finishedAt")),
             )
-    return Container(_text(raw.get("name")), "", "", None, None)
+    return ContainerState(_text(raw.get("name")), "", "", None, None)
 
 
-def _node(raw: Json) -> Node:
+def _node(raw: Json) -> NodeState:
     meta, spec, status = (_dict(raw.get(part)) for part in ("metadata", "spec", "status"))
     name, labels = _text(meta.get("name")), _dict(meta.get("labels"))
     conditions = [
@@ -285,7 +285,7 @@ def _node(raw: Json) -> Node:
         for item in map(_dict, _list(spec.get("taints")))
     ]
     provider = PROVIDER_VM.search(_text(spec.get("providerID")))
-    return Node(
+    return NodeState(
         name=name,
         created=times.parse(meta.get("creationTimestamp")),
         deleted=meta.get("deletionTimestamp") is not None,
@@ -298,7 +298,7 @@ def _node(raw: Json) -> Node:
     )
 
 
-def _add_event(cluster: Cluster, raw: Json) -> None:
+def _add_event(cluster: ClusterIndex, raw: Json) -> None:
     """An event of core/v1 or of events.k8s.io/v1, filed under its node or pod.
 
     One that was repeated is filed at its first and at its last time: in between, Kubernetes only counts.
@@ -324,14 +324,14 @@ def _add_event(cluster: Cluster, raw: Json) -> None:
         return
     reason, message = _text(raw.get("reason")), _text(raw.get("message")) or _text(raw.get("note"))
     for moment in (last,) if first is None or first == last else (first, last):
-        target.append(Event(reason, message, moment))
+        target.append(ClusterEvent(reason, message, moment))
 
 
 def _first_time(*values: object) -> float | None:
     return next((moment for value in values if (moment := times.parse(value)) is not None), None)
 
 
-def _cut(cluster: Cluster, node: str, moment: float) -> None:
+def _cut(cluster: ClusterIndex, node: str, moment: float) -> None:
     cluster.cuts[node] = max(moment, cluster.cuts.get(node, moment))
 
 
