@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import yaml
 
-from arc_toolkit.azureml.kinds import HINTS, KINDS, Kind, recognise, step_kind
+from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, TargetKind, recognise, step_kind
 from arc_toolkit.edit.edits import Cause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
@@ -19,7 +19,7 @@ from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pa
 class Target:
     """A job, step, trial, component or spec inside of a document. Not changed once made; not frozen, for speed."""
 
-    kind: Kind
+    kind: TargetKind
     # The step's name; for a root the component's name or the file's.
     name: str
     path: Path
@@ -48,7 +48,7 @@ class Target:
     @property
     def shown(self) -> str:
         """`step train` or `command component`."""
-        return f"step `{self.name}`" if self.kind.role == "step" else self.kind.name
+        return f"step `{self.name}`" if self.kind.role == Role.STEP else self.kind.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class Document:
 
     @property
     def steps(self) -> Iterator[Target]:
-        return (target for target in self.targets if target.kind.role == "step")
+        return (target for target in self.targets if target.kind.role == Role.STEP)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ class SourceFile:
     documents: tuple[Document, ...]
 
 
-KindOf = Callable[[str], Kind | None]
+KindOf = Callable[[str], TargetKind | None]
 
 
 def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
@@ -92,28 +92,28 @@ def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
 def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> SourceFile:
     """The same from nodes that are composed already."""
     documents = []
-    why = "not AzureML"
+    other = ""
     for index, root in enumerate(source.documents):
         if isinstance(root, yaml.MappingNode) and root.value:
-            kind, reason = recognise(root)
+            kind, description = recognise(root)
             if kind is not None:
                 documents.append(_document(index, path, root, kind, kind_of))
-            elif reason != "not AzureML":
-                why = reason
+            elif description:
+                other = description
     if not documents:
-        raise Unreadable(why, cause=Cause.FOREIGN)
+        raise Unreadable(other or "not AzureML", cause=Cause.FOREIGN)
     return SourceFile(path, data, source, tuple(documents))
 
 
-def _document(index: int, path: str, root: yaml.MappingNode, kind: Kind, kind_of: KindOf) -> Document:
+def _document(index: int, path: str, root: yaml.MappingNode, kind: TargetKind, kind_of: KindOf) -> Document:
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
     target = Target(kind, stem, (index,), root, root.value[0][0])
     target.name = target.text("name") or stem
     target.reference = local_reference(target.text("trial"), path)
     targets = [target]
-    if kind.name == "sweep job":
-        targets += _trial(target, "sweep trial")
-    if kind.family == "pipeline":
+    if kind.family == Family.SWEEP and kind.role == Role.JOB:
+        targets += _trial(target, Role.TRIAL)
+    if kind.family == Family.PIPELINE:
         targets += _steps(target, path, kind_of)
     return Document(index, target, tuple(targets))
 
@@ -122,29 +122,29 @@ def _steps(pipeline: Target, path: str, kind_of: KindOf) -> Iterator[Target]:
     for name, (key, node) in pairs(pipeline.get("jobs")).items():
         if not isinstance(node, yaml.MappingNode):
             continue
-        step = Target(KINDS["other step"], name, (*pipeline.path, "jobs", name), node, key, pipeline)
+        step = Target(KINDS[Family.OTHER, Role.STEP], name, (*pipeline.path, "jobs", name), node, key, pipeline)
         reference = local_reference(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
         kind = step_kind(step.own, node, kind_of(reference) if needs_kind and reference else None)
         step.kind = kind
-        step.reference = local_reference(step.text("trial"), path) if kind.family == "sweep" else reference
+        step.reference = local_reference(step.text("trial"), path) if kind.family == Family.SWEEP else reference
         yield step
-        if kind.family == "sweep":
-            yield from _trial(step, "sweep step trial")
+        if kind.family == Family.SWEEP:
+            yield from _trial(step, Role.STEP_TRIAL)
         inline = step.get("component")
         if isinstance(inline, yaml.MappingNode):
-            component = KINDS.get(f"{kind.family} component")
+            component = KINDS.get((kind.family, Role.COMPONENT))
             if component is not None:
                 yield Target(component, name, (*step.path, "component"), inline, key, step)
         if step.get("jobs") is not None:
             yield from _steps(step, path, kind_of)
 
 
-def _trial(sweep: Target, kind: str) -> Iterator[Target]:
+def _trial(sweep: Target, role: Role) -> Iterator[Target]:
     trial = sweep.get("trial")
     if isinstance(trial, yaml.MappingNode):
         key = sweep.own["trial"][0] if "trial" in sweep.own else sweep.at
-        yield Target(KINDS[kind], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
+        yield Target(KINDS[Family.SWEEP, role], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
 
 
 def local_reference(written: str | None, path: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor
@@ -32,12 +33,12 @@ def expose(work: Work, document: Document) -> None:
     kind = root.kind
     if not work.settings.wants(RULE):
         return
-    if kind.family == "pipeline":
+    if kind.family == Family.PIPELINE:
         _expose_pipeline(work, document)
-    elif kind.role == "spec":
+    elif kind.role == Role.SPEC:
         reason = "pass them from `@dsl.pipeline` parameters to `runsettings.resource_layout.configure(...)`"
         work.found(RULE, "note", "a v1.5 spec has no place for parameters of resources", root.at, reason=reason)
-    elif kind.name in ("command component", "parallel component"):
+    elif kind.role == Role.COMPONENT and kind.resources:
         if not work.library.uses(work.file.path):
             _wrap(work, root)
     elif kind.resources:
@@ -115,8 +116,8 @@ def _declare(work: Work, root: Target, field: str, default: str | int) -> bool:
     """The input itself: a plain value in a job, a typed one with a default in a component."""
     declared = root.get("inputs", field)
     own = pairs(declared)
-    if root.kind.role == "component" or own:
-        key = "default" if root.kind.role == "component" else "value" if "value" in own else "default"
+    if root.kind.role == Role.COMPONENT or own:
+        key = "default" if root.kind.role == Role.COMPONENT else "value" if "value" in own else "default"
         if declared is None:
             kind = "string" if field == "instance_type" else "integer"
             return work.set(RULE, root, ("inputs", field), {"type": kind, "default": default})
@@ -131,7 +132,7 @@ def _bind(work: Work, step: Target, field: str) -> None:
     current = step.text("resources", field)
     if current == binding or is_bound(current):
         return
-    inline = step.kind.name == "command step" and step.get("component") is None
+    inline = step.kind.family == Family.COMMAND and step.get("component") is None
     if inline and field == "instance_count" and not _move_to_component(work, step):
         return
     work.set(RULE, step, ("resources", field), binding)
@@ -260,7 +261,7 @@ def _wrap(work: Work, leaf: Target) -> None:
         reason = "an input or output of it has no type"
         work.found(RULE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
         return
-    step: dict[str, Any] = {"type": leaf.kind.family, "component": f"./{os.path.basename(work.file.path)}"}
+    step: dict[str, Any] = {"type": str(leaf.kind.family), "component": f"./{os.path.basename(work.file.path)}"}
     if inputs:
         step["inputs"] = {name: f"${{{{parent.inputs.{name}}}}}" for name in inputs}
     if outputs:

@@ -1,96 +1,156 @@
 """Which AzureML document this is, and which settings each kind keeps: the one table to change.
 
 Facts: loading every kind with azure-ai-ml 1.35 and looking at the REST body it would send. A field that is
-accepted and then dropped is no place for a setting.
+accepted and then dropped is not a slot.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from functools import cached_property
 
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One row: what the kind is called, and which fields it keeps."""
+class Family(StrEnum):
+    """What a target does; the names are those of `--kind`."""
 
-    name: str
-    compute: bool
-    # resources.instance_type and resources.instance_count
-    resources: bool
-    # environment_variables
-    variables: bool
-    # Why it does not keep what it does not keep.
+    COMMAND = "command"
+    DISTRIBUTED = "distributed"
+    PARALLEL = "parallel"
+    SWEEP = "sweep"
+    AUTOML = "automl"
+    PIPELINE = "pipeline"
+    SPARK = "spark"
+    IMPORT = "import"
+    FINETUNING = "finetuning"
+    OTHER = "other"
+
+
+class Role(StrEnum):
+    """What a target is a part of."""
+
+    JOB = "job"
+    COMPONENT = "component"
+    STEP = "step"
+    TRIAL = "trial"
+    # The trial of a sweep step that is written in place.
+    STEP_TRIAL = "step trial"
+    # Component SDK v1.5
+    SPEC = "spec"
+
+    @property
+    def is_trial(self) -> bool:
+        return self in (Role.TRIAL, Role.STEP_TRIAL)
+
+
+class Slot(Enum):
+    """A setting that a target may keep, and where: the path below the target."""
+
+    INSTANCE_TYPE = ("resources", "instance_type")
+    INSTANCE_COUNT = ("resources", "instance_count")
+    COMPUTE = ("compute",)
+    VARIABLES = ("environment_variables",)
+
+
+_RESOURCES = frozenset({Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT})
+_COMPUTE = frozenset({Slot.COMPUTE})
+_VARIABLES = frozenset({Slot.VARIABLES})
+_ALL = frozenset(Slot)
+_NONE: frozenset[Slot] = frozenset()
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """One row: what a target is, and which slots it keeps."""
+
+    family: Family
+    role: Role
+    slots: frozenset[Slot]
+    # Why it does not keep the others.
     why: str = ""
-    # What `--kind` names: command, parallel, sweep, ...
-    family: str = field(init=False)
-    # job, component, step, trial or spec (v1.5)
-    role: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "family", self.name.partition(" ")[0])
-        object.__setattr__(self, "role", self.name.rpartition(" ")[2])
+    @cached_property
+    def name(self) -> str:
+        """`command job`, `sweep step trial`: for messages."""
+        return f"{self.family} {self.role}"
+
+    @cached_property
+    def resources(self) -> bool:
+        return Slot.INSTANCE_TYPE in self.slots
+
+    @cached_property
+    def compute(self) -> bool:
+        return Slot.COMPUTE in self.slots
+
+    @cached_property
+    def variables(self) -> bool:
+        return Slot.VARIABLES in self.slots
 
 
 _DROPS = "a v2 component loads `environment_variables` and drops them"
+_LOSES = "a sweep step in a pipeline loses environment variables"
 _SPEC = "a v1.5 spec has no place for resources: they are run settings of the pipeline's step"
 _SPARK = "Spark takes a fixed list of VM sizes, not an instance type"
 _PIPELINE = "a pipeline has no resources of its own: its steps have"
 _FOREIGN = "this kind does not run on Kubernetes"
 
-KINDS: Mapping[str, Kind] = {
-    kind.name: kind
+KINDS: Mapping[tuple[Family, Role], TargetKind] = {
+    (kind.family, kind.role): kind
     for kind in (
-        # name                    compute  resources variables
-        Kind("command job", True, True, True),
-        Kind("command component", False, True, False, _DROPS),
-        Kind("command step", True, True, True),
-        Kind("parallel component", False, True, False, _DROPS),
-        Kind("parallel step", True, True, True),
-        Kind("sweep job", True, True, False, "a sweep job has its environment variables in its trial"),
-        Kind("sweep trial", False, True, True),
-        Kind("sweep step", True, True, False, "a sweep step in a pipeline loses environment variables"),
-        # The trial of a sweep step that is written in place: kept in the dict, absent in the REST body.
-        Kind("sweep step trial", False, True, False, "a sweep step in a pipeline loses environment variables"),
-        Kind("automl job", True, True, True),
-        Kind("automl step", True, True, True),
-        Kind("pipeline job", True, False, False, _PIPELINE),
-        Kind("pipeline component", False, False, False, _PIPELINE),
-        Kind("pipeline step", False, False, False, _PIPELINE),
-        Kind("spark job", False, False, False, _SPARK),
-        Kind("spark component", False, False, False, _SPARK),
-        Kind("spark step", False, False, False, _SPARK),
-        Kind("import job", False, False, False, _FOREIGN),
-        Kind("import step", False, False, False, _FOREIGN),
-        Kind("finetuning job", False, False, False, _FOREIGN),
-        Kind("finetuning step", False, False, False, _FOREIGN),
-        Kind("other step", False, False, False, "the kind of this step is not known"),
-        # Component SDK v1.5
-        Kind("command spec", False, False, True, _SPEC),
-        Kind("distributed spec", False, False, True, _SPEC),
-        Kind("parallel spec", False, False, True, _SPEC),
-        Kind("sweep spec", False, False, True, _SPEC),
-        Kind("other spec", False, False, False, _SPEC),
-        # Not a job at all, and none of `patch`'s business: `validate` checks it.
-        Kind("instance type", False, False, False, "an InstanceType"),
+        TargetKind(Family.COMMAND, Role.JOB, _ALL),
+        TargetKind(Family.COMMAND, Role.COMPONENT, _RESOURCES, _DROPS),
+        TargetKind(Family.COMMAND, Role.STEP, _ALL),
+        TargetKind(Family.PARALLEL, Role.COMPONENT, _RESOURCES, _DROPS),
+        TargetKind(Family.PARALLEL, Role.STEP, _ALL),
+        TargetKind(
+            Family.SWEEP,
+            Role.JOB,
+            _RESOURCES | _COMPUTE,
+            "a sweep job has its environment variables in its trial",
+        ),
+        TargetKind(Family.SWEEP, Role.TRIAL, _RESOURCES | _VARIABLES),
+        TargetKind(Family.SWEEP, Role.STEP, _RESOURCES | _COMPUTE, _LOSES),
+        # Kept in the dict, absent in the REST body.
+        TargetKind(Family.SWEEP, Role.STEP_TRIAL, _RESOURCES, _LOSES),
+        TargetKind(Family.AUTOML, Role.JOB, _ALL),
+        TargetKind(Family.AUTOML, Role.STEP, _ALL),
+        TargetKind(Family.PIPELINE, Role.JOB, _COMPUTE, _PIPELINE),
+        TargetKind(Family.PIPELINE, Role.COMPONENT, _NONE, _PIPELINE),
+        TargetKind(Family.PIPELINE, Role.STEP, _NONE, _PIPELINE),
+        TargetKind(Family.SPARK, Role.JOB, _NONE, _SPARK),
+        TargetKind(Family.SPARK, Role.COMPONENT, _NONE, _SPARK),
+        TargetKind(Family.SPARK, Role.STEP, _NONE, _SPARK),
+        TargetKind(Family.IMPORT, Role.JOB, _NONE, _FOREIGN),
+        TargetKind(Family.IMPORT, Role.STEP, _NONE, _FOREIGN),
+        TargetKind(Family.FINETUNING, Role.JOB, _NONE, _FOREIGN),
+        TargetKind(Family.FINETUNING, Role.STEP, _NONE, _FOREIGN),
+        TargetKind(Family.OTHER, Role.STEP, _NONE, "the kind of this step is not known"),
+        TargetKind(Family.COMMAND, Role.SPEC, _VARIABLES, _SPEC),
+        TargetKind(Family.DISTRIBUTED, Role.SPEC, _VARIABLES, _SPEC),
+        TargetKind(Family.PARALLEL, Role.SPEC, _VARIABLES, _SPEC),
+        TargetKind(Family.SWEEP, Role.SPEC, _VARIABLES, _SPEC),
+        TargetKind(Family.OTHER, Role.SPEC, _NONE, _SPEC),
     )
 }
 
 _SPECS = {
-    "commandcomponent": "command spec",
-    "distributedcomponent": "distributed spec",
-    "parallelcomponent": "parallel spec",
-    "sweepcomponent": "sweep spec",
+    "commandcomponent": Family.COMMAND,
+    "distributedcomponent": Family.DISTRIBUTED,
+    "parallelcomponent": Family.PARALLEL,
+    "sweepcomponent": Family.SWEEP,
 }
-_V2_TYPES = frozenset(["command", "parallel", "sweep", "pipeline", "spark", "automl", "import", "finetuning"])
+_V2_TYPES = {str(family): family for family in Family if family not in (Family.DISTRIBUTED, Family.OTHER)}
 _V1_SCHEMA = re.compile(r"componentsdk\.|azureml/sdk-(?:1-5|2-0)/")
 _SCHEMA_NAME = re.compile(r"([A-Za-z]+?)(job|component)?(?:\.schema)?\.json$", re.IGNORECASE)
-# Keys that only a job has; a component that has one by mistake is still told by its schema.
+# Keys that only a job has; a component that has one by mistake is recognised by its schema all the same.
 _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settings")
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
+# `type: command` is in many kinds of files; with these keys beside it, it is AzureML.
+_NEEDED_KEYS = {Family.COMMAND: ("command",), Family.PIPELINE: ("jobs",), Family.SPARK: ("entry", "code")}
 
 # A file without any of these at the start of a line is not composed at all.
 HINTS = re.compile(
@@ -103,81 +163,78 @@ HINTS = re.compile(
 )
 
 
-def recognise(root: Node) -> tuple[Kind | None, str]:
-    """The kind of a document, by `type`, then `$schema`, then shape; or None and what it is instead."""
+def recognise(root: Node) -> tuple[TargetKind | None, str]:
+    """The kind of a document, by `type`, then `$schema`, then shape.
+
+    Or None and what it is instead: an empty text where nothing says that it is about AzureML at all.
+    """
     own = pairs(root)
     declared = (text_of(own["type"][1]) if "type" in own else None) or ""
     schema = (text_of(own["$schema"][1]) if "$schema" in own else None) or ""
     name = declared.partition("@")[0]
-    if spec := _SPECS.get(name.lower()):
-        return KINDS[spec], ""
-    if name in _V2_TYPES:
-        return _by_type(name, schema, own)
+    if family := _SPECS.get(name.lower()):
+        return KINDS[family, Role.SPEC], ""
+    if family := _V2_TYPES.get(name):
+        return _by_type(family, schema, own), ""
     if name.endswith("Component"):
-        return KINDS["other spec"], ""
+        return KINDS[Family.OTHER, Role.SPEC], ""
     if schema and not name:
         return _by_schema(schema)
     if schema:
         return None, f"an AzureML document of type {name}, which has no compute"
-    return _by_shape(root, own, name)
+    if (text_of(get(root, "apiVersion")) or "").startswith("amlarc.azureml.com/"):
+        return None, "an InstanceType: see `arc-toolkit validate`"
+    return _by_shape(own, name), ""
 
 
-def _by_type(name: str, schema: str, own: Mapping[str, object]) -> tuple[Kind | None, str]:
-    role = "component" if "component" in schema.lower() else "job" if "job" in schema.lower() else ""
-    if name in ("sweep", "automl", "import", "finetuning"):
-        role = "job"
-    elif name == "parallel":
-        role = "component"
-    elif not role:
-        if not schema and not _looks_like_azureml(name, own):
-            return None, "not AzureML"
+def _by_type(family: Family, schema: str, own: Mapping[str, object]) -> TargetKind | None:
+    role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
+    if family in (Family.SWEEP, Family.AUTOML, Family.IMPORT, Family.FINETUNING):
+        role = Role.JOB
+    elif family == Family.PARALLEL:
+        role = Role.COMPONENT
+    elif role is None:
+        if not schema and not all(key in own for key in _NEEDED_KEYS.get(family, ())):
+            return None
         is_job = any(key in own for key in _JOB_KEYS) or not any(key in own for key in _COMPONENT_KEYS)
-        role = "job" if is_job else "component"
-    return KINDS[f"{name} {role}"], ""
+        role = Role.JOB if is_job else Role.COMPONENT
+    return KINDS[family, role]
 
 
-def _looks_like_azureml(name: str, own: Mapping[str, object]) -> bool:
-    """`type: command` stands in many kinds of files; with these keys beside it, it is ours."""
-    wanted = {"command": ("command",), "pipeline": ("jobs",), "spark": ("entry", "code")}
-    return all(key in own for key in wanted.get(name, ()))
-
-
-def _by_schema(schema: str) -> tuple[Kind | None, str]:
+def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
     match = _SCHEMA_NAME.search(schema)
     if match is None:
-        return None, "not AzureML"
+        return None, ""
     name, role = match[1].lower(), (match[2] or "").lower()
-    if _V1_SCHEMA.search(schema) and role == "component":
+    if _V1_SCHEMA.search(schema) and role == Role.COMPONENT:
         # The specification: without `type` it is a CommandComponent.
-        return KINDS[_SPECS.get(name + role, "command spec")], ""
-    if role and (kind := KINDS.get(f"{name} {role}")):
+        return KINDS[_SPECS.get(name + role, Family.COMMAND), Role.SPEC], ""
+    if role and name in _V2_TYPES and (kind := KINDS.get((_V2_TYPES[name], Role(role)))):
         return kind, ""
     if "azureml" in schema.lower():
         return None, f"an AzureML document ({match[0].removesuffix('.json').removesuffix('.schema')}), no job"
-    return None, "not AzureML"
+    return None, ""
 
 
-def _by_shape(root: Node, own: Mapping[str, tuple[Node, Node]], declared: str) -> tuple[Kind | None, str]:
-    if (text_of(get(root, "apiVersion")) or "").startswith("amlarc.azureml.com/"):
-        return KINDS["instance type"], ""
+def _by_shape(own: Mapping[str, tuple[Node, Node]], declared: str) -> TargetKind | None:
     if declared:
-        return None, "not AzureML"
+        return None
     if "jobs" in own and "on" not in own:
         steps = [pairs(step) for _, step in pairs(own["jobs"][1]).values()]
         if steps and any("component" in step or "trial" in step or _is_command(step) for step in steps):
-            return KINDS["pipeline job"], ""
+            return KINDS[Family.PIPELINE, Role.JOB]
     if {"trial", "search_space", "objective"} <= own.keys():
-        return KINDS["sweep job"], ""
+        return KINDS[Family.SWEEP, Role.JOB]
     if _is_command(own) and ({"compute", "inputs", "code"} & own.keys()):
-        return KINDS["command job"], ""
-    return None, "not AzureML"
+        return KINDS[Family.COMMAND, Role.JOB]
+    return None
 
 
 def _is_command(own: Mapping[str, tuple[Node, Node]]) -> bool:
     return "command" in own and "environment" in own and "runs-on" not in own
 
 
-def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: Kind | None) -> Kind:
+def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: TargetKind | None) -> TargetKind:
     """The kind of a pipeline's step; `referenced` is the kind of the component file it names, where it is known."""
     declared = text_of(own["type"][1] if "type" in own else get(step, "type")) or ""
     if not declared:
@@ -193,4 +250,8 @@ def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: Kind
             inline = text_of(get(step, "component", "type"))
             # azure-ai-ml takes a step without `type` for a command.
             declared = inline or "command"
-    return KINDS.get(f"{declared} step", KINDS["other step"])
+    return kind_of_step(declared)
+
+
+def kind_of_step(family: str) -> TargetKind:
+    return KINDS.get((_V2_TYPES.get(family, Family.OTHER), Role.STEP), KINDS[Family.OTHER, Role.STEP])

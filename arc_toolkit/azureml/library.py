@@ -14,7 +14,7 @@ from dataclasses import replace
 import yaml
 
 from arc_toolkit.azureml.documents import Document, SourceFile, Target, folder_of, local_reference, parse
-from arc_toolkit.azureml.kinds import Kind
+from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.threads import (
     Evidence,
     evidence_in_code,
@@ -96,7 +96,11 @@ class Library:
                 continue
             for document in file.documents:
                 for target in document.targets:
-                    if target.kind.family == "sweep" and target.kind.role != "spec" and target.reference == name:
+                    if (
+                        target.kind.family == Family.SWEEP
+                        and target.kind.role != Role.SPEC
+                        and target.reference == name
+                    ):
                         yield file, target
 
     # --- other files ---------------------------------------------------------------------------------------
@@ -114,7 +118,7 @@ class Library:
         finally:
             self._loading.discard(name)
         # Nothing refers to a job or a pipeline job; keeping them would push out what is referred to.
-        if any(document.root.kind.role != "job" for document in parsed.documents):
+        if any(document.root.kind.role != Role.JOB for document in parsed.documents):
             self._keep(name, parsed)
         return parsed
 
@@ -149,7 +153,7 @@ class Library:
                     pass
         return self._missing[path]
 
-    def kind_of(self, path: str) -> Kind | None:
+    def kind_of(self, path: str) -> TargetKind | None:
         document = self.load(path)
         return document.root.kind if document else None
 
@@ -167,7 +171,7 @@ class Library:
 
     def evidence(self, target: Target, path: str) -> tuple[Evidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
-        found = list(self._of_node(target.node, path, code_default=target.kind.role == "spec", own=target.own))
+        found = list(self._of_node(target.node, path, code_default=target.kind.role == Role.SPEC, own=target.own))
         for inline in ("trial", "component"):
             if inline in target.own:
                 found += self._of_node(target.own[inline][1], path)
@@ -178,7 +182,7 @@ class Library:
     def _of_reference(self, path: str) -> Iterator[Evidence]:
         if document := self.load(path):
             root = document.root
-            yield from self._of_node(root.node, path, code_default=root.kind.role == "spec")
+            yield from self._of_node(root.node, path, code_default=root.kind.role == Role.SPEC)
 
     def _of_node(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import Node, get, is_bound, text_of
 
@@ -38,10 +39,10 @@ def _place_resource(
 ) -> None:
     kind = target.kind
     if not kind.resources:
-        if kind.family != "pipeline":
+        if kind.family != Family.PIPELINE:
             work.found(rule, "note", f"not set on {target.shown}", target.at, reason=kind.why)
         return
-    if target.parent is not None and kind.role == "component":
+    if target.parent is not None and kind.role == Role.COMPONENT:
         return  # written in place inside of a step, which overrides it
     current = text_of(get(resources, field)) if resources is not None else None
     if is_bound(current):
@@ -61,12 +62,12 @@ def place_compute(work: Work, document: Document) -> None:
     for target in document.targets:
         if not target.kind.compute or not work.wants("compute", target):
             continue
-        if target.kind.name == "pipeline job":
+        if target.kind.family == Family.PIPELINE:
             if target.text("settings", "default_compute") is not None or target.text("compute") is None:
                 _place_compute(work, target, ("settings", "default_compute"), value)
             if target.text("compute") is not None:
                 _place_compute(work, target, ("compute",), value)
-        elif target.kind.role == "job" or target.text("compute") is not None or chosen:
+        elif target.kind.role == Role.JOB or target.text("compute") is not None or chosen:
             _place_compute(work, target, ("compute",), value)
 
 

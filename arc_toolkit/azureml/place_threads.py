@@ -10,6 +10,7 @@ import os
 import yaml
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_resources import place_resources
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.azureml.work import Work
@@ -27,22 +28,26 @@ def place_threads(work: Work, document: Document) -> None:
             continue
         if target.kind.variables:
             _on_variables(work, target)
-        elif target.kind.name in ("sweep step trial", "command component"):
-            if target.kind.role == "trial" or "trial" in work.library.uses(work.file.path):
-                _on_command(work, target)
-            elif target.parent is None:
-                _on_component(work, target)
-        elif target.kind.name == "parallel component" and target.parent is None:
+        elif target.kind.role == Role.STEP_TRIAL or _is_trial_file(work, target):
+            _on_command(work, target)
+        elif target.kind.role == Role.COMPONENT and target.kind.resources and target.parent is None:
             _on_component(work, target)
-        elif target.kind.name == "sweep step" and target.reference:
+        elif target.kind.family == Family.SWEEP and target.kind.role == Role.STEP and target.reference:
             _on_sweep_step(work, target)
+
+
+def _is_trial_file(work: Work, target: Target) -> bool:
+    """Whether this is a command component that a sweep names as its trial."""
+    kind = target.kind
+    is_component = kind.family == Family.COMMAND and kind.role == Role.COMPONENT
+    return is_component and "trial" in work.library.uses(work.file.path)
 
 
 def decide_for(
     work: Work, target: Target, literal_only: bool = False, instance_type: str | None = None
 ) -> Decision:
     """The decision for one target, with all that is known about it."""
-    parallel = target.kind.family == "parallel"
+    parallel = target.kind.family == Family.PARALLEL
     processes = work.effective(target, "max_concurrency_per_instance") if parallel else None
     # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
     evidence = () if work.settings.threads == "lightgbm" else work.evidence(target)
@@ -74,7 +79,7 @@ def is_windows(work: Work, target: Target) -> bool:
 
 
 def _on_variables(work: Work, target: Target) -> None:
-    if target.kind.name == "parallel spec" and work.settings.threads:
+    if target.kind.family == Family.PARALLEL and target.kind.role == Role.SPEC and work.settings.threads:
         decision = decide_for(work, target)
         if decision.how != "nothing":
             reason = f"{decision.reason}; but the processes per node of a v1.5 ParallelComponent are run settings"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from arc_toolkit.azureml.documents import SourceFile, Target
+from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Finding, Settings, Severity
 from arc_toolkit.azureml.threads import Evidence
@@ -97,8 +98,8 @@ class Work:
         if settings.kinds and target.kind.family not in settings.kinds:
             return False
         if settings.steps:
-            step = target if target.kind.role == "step" else target.parent
-            return step is not None and step.kind.role == "step" and step.name in settings.steps
+            step = target if target.kind.role == Role.STEP else target.parent
+            return step is not None and step.kind.role == Role.STEP and step.name in settings.steps
         return True
 
     def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
@@ -179,7 +180,7 @@ class Work:
         """A value of a target, or of the sweep around it, or of the component that it names."""
         if (own := self.planned(target, name, *path)) is not None:
             return own
-        if target.kind.role == "trial" and target.parent is not None:
+        if target.kind.role.is_trial and target.parent is not None:
             return self.effective(target.parent, name, *path)
         for inline in ("component", "trial"):
             if inline in target.own and (value := target.text(inline, name, *path)) is not None:

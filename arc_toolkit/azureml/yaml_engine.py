@@ -8,6 +8,7 @@ from importlib import import_module
 
 from arc_toolkit.azureml.documents import SourceFile, of_nodes
 from arc_toolkit.azureml.expose import expose
+from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place_resources import place_compute, place_resources
 from arc_toolkit.azureml.place_threads import place_threads
@@ -30,14 +31,12 @@ def patch_yaml(
     except Unreadable as error:
         skipped = Skipped(path, error.reason, error.line, error.column)
         return FileResult(path, data, skipped=skipped)
-    kinds = {document.root.kind.name for document in file.documents}
-    if kinds == {"instance type"}:
-        return FileResult(path, data, skipped=Skipped(path, "an InstanceType: see `arc-toolkit validate`"))
     if settings.steps or settings.kinds:
         for document in file.documents:
             library.steps |= {step.name for step in document.steps}
             library.families |= {target.kind.family for target in document.targets}
-    if settings.sweep_to_v2 and "sweep spec" in kinds and settings.wants("sweep-to-v2"):
+    has_sweep_spec = any(document.root.kind is KINDS[Family.SWEEP, Role.SPEC] for document in file.documents)
+    if settings.sweep_to_v2 and has_sweep_spec and settings.wants("sweep-to-v2"):
         converted: FileResult = import_module("arc_toolkit.azureml.migrate.sweep").convert(
             path, data, settings, read
         )

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.documents import parse
-from arc_toolkit.azureml.kinds import KINDS, recognise
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, recognise
 from arc_toolkit.edit.edits import Unreadable
+from tests.azureml.support import patch
 
 V2 = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
 V1 = "$schema: https://componentsdk.azureedge.net/jsonschema/{}.json\n"
@@ -43,12 +44,12 @@ OLD = "$schema: http://azureml/sdk-2-0/{}.json\n"
         ("command: x\nenvironment: e\ncompute: c\n", "command job"),
         ("jobs:\n  a:\n    component: ./x.yml\n", "pipeline job"),
         ("trial: {}\nsearch_space: {}\nobjective: {}\n", "sweep job"),
-        ("apiVersion: amlarc.azureml.com/v1alpha1\nkind: InstanceType\n", "instance type"),
     ],
 )
 def test_kinds(text: str, kind: str) -> None:
     found, reason = recognise(yaml.compose(text, Loader=yaml.SafeLoader))
-    assert found is KINDS[kind], reason
+    assert found is not None, reason
+    assert found.name == kind
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,8 @@ def test_kinds(text: str, kind: str) -> None:
         ("name: env\ndependencies: [python]\n", "not AzureML"),
         (V2.format("environment") + "image: x\n", "an AzureML document"),
         (V2.format("data") + "type: uri_folder\n", "an AzureML document"),
+        ("apiVersion: amlarc.azureml.com/v1alpha1\nkind: InstanceType\n", "an InstanceType: see"),
+        ("on: push\n---\n" + V2.format("data") + "---\non: push\n", "an AzureML document"),
     ],
 )
 def test_what_is_none_of_ours_is_told(text: str, reason: str) -> None:
@@ -81,7 +84,7 @@ jobs:
   inline: {command: x, environment: e}
   odd: {type: if_else}
 """
-    file = parse("p.yml", text.encode(), lambda path: KINDS["pipeline component"])
+    file = parse("p.yml", text.encode(), lambda path: KINDS[Family.PIPELINE, Role.COMPONENT])
     assert {target.name: target.kind.name for target in file.documents[0].steps} == {
         "by_type": "parallel step",
         "by_trial": "sweep step",
@@ -98,3 +101,68 @@ jobs:
 )
 def test_roots_that_do_not_start_in_the_first_column(text: str) -> None:
     assert parse("x.yml", text.encode(), lambda _: None).documents
+
+
+STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    compute: azureml:c\n"
+SWEEP = "type: sweep\ntrial: {command: x, environment: e}\nsearch_space: {}\nobjective: {}\n"
+SWEEP_STEP = STEP.format("sweep") + "    trial: {command: x, environment: e}\n"
+# kind -> a document of it, the path to the target in it, and the settings that stay in what is sent
+ROWS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "command job": (V2.format("commandJob") + "command: x\n", (), "type count compute variables"),
+    "command component": (V2.format("commandComponent") + "command: x\n", (), "type count"),
+    "command step": (STEP.format("command"), ("jobs", "s"), "type count compute variables"),
+    "parallel component": ("type: parallel\n", (), "type count"),
+    "parallel step": (STEP.format("parallel"), ("jobs", "s"), "type count compute variables"),
+    "sweep job": (SWEEP, (), "type count compute"),
+    "sweep trial": (SWEEP, ("trial",), "type count variables"),
+    "sweep step": (SWEEP_STEP, ("jobs", "s"), "type count compute"),
+    "sweep step trial": (SWEEP_STEP, ("jobs", "s", "trial"), "type count"),
+    "automl job": ("type: automl\n", (), "type count compute variables"),
+    "automl step": (STEP.format("automl"), ("jobs", "s"), "type count compute variables"),
+    "pipeline job": ("type: pipeline\njobs: {}\n", (), "default_compute"),
+    "pipeline component": (V2.format("pipelineComponent") + "jobs: {}\n", (), ""),
+    "pipeline step": (STEP.format("pipeline"), ("jobs", "s"), ""),
+    "spark job": (V2.format("sparkJob") + "type: spark\n", (), ""),
+    "spark component": (V2.format("sparkComponent") + "type: spark\n", (), ""),
+    "spark step": (STEP.format("spark"), ("jobs", "s"), ""),
+    "import job": ("type: import\n", (), ""),
+    "import step": (STEP.format("import"), ("jobs", "s"), ""),
+    "finetuning job": ("type: finetuning\n", (), ""),
+    "finetuning step": (STEP.format("finetuning"), ("jobs", "s"), ""),
+    "other step": (STEP.format("if_else"), ("jobs", "s"), ""),
+    "command spec": ("type: CommandComponent\ncommand: x\n", (), "variables"),
+    "distributed spec": ("type: DistributedComponent\n", (), "variables"),
+    # The processes per node of a ParallelComponent are run settings, so its threads are reported and not set.
+    "parallel spec": ("type: ParallelComponent\n", (), ""),
+    "sweep spec": ("type: SweepComponent\n", (), "variables"),
+    "other spec": ("type: ScopeComponent\n", (), ""),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_kind_gets_the_settings_that_it_keeps(name: str) -> None:
+    text, path, expected = ROWS[name]
+    [target] = [
+        target
+        for target in parse("x.yml", text.encode(), lambda _: None).documents[0].targets
+        if target.path[1:] == path
+    ]
+    assert target.kind.name == name
+    # A kind that loses something says why.
+    assert bool(target.kind.why) == (len(target.kind.slots) < 4 and name != "sweep trial")
+    result = patch(text, instance_type="t", instance_count=2, compute="k", threads="lightgbm", cores=8)
+    data = yaml.safe_load(result.after or text)
+    for step in path:
+        data = data[step]
+    places = {
+        "type": data.get("resources", {}).get("instance_type") == "t",
+        "count": data.get("resources", {}).get("instance_count") == 2,
+        "compute": data.get("compute") == "azureml:k",
+        "default_compute": data.get("settings", {}).get("default_compute") == "azureml:k",
+        "variables": bool(data.get("environment_variables")),
+    }
+    assert " ".join(place for place, is_set in places.items() if is_set) == expected
+
+
+def test_every_kind_has_a_row() -> None:
+    assert {kind.name for kind in KINDS.values()} == set(ROWS)

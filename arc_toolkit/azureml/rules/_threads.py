@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_threads import is_windows
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
@@ -12,9 +13,6 @@ from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs
 
 OMP = "OMP_NUM_THREADS"
-_LEAVES = ("job", "step", "trial", "spec")
-# These lose environment variables: what counts is what the trial's command exports.
-_SWEEPS = ("sweep job", "sweep step", "sweep step trial")
 
 
 def check_threads(work: Work, document: Document, rule: Rule, framework: Framework) -> None:
@@ -23,10 +21,11 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
         return
     for target in document.targets:
         kind = target.kind
+        # A sweep loses environment variables: what counts is what the trial's command exports.
         sweeping = not kind.variables
-        if sweeping and (kind.name not in _SWEEPS or (kind.role != "trial" and _settled(work, target))):
+        if sweeping and (kind.family != Family.SWEEP or (not kind.role.is_trial and _settled(work, target))):
             continue
-        if kind.role not in _LEAVES or kind.name == "parallel spec":
+        if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
             continue
         evidence = work.evidence(target)
         if not any(item.what == framework for item in evidence) or is_windows(work, target):
@@ -37,7 +36,7 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
             auto,
             evidence,
             instance_type=work.instance_type(target),
-            parallel=target.kind.family == "parallel",
+            parallel=target.kind.family == Family.PARALLEL,
             processes=int(processes) if processes and processes.isdigit() else None,
             literal_only=sweeping,
         )
@@ -54,7 +53,7 @@ def _settled(work: Work, target: Target) -> bool:
 
 
 def _command(work: Work, target: Target) -> str:
-    if target.kind.family == "sweep" and (trial := work.library.referenced(target)):
+    if target.kind.family == Family.SWEEP and (trial := work.library.referenced(target)):
         return trial.root.text("command") or ""
     return work.planned(target, "command") or ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import is_bound
@@ -14,11 +15,11 @@ def _check(work: Work, document: Document) -> None:
         value = target.text("resources", "instance_count")
         if node is None or value is None or not is_bound(value) or not target.kind.resources:
             continue
-        if target.kind.role != "step":
+        if target.kind.role != Role.STEP:
             message = f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
             reason = "bind it on the pipeline's step: `patch --expose-parameters`"
             work.found(RULE.id, RULE.severity, message, node, reason=reason)
-        elif target.kind.family == "command" and target.get("component") is None:
+        elif target.kind.family == Family.COMMAND and target.get("component") is None:
             message = "an inline command step rejects a bound instance_count (`component` missing)"
             work.found(RULE.id, RULE.severity, message, node, reason="move the job to a component file")
 

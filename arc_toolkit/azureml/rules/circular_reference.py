@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 
@@ -25,7 +26,7 @@ def _leads_to(work: Work, first: Target, own: str) -> bool:
         if step.reference == own:
             return True
         # Only a pipeline has steps; without `type` a step is what its file is, which is known by now.
-        may = step.kind.family == "pipeline" or "type" not in step.own
+        may = step.kind.family == Family.PIPELINE or "type" not in step.own
         if step.reference is None or step.reference in seen or not may:
             continue
         seen.add(step.reference)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs
 
-_LOSERS = ("command component", "parallel component", "sweep step", "sweep step trial", "sweep job")
-
 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
-        if target.kind.name in _LOSERS:
+        # A kind without resources does not run here at all.
+        if target.kind.resources and not target.kind.variables:
             own = target.own.get("environment_variables")
             names = ", ".join(pairs(own[1])) if own else ""
             if own and names:
                 message = f"{names} never reaches the job: {target.kind.why}"
-                work.found(RULE.id, RULE.severity, message, own[0], reason=_way_out(work, target.kind.name))
+                work.found(RULE.id, RULE.severity, message, own[0], reason=_way_out(target.kind))
 
 
-def _way_out(work: Work, kind: str) -> str:
-    if kind == "sweep job":
+def _way_out(kind: TargetKind) -> str:
+    if kind.family == Family.SWEEP and kind.role == Role.JOB:
         return "put them under `trial:`"
-    if kind.startswith("sweep"):
+    if kind.family == Family.SWEEP:
         return "export them in the trial's command instead"
     return "put them on the job, or on each pipeline step that uses this component"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.threads import gpus_of
 from arc_toolkit.azureml.work import Work
@@ -10,7 +11,7 @@ from arc_toolkit.azureml.work import Work
 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
-        if target.kind.family != "command" or target.kind.role not in ("job", "step", "component"):
+        if target.kind.family != Family.COMMAND or target.kind.role not in (Role.JOB, Role.STEP, Role.COMPONENT):
             continue
         count = work.planned(target, "resources", "instance_count") or ""
         gpus = gpus_of(work.instance_type(target), work.settings) or 0

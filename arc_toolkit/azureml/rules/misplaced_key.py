@@ -5,6 +5,7 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_editor import Editor
@@ -21,18 +22,18 @@ def _check(work: Work, document: Document) -> None:
             for name in _BELOW_RESOURCES:
                 if name in own:
                     _to_resources(work, target, name, own[name])
-        if target.kind.role == "spec" and "resources" in own:
+        if target.kind.role == Role.SPEC and "resources" in own:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
             work.found(RULE.id, RULE.severity, message, own["resources"][0])
-        if target.kind.role == "component" and "compute" in own:
+        if target.kind.role == Role.COMPONENT and "compute" in own:
             message = f"a {target.kind.name} has no `compute`: its step has, or the pipeline's default_compute"
             work.found(RULE.id, RULE.severity, message, own["compute"][0])
         task = pairs(target.get("task"))
-        if target.kind.family == "parallel" and "environment_variables" in task:
+        if target.kind.family == Family.PARALLEL and "environment_variables" in task:
             _from_task(work, target, task["environment_variables"])
         for outer in ("environment", "resources"):
             inner = pairs(target.get(outer))
-            if "environment_variables" in inner and target.kind.role != "spec":
+            if "environment_variables" in inner and target.kind.role != Role.SPEC:
                 message = f"`environment_variables` below `{outer}` are not read: they stand beside it"
                 work.found(RULE.id, RULE.severity, message, inner["environment_variables"][0])
 
@@ -53,7 +54,7 @@ def _to_resources(work: Work, target: Target, name: str, pair: tuple[Node, Node]
 def _from_task(work: Work, target: Target, pair: tuple[Node, Node]) -> None:
     message = "a parallel `task` has no `environment_variables`: they belong to the step"
     own = pairs(pair[1])
-    movable = target.kind.role == "step" and "environment_variables" not in target.own
+    movable = target.kind.role == Role.STEP and "environment_variables" not in target.own
 
     def fix(editor: Editor) -> None:
         editor.remove((*target.path, "task", "environment_variables"))

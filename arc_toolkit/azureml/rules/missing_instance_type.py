@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import text_of
@@ -14,7 +15,7 @@ _KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![
 
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
-        if target.kind.resources and target.kind.role in ("job", "step"):
+        if target.kind.resources and target.kind.role in (Role.JOB, Role.STEP):
             evidence = kubernetes(work, target)
             if evidence and work.effective(target, "resources", "instance_type") is None:
                 message = f"{target.shown} names no instance type: it gets 0.1 CPU and 2 GiB (limit 2 CPU)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from arc_toolkit.azureml.documents import Document, Target, folder_of
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import Node, text_of
@@ -24,7 +25,7 @@ def _check(work: Work, document: Document) -> None:
     folder = folder_of(work.file.path)
     for target in document.targets:
         if target.reference is not None:
-            key = "trial" if target.kind.family == "sweep" else "component"
+            key = "trial" if target.kind.family == Family.SWEEP else "component"
             _look(work, target.reference, target.get(key) or target.at, target, key)
         for first, *rest in _DEPENDENCIES:
             if first in target.own:

@@ -6,6 +6,7 @@ import difflib
 import re
 
 from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_editor import Editor, Path
@@ -58,7 +59,7 @@ _IMPORTANT_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_a
 def _check(work: Work, document: Document) -> None:
     for target in document.targets:
         _look(work, target, target.own, (), _KEYS, _IMPORTANT)
-        if target.kind.family != "spark" and "resources" in target.own:
+        if target.kind.family != Family.SPARK and "resources" in target.own:
             own = pairs(target.own["resources"][1])
             _look(work, target, own, ("resources",), _RESOURCE_KEYS, _IMPORTANT_RESOURCES)
 

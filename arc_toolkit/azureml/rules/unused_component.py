@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 
 
 def _check(work: Work, document: Document) -> None:
     root = document.root
-    if root.kind.role != "component" or not work.in_folder or work.library.uses(work.file.path):
+    if root.kind.role != Role.COMPONENT or not work.in_folder or work.library.uses(work.file.path):
         return
     message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
     reason = "settings that a component cannot hold (environment variables, compute) have no step to go to"
