@@ -13,6 +13,7 @@ from typing import Any
 
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 
 EXTENSION_TYPE = "Microsoft.AzureML.Kubernetes"
 RELEASE_NAMESPACE = "azureml"
@@ -27,26 +28,8 @@ TOLERATION = "workLoadToleration"
 # Settings that Microsoft's repositories use and its documentation does not name.
 UNDOCUMENTED = (TOLERATION,)
 
-SPOT_TOLERATION = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+SPOT_TOLERATION = f"{SPOT_KEY}=spot:NoSchedule"
 _TOLERATION_KEY = re.compile(rf"{TOLERATION}\[(\d+)\]\.(\w+)")
-
-
-@dataclass(frozen=True)
-class Toleration:
-    """A taint that job pods shall tolerate."""
-
-    key: str
-    value: str | None
-    effect: str
-
-    def settings(self, index: int) -> dict[str, str]:
-        """`workLoadToleration[i].*`; no value means that any will do."""
-        prefix = f"{TOLERATION}[{index}]."
-        found = {f"{prefix}key": self.key, f"{prefix}operator": "Exists" if self.value is None else "Equal"}
-        if self.value is not None:
-            found[f"{prefix}value"] = self.value
-        return found | {f"{prefix}effect": self.effect}
 
 
 @dataclass(frozen=True)
@@ -70,13 +53,14 @@ class Health:
     reason: str
 
 
-def toleration(text: str) -> Toleration:
-    """`KEY=VALUE:EFFECT` or `KEY:EFFECT`, as `kubectl taint` writes it."""
-    taint, _, effect = text.rpartition(":")
-    key, equals, value = taint.partition("=")
-    if not key or effect not in _EFFECTS:
-        raise ArcError(f"{text!r} is no taint: write KEY=VALUE:EFFECT or KEY:EFFECT, with {', '.join(_EFFECTS)}")
-    return Toleration(key, value if equals else None, effect)
+def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
+    """`workLoadToleration[i].*`."""
+    prefix = f"{TOLERATION}[{index}]."
+    value = toleration.value
+    found = {f"{prefix}key": toleration.key, f"{prefix}operator": "Exists" if value is None else "Equal"}
+    if value is not None:
+        found[f"{prefix}value"] = value
+    return found | {f"{prefix}effect": toleration.effect}
 
 
 def node_selector(text: str) -> tuple[str, str]:
@@ -125,7 +109,7 @@ def add_tolerations(there: Mapping[str, str], wanted: Iterable[Toleration]) -> d
     found: dict[str, str] = {}
     for item in dict.fromkeys(wanted):
         if item not in present.values():
-            found |= item.settings(index)
+            found |= toleration_settings(item, index)
             index += 1
     return found
 

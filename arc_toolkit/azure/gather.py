@@ -12,7 +12,7 @@ from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.nodes import parse_nodes
+from arc_toolkit.kube.nodes import parse_nodes
 from arc_toolkit.sizing.occupants import by_node
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeVar
 from arc_toolkit.azure import extension
 from arc_toolkit.azure.compute import attached
 from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.kube.nodes import Node, unusable
 from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 from arc_toolkit.sizing import vm_sizes
-from arc_toolkit.sizing.nodes import SPOT_TAINT, Node, left_out
 from arc_toolkit.sizing.occupants import Occupant
 from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
 from arc_toolkit.sizing.validation import Candidate, validate
@@ -142,7 +143,7 @@ def _settings(facts: Facts) -> _Verdict:
     if selector and nodes and not any(node.ready and selector.items() <= node.labels.items() for node in nodes):
         problems.append(f"no Ready node has the labels of its nodeSelector ({_pairs(selector)})")
         options.append("--node-selector KEY=VALUE")
-    if _has_spot(facts) and SPOT_TAINT not in _tolerated(settings):
+    if _has_spot(facts) and SPOT_KEY not in [row.key for row in _tolerations(settings)]:
         problems.append("there is a spot pool and job pods do not tolerate its taint (undocumented setting)")
         options.append("--spot")
     zero = _pools_from_zero(facts.resource)
@@ -316,10 +317,10 @@ def different_cluster(server: str, resource: Mapping[str, Any]) -> str | None:
 
 def _usable(facts: Facts) -> tuple[list[Node], list[str]]:
     settings = {} if isinstance(facts.extension, Unknown) else extension.settings_of(facts.extension)
-    tolerated = _tolerated(settings)
+    tolerations = _tolerations(settings)
     usable, refused = [], []
     for node in _known(facts.nodes):
-        reason = left_out(node, tolerated)
+        reason = unusable(node, tolerations)
         if reason is None:
             usable.append(node)
         else:
@@ -334,13 +335,13 @@ def _supplies(facts: Facts) -> list[tuple[Node, Supply]]:
     ]
 
 
-def _tolerated(settings: Mapping[str, str]) -> set[str]:
-    return {item.key for item in extension.tolerations_of(settings).values()}
+def _tolerations(settings: Mapping[str, str]) -> list[Toleration]:
+    return list(extension.tolerations_of(settings).values())
 
 
 def _has_spot(facts: Facts) -> bool:
     nodes = [] if isinstance(facts.nodes, Unknown) else facts.nodes
-    if any(key == SPOT_TAINT for node in nodes for key, _, _ in node.taints):
+    if any(taint.key == SPOT_KEY for node in nodes for taint in node.taints):
         return True
     return any(str(pool.get("scaleSetPriority")) == "Spot" for pool in _pools(facts.resource))
 

@@ -14,6 +14,7 @@ from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.main import add_common_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.safe import printable
 from arc_toolkit.output.table import table
@@ -273,9 +274,9 @@ def _show_plan(title: str, plan: Sequence[Change], args: argparse.Namespace, con
         )
 
 
-def _tolerations(args: argparse.Namespace) -> list[extension.Toleration]:
+def _tolerations(args: argparse.Namespace) -> list[Toleration]:
     texts = [extension.SPOT_TOLERATION] * args.spot + args.toleration
-    return [extension.toleration(text) for text in texts]
+    return [Toleration.parse(text) for text in texts]
 
 
 def _check_provider(session: Session, cluster: Cluster) -> None:

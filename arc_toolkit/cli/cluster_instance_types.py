@@ -28,8 +28,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     def look() -> int:
         present = instance_types.read(client)
-        members = snapshot.members(client, assumptions, args.tolerate, args.architecture, console.progress)
-        usable = [(member.node, member.supply) for member in members if not member.left_out]
+        members = snapshot.members(
+            client, assumptions, live.tolerations(args), args.architecture, console.progress
+        )
+        usable = [(member.node, member.supply) for member in members if not member.unusable]
         found = fits.check(present, usable)
         console.clear_progress()
         if args.format == "json":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
     from arc_toolkit.cluster.fits import LiveType
     from arc_toolkit.cluster.snapshot import Member
+    from arc_toolkit.kube.nodes import UnusableNode
     from arc_toolkit.sizing.supply import Assumptions, Supply
 
 EPILOG = """\
@@ -40,7 +41,7 @@ class Row:
     reserved: Amount
     schedulable: Amount
     gpus: int
-    left_out: str
+    unusable: UnusableNode | None
     types: tuple[tuple[str, int], ...]
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,12 +84,12 @@ def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions
     """The rows of a live cluster, unsorted."""
     from arc_toolkit.cluster import snapshot
 
-    found = snapshot.members(client, assumptions, args.tolerate, args.architecture, console.progress)
+    found = snapshot.members(client, assumptions, live.tolerations(args), args.architecture, console.progress)
     types = _types(client, console)
     groups: dict[tuple[str, ...], list[Member]] = {}
     for member in found:
         node = member.node
-        key = (node.name,) if args.by == "node" else (node.size, node.pool, member.left_out)
+        key = (node.name,) if args.by == "node" else (node.size, node.pool, str(member.unusable or ""))
         groups.setdefault(key, []).append(member)
     return [_row(group, types, args) for group in groups.values()]
 
@@ -113,14 +114,14 @@ def _types(client: Client, console: Console) -> list[LiveType]:
 
 
 def _row(group: Sequence[Member], types: Sequence[LiveType], args: argparse.Namespace) -> Row:
-    node, reason = group[0].node, group[0].left_out
+    node, unusable = group[0].node, group[0].unusable
     cpu = _levels(min((member.supply for member in group), key=lambda supply: supply.cpu_m))
     memory = _levels(min((member.supply for member in group), key=lambda supply: supply.memory))
     counts: list[tuple[str, int]] = []
     for kind in types:
         taken = [kind.count_on(member.supply)[0] for member in group if kind.selects(member.node)]
         fewest = min(taken, default=0)
-        if fewest and not reason:
+        if fewest and not unusable:
             counts.append((kind.name, fewest))
     return Row(
         name=node.name if args.by == "node" else "",
@@ -129,7 +130,7 @@ def _row(group: Sequence[Member], types: Sequence[LiveType], args: argparse.Name
         nodes=len(group),
         **{key: (cpu[key][0], memory[key][1]) for key in cpu},
         gpus=min(member.supply.gpus for member in group),
-        left_out=reason,
+        unusable=unusable,
         types=tuple(counts),
         labels={key: _some({member.node.labels.get(key, "") for member in group}) for key in args.label},
     )
@@ -176,7 +177,7 @@ def _table(rows: Sequence[Row], args: argparse.Namespace) -> str:
                 *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in numbers),
                 str(row.gpus or "-"),
                 *(row.labels[key] or "-" for key in args.label),
-                f"left out: {row.left_out.partition(', which')[0]}" if row.left_out else types or "-",
+                f"left out: {row.unusable.brief}" if row.unusable else types or "-",
             ]
         )
     return table(headers, lines, right=(3, 4, 5, 6, 7, 8))
@@ -200,7 +201,7 @@ def _json(rows: Sequence[Row]) -> str:
             "reserved": amount(row.reserved),
             "schedulable": amount(row.schedulable),
             "gpus": row.gpus,
-            "left_out": row.left_out or None,
+            "left_out": str(row.unusable) if row.unusable else None,
             "instance_types": [{"name": name, "per_node": count} for name, count in row.types],
             "labels": dict(row.labels),
         }

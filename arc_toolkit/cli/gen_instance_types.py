@@ -146,7 +146,7 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
 
         payload = {
             "instance_types": [type_json(entry) for entry in types],
-            "left_out": [{"node": node.name, "reason": reason} for node, reason in selection.left_out],
+            "left_out": [{"node": row.node.name, "reason": str(row)} for row in selection.unusable],
             "notes": selection.notes,
         }
         return document("gen-instance-types", payload) + "\n"

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
     from arc_toolkit.cluster.fits import Fit
     from arc_toolkit.cluster.instance_types import Outcome
+    from arc_toolkit.kube.nodes import Node
+    from arc_toolkit.kube.taints import Toleration
     from arc_toolkit.sizing.instance_types import InstanceType
-    from arc_toolkit.sizing.nodes import Node
     from arc_toolkit.sizing.supply import Assumptions, Supply
 
 _SETTLE_SECONDS = 2  # nodes of a pool change together
@@ -55,6 +56,13 @@ def assumptions(args: argparse.Namespace) -> Assumptions:
     from arc_toolkit.sizing.supply import Assumptions, Reserve
 
     return Assumptions(reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve))
+
+
+def tolerations(args: argparse.Namespace) -> list[Toleration]:
+    """Those of --tolerate: any value and effect of the key."""
+    from arc_toolkit.kube.taints import Toleration
+
+    return [Toleration(key) for key in args.tolerate]
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +134,7 @@ def apply(
 
     tell(instance_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=args.dry_run))
     if args.prune:
-        outdated, kept = instance_types.outdated(manifests, present, selection.nodes, selection.left_out)
+        outdated, kept = instance_types.outdated(manifests, present, selection.nodes, selection.unusable)
         if outdated:
             names = ", ".join(item["metadata"]["name"] for item in outdated)
             fate = "would be deleted" if args.dry_run else "are deleted now"
@@ -273,7 +281,7 @@ def _wait_for_change(client: Client, known: dict[str, Node | None], resource_ver
 
 def _facts(item: dict[str, Any]) -> Node | None:
     """What sizing looks at; None of a node that is not whole yet."""
-    from arc_toolkit.sizing.nodes import parse_node
+    from arc_toolkit.kube.nodes import parse_node
 
     try:
         return parse_node(item, "")

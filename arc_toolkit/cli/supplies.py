@@ -12,10 +12,12 @@ from typing import Any
 
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
 from arc_toolkit.kube.quantities import MI, QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.kube.raw import items_of
+from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.safe import printable
 from arc_toolkit.sizing import occupants, reservations, vm_sizes
-from arc_toolkit.sizing.nodes import Node, items_of, left_out, parse_nodes
 from arc_toolkit.sizing.occupants import Occupant
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.supply import Assumptions, Group, Reserve, group_nodes, group_of_size
@@ -33,7 +35,7 @@ class Selection:
     assumptions: Assumptions
     source: str
     nodes: list[Node] = field(default_factory=list)
-    left_out: list[tuple[Node, str]] = field(default_factory=list)
+    unusable: list[UnusableNode] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -156,7 +158,7 @@ def from_objects(
     nodes = parse_nodes(node_items, where)
     usable, refused = _divide(nodes, args.tolerate, args.architecture)
     if not usable:
-        why = f": {refused[0][0].name}: {refused[0][1]}" if refused else ""
+        why = f": {refused[0].node.name}: {refused[0]}" if refused else ""
         raise ArcError(f"{where}: none of {len(nodes)} nodes can run AzureML jobs{why}")
     sitting = occupants.by_node(pod_items) if pod_items is not None else {}
     names = args.daemonsets or ([] if pod_items is not None else list(DEFAULT_DAEMONSETS))
@@ -184,27 +186,27 @@ def _assumed(args: argparse.Namespace) -> list[tuple[str, object]]:
     return [(f"--{name}", getattr(args, name.replace("-", "_"))) for name in (*names, "eviction-memory")]
 
 
-def _divide(
-    nodes: list[Node], tolerated: list[str], architecture: str
-) -> tuple[list[Node], list[tuple[Node, str]]]:
+def _divide(nodes: list[Node], tolerated: list[str], architecture: str) -> tuple[list[Node], list[UnusableNode]]:
     """Nodes that jobs can use, and the others with the reason."""
-    reasons = {node.name: left_out(node, tolerated, architecture) for node in nodes}
+    tolerations = [Toleration(key) for key in tolerated]
+    refused = {node.name: unusable(node, tolerations, architecture) for node in nodes}
     most: dict[str, int] = {}  # GPUs that a usable node of that size shows
     for node in nodes:
-        if reasons[node.name] is None:
+        if refused[node.name] is None:
             most[node.size] = max(most.get(node.size, 0), node.gpus)
     for node in nodes:
-        if reasons[node.name] is None and node.size and node.gpus < most[node.size]:
+        if refused[node.name] is None and node.size and node.gpus < most[node.size]:
             others = f"{node.gpus} of the {most[node.size]} GPUs that others of its size show"
-            reasons[node.name] = f"only {others}: is the device plugin well?"
-    usable = [node for node in nodes if reasons[node.name] is None]
-    return usable, [(node, reason) for node in nodes if (reason := reasons[node.name]) is not None]
+            text = f"only {others}: is the device plugin well?"
+            refused[node.name] = UnusableNode(node, WhyUnusable.FEWER_GPUS, text)
+    usable = [node for node in nodes if refused[node.name] is None]
+    return usable, [row for row in refused.values() if row is not None]
 
 
-def _left_out_notes(refused: list[tuple[Node, str]]) -> list[str]:
+def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
-    for node, reason in refused:
-        by_reason.setdefault(reason, []).append(node.name)
+    for row in refused:
+        by_reason.setdefault(str(row), []).append(row.node.name)
     return [
         f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({_some(names)}): {reason}"
         for reason, names in by_reason.items()

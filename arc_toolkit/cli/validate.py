@@ -65,9 +65,10 @@ def candidates(args: argparse.Namespace, console: Console) -> list[Candidate]:
         for group in selection.groups
         for supply in group.supplies
     ]
-    for node, reason in selection.left_out:
+    for unusable in selection.unusable:
+        node = unusable.node
         supply = supply_of_node(node, selection.assumptions, [])
-        found.append(Candidate(node.labels, supply, left_out=f"{node.name}: {reason}"))
+        found.append(Candidate(node.labels, supply, left_out=f"{node.name}: {unusable}"))
     return found
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.nodes import GPU_RESOURCES, Node
 from arc_toolkit.kube.quantities import MI, QuantityError, bytes_asked, cpu_asked, cpu_text, memory_text
 from arc_toolkit.sizing.instance_types import PREFIX
-from arc_toolkit.sizing.nodes import GPU_RESOURCES, Node
 from arc_toolkit.sizing.shares import Share
 from arc_toolkit.sizing.supply import Supply
 

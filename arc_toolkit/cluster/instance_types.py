@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
+from arc_toolkit.kube.labels import matches
+from arc_toolkit.kube.nodes import Node, UnusableNode
 from arc_toolkit.sizing.instance_types import API_VERSION, MANAGED_BY, PREFIX
-from arc_toolkit.sizing.nodes import Node
 
 Action = Literal["created", "configured", "unchanged", "conflict", "pruned", "kept"]
 Object = dict[str, Any]
-PASSING = ("NotReady", "cordoned")  # as sizing.nodes.left_out says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def outdated(
     manifests: Iterable[Object],
     present: Mapping[str, Object],
     nodes: Sequence[Node] = (),
-    left_out: Sequence[tuple[Node, str]] = (),
+    unusable: Sequence[UnusableNode] = (),
 ) -> tuple[list[Object], list[tuple[Object, str]]]:
     """Types that this tool made and no longer makes: those to prune, and those to keep with the reason.
 
@@ -78,24 +78,20 @@ def outdated(
     """
     wanted = {manifest["metadata"]["name"]: _source(manifest) for manifest in manifests}
     sources = set(wanted.values())
-    reasons = {node.name: reason for node, reason in left_out}
+    refused = {row.node.name: row for row in unusable}
     prune, keep = [], []
     for name, item in sorted(present.items()):
         if name in wanted or not _ours(item):
             continue
         selector = (item.get("spec") or {}).get("nodeSelector") or {}
-        states = [reasons.get(node.name, "") for node in nodes if _selects(selector, node)]
+        states = [refused.get(node.name) for node in nodes if matches(selector, node.labels)]
         if _source(item) not in sources:
             keep.append((item, f"made from {_source(item) or 'an unknown source'}, not {' or '.join(sources)}"))
-        elif states and all(state in PASSING for state in states):
-            keep.append((item, f"its nodes are {' or '.join(sorted(set(states)))} now"))
+        elif states and all(state is not None and state.why.temporary for state in states):
+            keep.append((item, f"its nodes are {' or '.join(sorted({str(state) for state in states}))} now"))
         else:
             prune.append(item)
     return prune, keep
-
-
-def _selects(selector: Mapping[str, str], node: Node) -> bool:
-    return all(node.labels.get(key) == value for key, value in selector.items())
 
 
 def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[Outcome]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.sizing.nodes import Node, left_out, parse_nodes
+from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes, unusable
+from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.occupants import by_node
 from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
 
@@ -21,11 +22,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node, what it can give, and why jobs cannot use it now ("" if they can)."""
+    """A node, what it can give, and why jobs cannot use it now."""
 
     node: Node
     supply: Supply
-    left_out: str
+    unusable: UnusableNode | None
 
 
 def nodes(client: Client, progress: Progress, bare: list[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -38,28 +39,16 @@ def nodes(client: Client, progress: Progress, bare: list[str] | None = None) -> 
 
 
 def pods(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
-    """Every Pod that sits on a node or is about to, raw."""
-    for pod in _counted(client.list(PODS, UNFINISHED), "pods", progress):
-        spec = pod["spec"]
-        if not spec.get("nodeName"):
-            # A DaemonSet's pod that waits for room, perhaps behind a whole-node job, belongs to its node already.
-            spec["nodeName"] = daemon_node(spec)
-        yield pod
-
-
-def daemon_node(spec: Mapping[str, Any]) -> str | None:
-    """The node that the DaemonSet controller made a pod for: it says so in the pod's affinity, until it is bound."""
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
-    for term in terms:
-        for field in term.get("matchFields") or ():
-            if field.get("key") == "metadata.name" and field.get("operator") == "In" and len(field["values"]) == 1:
-                return str(field["values"][0])
-    return None
+    """Every Pod that is not finished, raw."""
+    return _counted(client.list(PODS, UNFINISHED), "pods", progress)
 
 
 def members(
-    client: Client, assumptions: Assumptions, tolerated: Collection[str], architecture: str, progress: Progress
+    client: Client,
+    assumptions: Assumptions,
+    tolerations: Collection[Toleration],
+    architecture: str,
+    progress: Progress,
 ) -> list[Member]:
     """All nodes, those included that jobs cannot use, in the order of names."""
     found = parse_nodes(nodes(client, progress), client.where)
@@ -68,7 +57,7 @@ def members(
         Member(
             node,
             supply_of_node(node, assumptions, sitting.get(node.name, [])),
-            left_out(node, tolerated, architecture) or "",
+            unusable(node, tolerations, architecture),
         )
         for node in found
     ]

@@ -1,4 +1,4 @@
-"""What already sits on a node: named DaemonSet profiles, a file of one's own, or the pods of a cluster."""
+"""Pods that are already on a node: named DaemonSet profiles, a file of one's own, or the pods of a cluster."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.pods import Pod, PodKind
 from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing.reservations import Version, parse_version
-
-Kind = Literal["daemonset", "static", "job", "other"]
 
 # The namespace that `az k8s-extension create --release-namespace` gets for the AzureML extension by default.
 EXTENSION_NAMESPACE = "azureml"
@@ -21,12 +20,12 @@ EXTENSION_NAMESPACE = "azureml"
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """Requests that sit on a node. Only DaemonSet and static pods belong to the node for good."""
+    """Requests of pods on a node. Only DaemonSet and static pods belong to the node for good."""
 
     name: str
     cpu_m: int
     memory: int
-    kind: Kind = "daemonset"
+    kind: PodKind = PodKind.DAEMONSET
     namespace: str = ""
     source: str = ""
     gpus: int = 0
@@ -34,7 +33,7 @@ class Occupant:
 
     @property
     def stays(self) -> bool:
-        return self.kind in ("daemonset", "static")
+        return self.kind in (PodKind.DAEMONSET, PodKind.STATIC)
 
 
 @cache
@@ -110,78 +109,17 @@ def from_document(data: Any, where: str) -> list[Occupant]:
 
 
 def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
-    """The running pods of a cluster (raw objects of a PodList) by the node they sit on."""
+    """The running pods of a cluster (raw objects of a PodList) by their node."""
     found: dict[str, list[Occupant]] = {}
-    for pod in pods:
+    for raw in pods:
+        pod = Pod.parse(raw)
         try:
-            spec = pod.get("spec") or {}
-            node = spec.get("nodeName")
-            if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-                continue
-            found.setdefault(node, []).append(_occupant(pod.get("metadata") or {}, spec))
+            if not pod.finished and (node := pod.node_name):
+                name, requests = pod.daemonset or pod.name, pod.requests()
+                occupant = Occupant(name, *requests[:2], pod.kind, pod.namespace, "pods", requests[2])
+                found.setdefault(node, []).append(occupant)
         except (QuantityError, ValueError) as error:
-            raise ArcError(f"pod {_name(pod)}: {error}") from None
-        except (AttributeError, TypeError):
-            raise ArcError(f"pod {_name(pod)} is not shaped like a Pod object") from None
+            raise ArcError(f"pod {pod.name}: {error}") from None
+        except (AttributeError, TypeError, KeyError):
+            raise ArcError(f"pod {pod.name} is not shaped like a Pod object") from None
     return found
-
-
-def _name(pod: Mapping[str, Any]) -> str:
-    metadata = pod.get("metadata")
-    return str(metadata.get("name", "?")) if isinstance(metadata, dict) else "?"
-
-
-def _occupant(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Occupant:
-    labels = metadata.get("labels") or {}
-    name, kind = str(metadata.get("name", "?")), "other"
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("kind") == "DaemonSet":
-            name, kind = owner.get("name", name), "daemonset"
-        elif owner.get("kind") == "Node":  # a mirror pod of the kubelet's static pod
-            kind = "static"
-    if "kubernetes.io/config.mirror" in (metadata.get("annotations") or {}):
-        kind = "static"
-    if "ml.azure.com/run-id" in labels or labels.get("jobsource") == "aml":
-        kind = "job"
-    cpu_m, memory, gpus = pod_requests(spec)
-    return Occupant(name, cpu_m, memory, kind, str(metadata.get("namespace", "")), "pods", gpus)  # type: ignore[arg-type]
-
-
-def pod_requests(spec: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Milli-cores, bytes and GPUs that the scheduler counts for a pod.
-
-    https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
-    """
-    cpu_m = memory = gpus = 0
-    for container in spec.get("containers") or ():
-        a, b, c = _requests(container)
-        cpu_m, memory, gpus = cpu_m + a, memory + b, gpus + c
-    if inits := spec.get("initContainers"):
-        sidecar_cpu = sidecar_memory = sidecar_gpus = 0
-        peak_cpu = peak_memory = peak_gpus = 0
-        for container in inits:
-            a, b, c = _requests(container)
-            if container.get("restartPolicy") == "Always":
-                sidecar_cpu, sidecar_memory, sidecar_gpus = sidecar_cpu + a, sidecar_memory + b, sidecar_gpus + c
-                a = b = c = 0
-            peak_cpu = max(peak_cpu, sidecar_cpu + a)
-            peak_memory = max(peak_memory, sidecar_memory + b)
-            peak_gpus = max(peak_gpus, sidecar_gpus + c)
-        cpu_m = max(cpu_m + sidecar_cpu, peak_cpu)
-        memory = max(memory + sidecar_memory, peak_memory)
-        gpus = max(gpus + sidecar_gpus, peak_gpus)
-    if whole := (spec.get("resources") or {}).get("requests"):  # pod-level resources win (from 1.32)
-        cpu_m = cpu_asked(str(whole["cpu"])) if "cpu" in whole else cpu_m
-        memory = bytes_asked(str(whole["memory"])) if "memory" in whole else memory
-    if overhead := spec.get("overhead"):
-        cpu_m += cpu_asked(str(overhead.get("cpu", "0")))
-        memory += bytes_asked(str(overhead.get("memory", "0")))
-    return cpu_m, memory, gpus
-
-
-def _requests(container: Mapping[str, Any]) -> tuple[int, int, int]:
-    asked = (container.get("resources") or {}).get("requests")
-    if not asked:
-        return 0, 0, 0
-    gpus = asked.get("nvidia.com/gpu") or asked.get("amd.com/gpu") or 0
-    return cpu_asked(str(asked.get("cpu", "0"))), bytes_asked(str(asked.get("memory", "0"))), int(gpus)

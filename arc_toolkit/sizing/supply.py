@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.nodes import Node
+from arc_toolkit.kube.pods import PodKind
 from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_asked
 from arc_toolkit.sizing import capacity, reservations
-from arc_toolkit.sizing.nodes import Node
 from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
 from arc_toolkit.sizing.reservations import Reservation, Version, parse_version
 from arc_toolkit.sizing.vm_sizes import VmSize, find, table_date
@@ -112,7 +113,7 @@ class Supply:
     @property
     def passing(self) -> tuple[Occupant, ...]:
         """Pods that no DaemonSet owns and that are no AzureML job: they defeat a type that takes all there is."""
-        return tuple(o for o in self.occupants if o.kind == "other" and (o.cpu_m or o.memory or o.gpus))
+        return tuple(o for o in self.occupants if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.gpus))
 
     def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, str]:
         """How many pods of that request fit, and the resource that is the limit."""
@@ -300,7 +301,7 @@ def _finish(
 def _is_reservation(occupant: Occupant, capacity_memory: int, namespace: str) -> bool:
     """The extension's own reservation: a pod of its namespace that asks for about 5 % of capacity memory."""
     share = occupant.memory * 1000 // capacity_memory if capacity_memory else 0
-    return occupant.kind == "daemonset" and occupant.namespace == namespace and 45 <= share <= 55
+    return occupant.kind is PodKind.DAEMONSET and occupant.namespace == namespace and 45 <= share <= 55
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.findings import Finding, Severity
 from arc_toolkit.inputs import broken_yaml
+from arc_toolkit.kube.nodes import GPU_RESOURCES
 from arc_toolkit.kube.quantities import MI, QuantityError, bytes_asked, cpu_asked, parse
 from arc_toolkit.sizing.instance_types import NAME
-from arc_toolkit.sizing.nodes import GPU_RESOURCES
 from arc_toolkit.sizing.supply import Supply
 
 if TYPE_CHECKING:

@@ -162,7 +162,7 @@ def test_an_extension_that_failed_is_installed_again_under_its_name(arc: Arc, ar
     ("words", "said"),
     [
         (("install", "--node-selector", "agentpool"), "is no label"),
-        (("install", "--toleration", "spot"), "is no taint"),
+        (("install", "--toleration", "spot"), "is not a taint"),
         (("install", "--set", "x"), "--set 'x': write KEY=VALUE"),
         (("install", "--set", "sslKeyPemFile=k"), "protected setting"),
         (("install", "--no-training"), "needs training or inference"),

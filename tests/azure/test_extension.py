@@ -9,21 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.azure import extension
-from arc_toolkit.azure.extension import Change, Toleration
+from arc_toolkit.azure.extension import Change
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.taints import Toleration
 from tests.azure.conftest import CLUSTER
 
-SPOT = extension.toleration(extension.SPOT_TOLERATION)
+SPOT = Toleration.parse(extension.SPOT_TOLERATION)
 
 
 def test_a_taint_becomes_the_settings_that_microsoft_s_repositories_use() -> None:
-    assert SPOT.settings(1) == {
+    assert extension.toleration_settings(SPOT, 1) == {
         "workLoadToleration[1].key": "kubernetes.azure.com/scalesetpriority",
         "workLoadToleration[1].operator": "Equal",
         "workLoadToleration[1].value": "spot",
         "workLoadToleration[1].effect": "NoSchedule",
     }
-    assert extension.toleration("nvidia.com/gpu:NoSchedule").settings(0) == {
+    assert extension.toleration_settings(Toleration.parse("nvidia.com/gpu:NoSchedule"), 0) == {
         "workLoadToleration[0].key": "nvidia.com/gpu",
         "workLoadToleration[0].operator": "Exists",
         "workLoadToleration[0].effect": "NoSchedule",
@@ -32,8 +33,8 @@ def test_a_taint_becomes_the_settings_that_microsoft_s_repositories_use() -> Non
 
 @pytest.mark.parametrize("text", ["spot", "key=value", ":NoSchedule", "key:Never", ""])
 def test_what_is_no_taint_is_refused(text: str) -> None:
-    with pytest.raises(ArcError, match="is no taint"):
-        extension.toleration(text)
+    with pytest.raises(ArcError, match="is not a taint"):
+        Toleration.parse(text)
 
 
 @settings(max_examples=50, deadline=None)
@@ -55,7 +56,7 @@ def test_tolerations_read_back_as_written_and_are_added_once(wanted: list[Tolera
 
 
 def test_a_new_toleration_goes_behind_those_that_are_there() -> None:
-    there = Toleration("nvidia.com/gpu", None, "NoSchedule").settings(3)
+    there = extension.toleration_settings(Toleration("nvidia.com/gpu", None, "NoSchedule"), 3)
     assert min(extension.tolerations_of(extension.add_tolerations(there, [SPOT]))) == 4
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arc_toolkit.cluster import failures, fits, instance_types
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.sizing.nodes import Node, parse_node
+from arc_toolkit.kube.nodes import Node, parse_node, unusable
 from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
 from tests.sizing import builders
 
@@ -136,12 +136,13 @@ def test_only_types_with_our_label_that_we_applied_from_the_same_source_are_prun
 
 
 def test_a_type_whose_nodes_are_all_not_ready_is_kept_and_one_that_a_usable_node_serves_is_pruned() -> None:
-    lost = parse_node(builders.node(name="a", size="Standard_E8s_v5", pool="e8"), "")
-    cordoned, usable = (parse_node(builders.node(name=name), "") for name in "bc")
+    lost = parse_node(builders.node(name="a", size="Standard_E8s_v5", pool="e8", ready="False"), "")
+    cordoned = parse_node(builders.node(name="b", unschedulable=True), "")
+    usable = parse_node(builders.node(name="c"), "")
     present = {
         name: {**stored(name), "spec": kind(selector=selector)["spec"]} for name, selector in SELECTORS.items()
     }
-    left_out = [(lost, "NotReady"), (cordoned, "cordoned")]
+    left_out = [row for node in (lost, cordoned) if (row := unusable(node))]
     prune, keep = instance_types.outdated([stored("wanted")], present, [lost, cordoned, usable], left_out)
     assert [item["metadata"]["name"] for item in prune] == ["any", "gone", "served"]
     assert [(item["metadata"]["name"], why) for item, why in keep] == [("lost", "its nodes are NotReady now")]

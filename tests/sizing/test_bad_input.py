@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.sizing.nodes import parse_node
+from arc_toolkit.kube.nodes import parse_node
 from arc_toolkit.sizing.occupants import by_node
 from tests.sizing.builders import as_list, node
 from tests.support import Result

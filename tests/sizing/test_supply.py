@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.nodes import parse_node, unusable
+from arc_toolkit.kube.pods import Pod
 from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.sizing import occupants, vm_sizes
-from arc_toolkit.sizing.nodes import left_out, parse_node
 from arc_toolkit.sizing.shares import Share, split
 from arc_toolkit.sizing.supply import (
     Assumptions,
@@ -172,8 +173,8 @@ def test_requests_count_as_the_scheduler_counts_them() -> None:
         ],
         "overhead": {"cpu": "10m", "memory": "1Mi"},
     }
-    assert occupants.pod_requests(spec) == (4200 + 10, (2048 + 100 + 1) * MI, 0)
-    assert occupants.pod_requests({**spec, "resources": {"requests": {"cpu": "2"}}})[0] == 2010
+    assert Pod({"spec": spec}).requests() == (4200 + 10, (2048 + 100 + 1) * MI, 0)
+    assert Pod({"spec": {**spec, "resources": {"requests": {"cpu": "2"}}}}).requests()[0] == 2010
 
 
 def test_the_group_gives_what_its_tightest_node_gives_of_each_resource() -> None:
@@ -219,8 +220,8 @@ def test_profiles_between_two_seen_versions_take_the_larger_of_each() -> None:
 def test_nodes_that_jobs_cannot_use_are_left_out_with_the_reason(
     overrides: dict[str, Any], reason: str | None
 ) -> None:
-    found = left_out(parse_node(node(**overrides), "test"))
-    assert found is None if reason is None else reason in (found or "")
+    found = unusable(parse_node(node(**overrides), "test"))
+    assert found is None if reason is None else reason in str(found)
 
 
 @pytest.mark.parametrize("text", ["-5%", "100%", "abc", "5%%", "-1Gi", "1/0%"])

@@ -1,0 +1,45 @@
+"""Names, labels and selectors by the rules of the API server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# The name of an InstanceType is the name of a custom resource, which the API server holds to a DNS-1123 subdomain:
+# `IsDNS1123Subdomain` of k8s.io/apimachinery/pkg/util/validation. Microsoft's page on instance types states the same
+# rule (lower-case RFC 1123) and no other limit, so the 63 characters of a label value do not apply.
+MAX_NAME = 253
+_PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})*", re.ASCII)
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_KEY = re.compile(rf"(?:{_NAME.pattern}/)?{_LABEL_VALUE.pattern}", re.ASCII)
+
+
+def name_problem(name: str) -> str | None:
+    """One sentence about why this cannot be the name of an object; None if it can."""
+    if len(name) > MAX_NAME:
+        return f"{name!r} is not valid in Kubernetes: it has {len(name)} characters, and {MAX_NAME} are allowed"
+    if _NAME.fullmatch(name):
+        return None
+    valid = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
+    hint = f"; {valid} would be valid" if _NAME.fullmatch(valid) else ""
+    return f"{name!r} is not valid in Kubernetes: use lower-case letters, digits, - and . only{hint}"
+
+
+def parse_label(text: str) -> tuple[str, str] | None:
+    """`KEY=VALUE` as key and value; None where it is not a label."""
+    key, equals, value = text.partition("=")
+    if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+        return None
+    return key, value
+
+
+def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether a nodeSelector selects something with these labels; case counts, and an empty one selects all."""
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """`a=b, c=d`."""
+    return ", ".join(f"{key}={value}" for key, value in labels.items())

@@ -1,0 +1,135 @@
+"""Pods: a thin view of the raw object, because a cluster has tens of thousands and most fields are never read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import bytes_asked, cpu_asked
+from arc_toolkit.kube.raw import mapping
+
+RUN_ID_LABEL = "ml.azure.com/run-id"
+
+
+class PodKind(Enum):
+    """What a pod belongs to. Only the pods of DaemonSets and static pods belong to a node for good."""
+
+    DAEMONSET = "daemonset"
+    STATIC = "static"
+    JOB = "job"  # of AzureML
+    OTHER = "other"
+
+
+class Pod:
+    """A raw Pod. A part of another shape than it should have counts as empty; `Pod.parse` refuses it instead."""
+
+    __slots__ = ("labels", "metadata", "spec", "status")
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.metadata = mapping(raw.get("metadata"))
+        self.spec = mapping(raw.get("spec"))
+        self.status = mapping(raw.get("status"))
+        self.labels = mapping(self.metadata.get("labels"))
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Pod:
+        pod = cls(raw)
+        parts = (pod.metadata, pod.spec, pod.status)
+        for part, key in zip(parts, ("metadata", "spec", "status"), strict=True):
+            if not part and raw.get(key):
+                raise ArcError(f"pod {pod.name} is not shaped like a Pod object")
+        return pod
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.get("name", "?"))
+
+    @property
+    def namespace(self) -> str:
+        return str(self.metadata.get("namespace", ""))
+
+    @property
+    def finished(self) -> bool:
+        """A finished pod takes nothing from its node."""
+        return self.status.get("phase") in ("Succeeded", "Failed")
+
+    @property
+    def node_name(self) -> str | None:
+        """The node it runs on, or that it was made for.
+
+        The DaemonSet controller names the node in the pod's affinity until the pod is bound: a pod that waits for
+        room, perhaps behind a whole-node job, belongs to its node already.
+        """
+        if bound := self.spec.get("nodeName"):
+            return str(bound)
+        affinity = (self.spec.get("affinity") or {}).get("nodeAffinity") or {}
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        for term in required.get("nodeSelectorTerms") or ():
+            for row in term.get("matchFields") or ():
+                if row.get("key") == "metadata.name" and row.get("operator") == "In" and len(row["values"]) == 1:
+                    return str(row["values"][0])
+        return None
+
+    @property
+    def daemonset(self) -> str | None:
+        """The DaemonSet that owns it."""
+        return next((owner.get("name", self.name) for owner in self._owners if owner["kind"] == "DaemonSet"), None)
+
+    @property
+    def kind(self) -> PodKind:
+        labels = self.labels
+        if RUN_ID_LABEL in labels or labels.get("jobsource") == "aml":
+            return PodKind.JOB
+        owners = [owner["kind"] for owner in self._owners]
+        # The mirror pod of a static pod is owned by its node.
+        if "Node" in owners or "kubernetes.io/config.mirror" in (self.metadata.get("annotations") or {}):
+            return PodKind.STATIC
+        return PodKind.DAEMONSET if "DaemonSet" in owners else PodKind.OTHER
+
+    @property
+    def _owners(self) -> list[dict[str, Any]]:
+        return [owner for owner in self.metadata.get("ownerReferences") or () if owner.get("kind")]
+
+    def requests(self) -> tuple[int, int, int]:
+        """Milli-cores, bytes and GPUs that the scheduler counts for the pod.
+
+        https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+        """
+        spec = self.spec
+        cpu_m = memory = gpus = 0
+        for container in spec.get("containers") or ():
+            a, b, c = _requests(container)
+            cpu_m, memory, gpus = cpu_m + a, memory + b, gpus + c
+        if inits := spec.get("initContainers"):
+            sidecar_cpu = sidecar_memory = sidecar_gpus = 0
+            peak_cpu = peak_memory = peak_gpus = 0
+            for container in inits:
+                a, b, c = _requests(container)
+                if container.get("restartPolicy") == "Always":
+                    sidecar_cpu += a
+                    sidecar_memory += b
+                    sidecar_gpus += c
+                    a = b = c = 0
+                peak_cpu = max(peak_cpu, sidecar_cpu + a)
+                peak_memory = max(peak_memory, sidecar_memory + b)
+                peak_gpus = max(peak_gpus, sidecar_gpus + c)
+            cpu_m = max(cpu_m + sidecar_cpu, peak_cpu)
+            memory = max(memory + sidecar_memory, peak_memory)
+            gpus = max(gpus + sidecar_gpus, peak_gpus)
+        if whole := (spec.get("resources") or {}).get("requests"):  # pod-level resources win (from 1.32)
+            cpu_m = cpu_asked(str(whole["cpu"])) if "cpu" in whole else cpu_m
+            memory = bytes_asked(str(whole["memory"])) if "memory" in whole else memory
+        if overhead := spec.get("overhead"):
+            cpu_m += cpu_asked(str(overhead.get("cpu", "0")))
+            memory += bytes_asked(str(overhead.get("memory", "0")))
+        return cpu_m, memory, gpus
+
+
+def _requests(container: Mapping[str, Any]) -> tuple[int, int, int]:
+    asked = (container.get("resources") or {}).get("requests")
+    if not asked:
+        return 0, 0, 0
+    gpus = asked.get("nvidia.com/gpu") or asked.get("amd.com/gpu") or 0
+    return cpu_asked(str(asked.get("cpu", "0"))), bytes_asked(str(asked.get("memory", "0"))), int(gpus)

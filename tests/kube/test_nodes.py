@@ -1,0 +1,98 @@
+"""Nodes as data: tolerant and strict reading, and why jobs cannot use one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arc_toolkit.kube.nodes import WhyUnusable, parse_node, read_node, unusable
+from arc_toolkit.kube.taints import Taint, Toleration
+from tests.sizing.builders import node
+
+SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+KEYS = ["metadata", "name", "labels", "spec", "taints", "key", "status", "conditions", "type", "nodeInfo"]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), json_values))
+def test_reading_any_json_gives_a_node(item: dict[str, Any]) -> None:
+    found = read_node(item)
+    assert all(isinstance(value, str) for value in found.labels.values())
+    assert isinstance(found.name, str)
+
+
+def test_a_node_has_its_times_conditions_and_provider() -> None:
+    item = node("n", taints=[{**SPOT, "timeAdded": "2026-01-01T00:00:00Z"}])
+    item["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
+    item["spec"]["providerID"] = "azure:///x/virtualMachines/7"
+    item["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T00:00:00Z"
+    found = read_node(item)
+    assert (found.created, found.deleted, found.provider_id) == (
+        "2025-12-31T00:00:00Z",
+        "",
+        "azure:///x/virtualMachines/7",
+    )
+    assert found.conditions[0] == ("Ready", "True", "", "", "2026-01-02T00:00:00Z")
+    assert found.taints[0].added == "2026-01-01T00:00:00Z"
+    assert (found.spot, read_node(node()).spot) == (True, False)
+
+
+def test_a_change_of_times_and_messages_alone_is_no_change_of_the_node() -> None:
+    before, after = node("n", taints=[SPOT]), node("n", taints=[{**SPOT, "timeAdded": "2026-01-01T00:00:00Z"}])
+    after["status"]["conditions"][0] |= {"message": "kubelet is posting ready status"}
+    after["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
+    assert parse_node(before, "") == parse_node(after, "")
+    assert parse_node(before, "") != parse_node(node("n"), "")
+    assert parse_node(before, "") != parse_node(node("n", taints=[SPOT], ready="False"), "")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why", "temporary"),
+    [
+        ({"ready": "False"}, WhyUnusable.NOT_READY, True),
+        ({"unschedulable": True}, WhyUnusable.CORDONED, True),
+        ({"os": "windows"}, WhyUnusable.OPERATING_SYSTEM, False),
+        ({"arch": "arm64"}, WhyUnusable.ARCHITECTURE, False),
+        ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, WhyUnusable.CONTROL_PLANE, False),
+        ({"taints": [SPOT]}, WhyUnusable.TAINT, False),
+    ],
+)
+def test_the_reason_is_an_enum(overrides: dict[str, Any], why: WhyUnusable, temporary: bool) -> None:
+    found = unusable(parse_node(node(**overrides), ""))
+    assert found is not None
+    assert (found.why, found.why.temporary) == (why, temporary)
+
+
+def test_the_brief_reason_of_a_taint_leaves_out_the_explanation() -> None:
+    found = unusable(parse_node(node(taints=[SPOT]), ""))
+    assert found is not None
+    assert found.brief == "taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule (a spot pool)"
+    assert str(found) == found.brief + ", which AzureML pods do not tolerate"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration("a"), True),
+        (Toleration("a", "b"), True),
+        (Toleration("a", "b", "NoSchedule"), True),
+        (Toleration("a", None, "NoSchedule"), True),
+        (Toleration(""), True),
+        (Toleration("", "b"), False),
+        (Toleration("a", "c"), False),
+        (Toleration("a", "b", "NoExecute"), False),
+        (Toleration("b"), False),
+    ],
+)
+def test_tolerations_match_as_in_the_scheduler(toleration: Toleration, tolerated: bool) -> None:
+    assert toleration.tolerates(Taint("a", "b", "NoSchedule")) is tolerated
+    item = node(taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
+    assert (unusable(parse_node(item, ""), [toleration]) is None) is tolerated
