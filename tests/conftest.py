@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from arc_toolkit.cli.main import main
 from tests.cluster.fixtures import cluster, control_plane, own_cluster  # noqa: F401  (fixtures)
-from tests.support import Result
+from tests.support import CORPUS, Result, unavailable
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; tests of Ctrl-C need the usual way.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,6 +27,14 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on the colours or the cluster of the person who runs it."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real AzureML files. Missing, it skips the test; in CI it fails it."""
+    if not CORPUS.is_dir():
+        unavailable(f"there are no real AzureML files in {CORPUS}")
+    return CORPUS
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from arc_toolkit.diagnosis.scan import LogScan, scan
 from arc_toolkit.diagnosis.sources import blob
 from arc_toolkit.errors import ArcError
 from tests.cluster.processes import Server, free_ports
-from tests.support import ROOT, Result, unavailable
+from tests.support import ROOT, Result, real_module, unavailable
 
 # Azurite's account and key are the same everywhere, and public.
 ACCOUNT = "devstoreaccount1"
@@ -175,7 +175,7 @@ def test_diagnose_reads_a_container(container: Any, arc: Callable[..., Result]) 
 
 
 def test_service_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("adlfs")
+    real_module("adlfs")
     import asyncio
 
     async def at_once(*_: object, **__: object) -> None: ...
@@ -189,14 +189,14 @@ def test_service_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_connection_string_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("adlfs")
+    real_module("adlfs")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "nonsense")
     with pytest.raises(ArcError, match="AZURE_STORAGE_CONNECTION_STRING"):
         list(blob.list_logs("az://logs/x", 2))
 
 
 def test_no_account_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("adlfs")
+    real_module("adlfs")
     for name in list(os.environ):
         if name.startswith("AZURE_STORAGE"):
             monkeypatch.delenv(name)

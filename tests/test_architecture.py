@@ -1,0 +1,255 @@
+"""The direction of imports and the uniqueness of names, as docs/architecture.md describes them.
+
+KNOWN_* lists what the code still does wrong, one entry per line; an entry that is no longer needed fails a test.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.support import ROOT
+
+PACKAGE = ROOT / "arc_toolkit"
+
+# What every package may import besides itself and the standard library.
+BASE = {"errors", "files"}
+# Data and text helpers of the packages that decide something.
+CORE = BASE | {"edit", "kube", "findings", "inputs", "resources", "output", "__version__"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "files": {"errors"},
+    "inputs": BASE,
+    "findings": BASE,
+    "resources": BASE | {"output"},
+    "console": BASE,
+    "edit": BASE,
+    "kube": BASE,
+    "checkpoints": BASE,
+    "notices": BASE,
+    "elastic": BASE | {"checkpoints", "notices"},
+    "output": BASE | {"findings", "kube", "__version__"},
+    "azureml": CORE,
+    "sizing": CORE,
+    "placement": CORE | {"sizing"},
+    "cost": CORE,
+    "diagnosis": CORE,
+    "diagnosis.sources": CORE | {"diagnosis", "cluster", "azure"},
+    "cluster": CORE | {"sizing"},
+    "azure": CORE | {"sizing", "cluster"},
+    "__main__": {"cli"},
+}
+# A module or package of someone else -> the only packages that import it.
+ONLY_IN: dict[str, set[str]] = {
+    "argparse": {"cli"},
+    "kubernetes": {"cluster"},
+    "azure": {"azure", "diagnosis.sources"},
+    "adlfs": {"diagnosis.sources"},
+    "mlflow": {"diagnosis.sources"},
+}
+# These run inside other people's training jobs.
+STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files")
+PRINTS = ("cli", "console")
+
+KNOWN_IMPORTS: set[tuple[str, str]] = {
+    ("azureml.rules.unknown_instance_type", "sizing"),
+    ("diagnosis.live", "argparse"),
+    ("diagnosis.live", "cluster"),
+    ("diagnosis.live", "console"),
+    ("edit.discover", "azureml"),
+    ("output.findings_text", "azureml"),
+    ("output.github", "azureml"),
+    ("output.github", "edit"),
+    ("output.sarif", "azureml"),
+    ("output.sarif", "edit"),
+    ("output.waterfall", "sizing"),
+}
+KNOWN_PRINTS: set[str] = set()
+KNOWN_CLASSES: set[str] = {
+    "Change",
+    "Cluster",
+    "Evidence",
+    "Finding",
+    "Group",
+    "Kind",
+    "Library",
+    "Loader",
+    "Node",
+    "Outcome",
+    "Place",
+    "Refused",
+    "Report",
+    "Skipped",
+    "Source",
+    "Stream",
+    "Target",
+    "Unknown",
+    "Unusable",
+    "Work",
+}
+KNOWN_MODULES: set[str] = {
+    "azureml",
+    "files",
+    "instance_types",
+    "kube",
+    "live",
+    "metrics",
+    "nodes",
+}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module by its name without `arc_toolkit.`; a package by its own name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text(), str(path))
+    return found
+
+
+def layer(module: str) -> str:
+    """The key of ALLOWED for a module: its package, or the part of a package that has a row of its own."""
+    rows = [row for row in ALLOWED if module == row or module.startswith(f"{row}.")]
+    return max(rows, key=len, default=module.partition(".")[0])
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """The dotted names that a module imports, at its top, in functions, and by `import_module("...")`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"a relative import in line {node.lineno}"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "import_module":
+            text = node.args[0]
+            if isinstance(text, ast.JoinedStr):
+                text = text.values[0]
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                yield text.value
+
+
+def violations() -> set[tuple[str, str]]:
+    """(module, what it must not import)"""
+    found = set()
+    for module, tree in modules().items():
+        here = layer(module)
+        for name in imports(tree):
+            first, _, rest = name.partition(".")
+            if first == "arc_toolkit":
+                there = layer(rest)
+                wrong = here != "cli" and there != here and there not in ALLOWED.get(here, set())
+                # A package uses its own parts.
+                wrong = wrong and rest.partition(".")[0] != here
+            else:
+                there = first
+                wrong = here not in ONLY_IN.get(first, {here})
+            if wrong and module:
+                found.add((module, there))
+    return found
+
+
+def class_names() -> set[str]:
+    """The names that two classes share."""
+    places = defaultdict(list)
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
+    return {name for name, where in places.items() if len(where) > 1}
+
+
+def module_names() -> set[str]:
+    """The names that two modules share. Only a command may be called like a package: cli/cluster.py runs cluster/."""
+    places = defaultdict(list)
+    for name in modules():
+        package, _, own = name.rpartition(".")
+        if name and not any(other.startswith(f"{name}.") for other in modules()):
+            places[own].append(package)
+    packages = {part for name in modules() for part in name.split(".")[:-1]}
+    return {name for name, where in places.items() if len(where) > 1 or (name in packages and where[0] != "cli")}
+
+
+def printing_modules() -> set[str]:
+    return {module for module, tree in modules().items() if prints(tree) and layer(module) not in PRINTS}
+
+
+def prints(tree: ast.Module) -> bool:
+    return any(
+        (isinstance(node, ast.Name) and node.id == "print")
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.stdout")
+        for node in ast.walk(tree)
+    )
+
+
+def test_imports_follow_the_table() -> None:
+    assert violations() - KNOWN_IMPORTS == set()
+
+
+def test_every_package_has_a_row() -> None:
+    packages = {name.partition(".")[0] for name in modules() if name} - {"cli"}
+    assert packages <= set(ALLOWED)
+
+
+@pytest.mark.parametrize("package", STANDARD_LIBRARY_ONLY)
+def test_code_for_training_jobs_needs_the_standard_library_only(package: str) -> None:
+    for module, tree in modules().items():
+        if layer(module) == package and ".adapters" not in module:
+            names = {name.partition(".")[0] for name in imports(tree)} - {"arc_toolkit"}
+            assert names <= sys.stdlib_module_names, module
+
+
+def test_only_the_command_line_prints() -> None:
+    assert printing_modules() - KNOWN_PRINTS == set()
+
+
+def test_no_class_name_twice() -> None:
+    assert class_names() - KNOWN_CLASSES == set()
+
+
+def test_no_module_name_twice() -> None:
+    assert module_names() - KNOWN_MODULES == set()
+
+
+@pytest.mark.slow
+def test_known_exceptions_are_needed() -> None:
+    assert KNOWN_IMPORTS - violations() == set()
+    assert KNOWN_PRINTS - printing_modules() == set()
+    assert KNOWN_CLASSES - class_names() == set()
+    assert KNOWN_MODULES - module_names() == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "expected"),
+    [
+        ("edit.x", "from arc_toolkit.azureml.settings import Skipped", {("edit.x", "azureml")}),
+        ("sizing.x", "def f():\n    from arc_toolkit.azureml import kinds", {("sizing.x", "azureml")}),
+        ("azureml.x", "import_module(f'arc_toolkit.sizing.{name}')", {("azureml.x", "sizing")}),
+        ("sizing.x", "import kubernetes.client", {("sizing.x", "kubernetes")}),
+        ("diagnosis.x", "from arc_toolkit.azure import scope", {("diagnosis.x", "azure")}),
+        ("kube.x", "import argparse", {("kube.x", "argparse")}),
+        ("diagnosis.sources.x", "from arc_toolkit.azure import scope\nimport azure.core", set()),
+        ("placement.x", "from arc_toolkit.sizing import shares", set()),
+        ("azureml.rules.x", "from arc_toolkit.azureml import kinds", set()),
+        ("cluster.x", "import kubernetes", set()),
+        ("cli.x", "import argparse\nfrom arc_toolkit.azureml import kinds", set()),
+    ],
+)
+def test_the_table_is_enforced(
+    monkeypatch: pytest.MonkeyPatch, module: str, code: str, expected: set[tuple[str, str]]
+) -> None:
+    monkeypatch.setattr(f"{__name__}.modules", lambda: {module: ast.parse(code)})
+    assert violations() == expected
+
+
+@pytest.mark.parametrize("code", ["print('x')", "import sys\nsys.stdout.write('x')", "out = print"])
+def test_printing_is_noticed(code: str) -> None:
+    assert prints(ast.parse(code))
+    assert not prints(ast.parse("console.out('x')"))
