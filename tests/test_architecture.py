@@ -71,6 +71,7 @@ KNOWN_IMPORTS: set[tuple[str, str]] = {
 }
 KNOWN_PRINTS: set[str] = set()
 KNOWN_CLASSES: set[str] = {
+    "Cause",
     "Change",
     "Cluster",
     "Evidence",
@@ -82,14 +83,12 @@ KNOWN_CLASSES: set[str] = {
     "Node",
     "Outcome",
     "Place",
-    "Refused",
     "Report",
     "Skipped",
     "Source",
     "Stream",
     "Target",
     "Unknown",
-    "Unusable",
     "Work",
 }
 KNOWN_MODULES: set[str] = {

@@ -39,7 +39,7 @@ def where_text(*, workspace: bool) -> str:
     rows = [f"  {key:<27} {text}" for key, text in _ELSEWHERE.items() if workspace or "workspace" not in key]
     return "\n".join(
         [
-            "Where an option is not given, its environment variable is taken, and else the default of `az`:",
+            "If an option is not given, its environment variable is used, or else the default of `az`:",
             *rows,
             "Sign-in is by DefaultAzureCredential: `az login`, environment variables, managed identity and others.",
         ]

@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--output",
         default="-",
         metavar="DIR|FILE",
-        help="a folder gets one file a type; a name in .yaml or .json gets all",
+        help="a folder gets one file per type; a name that ends in .yaml or .json gets all",
     )
     result.add_argument("--explain", action="store_true", help="show the waterfall from nominal to share")
     result.add_argument(

@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     rules.add_argument(
         "--eviction-memory", metavar="QUANTITY", help="hard eviction threshold, instead of the rule"
     )
-    sits = parser.add_argument_group("what already sits there")
+    sits = parser.add_argument_group("pods already running on the nodes")
     sits.add_argument("--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted")
     sits.add_argument(
         "--daemonsets",

@@ -29,7 +29,7 @@ RULE = Rule(
     id="duplicate-key",
     severity="error",
     fix="none",
-    summary="a key that stands twice",
+    summary="a duplicate key",
     why="""\
 YAML readers take the last of two equal keys and say nothing. Whoever edits the first one wonders why nothing happens.
 `patch` refuses to edit such a key.""",

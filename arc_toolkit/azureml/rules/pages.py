@@ -9,14 +9,14 @@ from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.output.table import table
 
 _FIXES = {
-    "safe": "`patch` mends it.",
-    "unsafe": "`patch --unsafe-fixes` mends it.",
-    "none": "It is reported, not mended.",
+    "safe": "`patch` fixes it.",
+    "unsafe": "`patch --unsafe-fixes` fixes it.",
+    "none": "It is reported, not fixed.",
 }
 
 
 def listing(rules: Sequence[Rule]) -> str:
-    """One line a rule."""
+    """One line per rule."""
     return table(
         ["RULE", "SEVERITY", "FIX", "IN", "WHAT"],
         [[rule.id, rule.severity, rule.fix, rule.language, rule.summary] for rule in rules],

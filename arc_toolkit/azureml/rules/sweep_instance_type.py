@@ -10,7 +10,7 @@ RULE = Rule(
     fix="safe",
     summary="sweep() has no instance_type",
     why="""\
-`command(...).sweep(instance_type=...)` stands in the migration note of AzureML on Kubernetes, and does not exist: it
+The migration note of AzureML on Kubernetes shows `command(...).sweep(instance_type=...)`, which does not exist: it
 raises `TypeError: unexpected keyword 'instance_type'`. The resources of a sweep are an attribute of its node.""",
     before="""\
 node = trial.sweep(primary_metric="rmse", goal="minimize", sampling_algorithm="random", instance_type="32cpu128g")

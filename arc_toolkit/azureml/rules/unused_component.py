@@ -23,8 +23,8 @@ RULE = Rule(
     fix="none",
     summary="a component that no given pipeline uses",
     why="""\
-Environment variables and the compute of a v2 component stand on the steps that use it. Where no pipeline in the given
-paths does, there is no such step: give the folder with the pipelines too, or set them where the component is used.""",
+Environment variables and the compute of a v2 component belong to the steps that use it. If no pipeline in the given
+paths uses it, there is no such step: add the folder with the pipelines, or set them where the component is used.""",
     before="""\
 $ arc-toolkit check components/
 """,
