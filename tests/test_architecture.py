@@ -57,48 +57,30 @@ STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files")
 PRINTS = ("cli", "console")
 
 KNOWN_IMPORTS: set[tuple[str, str]] = {
-    ("azureml.rules.unknown_instance_type", "sizing"),
-    ("diagnosis.live", "argparse"),
-    ("diagnosis.live", "cluster"),
-    ("diagnosis.live", "console"),
-    ("edit.discover", "azureml"),
-    ("output.findings_text", "azureml"),
-    ("output.github", "azureml"),
-    ("output.github", "edit"),
-    ("output.sarif", "azureml"),
-    ("output.sarif", "edit"),
-    ("output.waterfall", "sizing"),
+    ("azureml", "sizing"),
+    ("diagnosis", "argparse"),
+    ("diagnosis", "cluster"),
+    ("diagnosis", "console"),
+    ("edit", "azureml"),
+    ("output", "azureml"),
+    ("output", "edit"),
+    ("output", "sizing"),
 }
 KNOWN_PRINTS: set[str] = set()
 KNOWN_CLASSES: set[str] = {
     "Cause",
-    "Change",
-    "Cluster",
     "Evidence",
-    "Finding",
     "Group",
-    "Kind",
     "Library",
     "Loader",
-    "Node",
     "Outcome",
-    "Place",
-    "Report",
-    "Skipped",
     "Source",
-    "Stream",
     "Target",
     "Unknown",
     "Work",
 }
 KNOWN_MODULES: set[str] = {
-    "azureml",
-    "files",
     "instance_types",
-    "kube",
-    "live",
-    "metrics",
-    "nodes",
 }
 
 
@@ -135,9 +117,9 @@ def imports(tree: ast.Module) -> Iterator[str]:
                 yield text.value
 
 
-def violations() -> set[tuple[str, str]]:
-    """(module, what it must not import)"""
-    found = set()
+def violations() -> dict[tuple[str, str], set[str]]:
+    """(package, what it must not import) -> the modules that do"""
+    found = defaultdict(set)
     for module, tree in modules().items():
         here = layer(module)
         for name in imports(tree):
@@ -151,8 +133,8 @@ def violations() -> set[tuple[str, str]]:
                 there = first
                 wrong = here not in ONLY_IN.get(first, {here})
             if wrong and module:
-                found.add((module, there))
-    return found
+                found[here, there].add(module)
+    return dict(found)
 
 
 def class_names() -> set[str]:
@@ -189,7 +171,7 @@ def prints(tree: ast.Module) -> bool:
 
 
 def test_imports_follow_the_table() -> None:
-    assert violations() - KNOWN_IMPORTS == set()
+    assert {pair: where for pair, where in violations().items() if pair not in KNOWN_IMPORTS} == {}
 
 
 def test_every_package_has_a_row() -> None:
@@ -219,7 +201,7 @@ def test_no_module_name_twice() -> None:
 
 @pytest.mark.slow
 def test_known_exceptions_are_needed() -> None:
-    assert KNOWN_IMPORTS - violations() == set()
+    assert KNOWN_IMPORTS - violations().keys() == set()
     assert KNOWN_PRINTS - printing_modules() == set()
     assert KNOWN_CLASSES - class_names() == set()
     assert KNOWN_MODULES - module_names() == set()
@@ -228,12 +210,12 @@ def test_known_exceptions_are_needed() -> None:
 @pytest.mark.parametrize(
     ("module", "code", "expected"),
     [
-        ("edit.x", "from arc_toolkit.azureml.settings import Skipped", {("edit.x", "azureml")}),
-        ("sizing.x", "def f():\n    from arc_toolkit.azureml import kinds", {("sizing.x", "azureml")}),
-        ("azureml.x", "import_module(f'arc_toolkit.sizing.{name}')", {("azureml.x", "sizing")}),
-        ("sizing.x", "import kubernetes.client", {("sizing.x", "kubernetes")}),
-        ("diagnosis.x", "from arc_toolkit.azure import scope", {("diagnosis.x", "azure")}),
-        ("kube.x", "import argparse", {("kube.x", "argparse")}),
+        ("edit.x", "from arc_toolkit.azureml.settings import Skipped", {("edit", "azureml")}),
+        ("sizing.x", "def f():\n    from arc_toolkit.azureml import kinds", {("sizing", "azureml")}),
+        ("azureml.x", "import_module(f'arc_toolkit.sizing.{name}')", {("azureml", "sizing")}),
+        ("sizing.x", "import kubernetes.client", {("sizing", "kubernetes")}),
+        ("diagnosis.x", "from arc_toolkit.azure import scope", {("diagnosis", "azure")}),
+        ("kube.x", "import argparse", {("kube", "argparse")}),
         ("diagnosis.sources.x", "from arc_toolkit.azure import scope\nimport azure.core", set()),
         ("placement.x", "from arc_toolkit.sizing import shares", set()),
         ("azureml.rules.x", "from arc_toolkit.azureml import kinds", set()),
@@ -245,7 +227,7 @@ def test_the_table_is_enforced(
     monkeypatch: pytest.MonkeyPatch, module: str, code: str, expected: set[tuple[str, str]]
 ) -> None:
     monkeypatch.setattr(f"{__name__}.modules", lambda: {module: ast.parse(code)})
-    assert violations() == expected
+    assert violations().keys() == expected
 
 
 @pytest.mark.parametrize("code", ["print('x')", "import sys\nsys.stdout.write('x')", "out = print"])
