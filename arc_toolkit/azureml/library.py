@@ -133,7 +133,7 @@ class Library:
                 if len(data) > MAX_BYTES:
                     return None
                 return self.parse(name, data).documents[0]
-            except (OSError, Unreadable):
+            except (OSError, ValueError, Unreadable):  # ValueError: a null byte in the name
                 self._keep(name, None)
                 return None
         self._files.move_to_end(name)

@@ -8,7 +8,6 @@ without any value included, are not made equal: the parameter is refused.
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep
@@ -211,10 +210,9 @@ def current(target: Target, name: str, meanings: Meanings) -> str | int | None:
     if said is not None:
         value = said[0].value if isinstance(said[0], ast.Constant) else None
         return value if isinstance(value, str | int) else None
-    if target.component is not None and target.component.text:
-        written = re.search(rf"(?m)^[ \t]+{name}:[ \t]*['\"]?([\w.-]+)", target.component.text)
-        if written:
-            return int(written[1]) if name == "instance_count" and written[1].isdigit() else written[1]
+    if target.component is not None and target.component.document is not None:
+        written = target.component.document.root.text("resources", name)
+        return int(written) if written is not None and name == "instance_count" and written.isdigit() else written
     return None
 
 

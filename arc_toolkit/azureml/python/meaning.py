@@ -8,34 +8,34 @@ from __future__ import annotations
 
 import ast
 import os.path
-import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-from arc_toolkit.azureml.python import sdk_names as library
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.kinds import Family
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, chain
 from arc_toolkit.azureml.python.sdk_names import Generation
 
 _DEEPEST = 20
-_TYPE_LINE = re.compile(r"(?m)^type:[ \t]*['\"]?([A-Za-z]+)")
 
 
 def is_resources_class(path: str) -> bool:
     """JobResourceConfiguration, from its public module or from where it is written."""
-    return path.startswith("azure.ai.ml.") and path.endswith(f".{library.RESOURCES_CLASS}")
+    return path.startswith("azure.ai.ml.") and path.endswith(f".{sdk.RESOURCES_CLASS}")
 
 
 @dataclass(frozen=True)
-class Library:
+class SdkName:
     """A thing of an SDK, by its import path."""
 
     path: str
 
     @property
     def role(self) -> str:
-        role = library.ROLES.get(self.path, "")
-        if not role and self.path.startswith(library.AUTOML):
+        role = sdk.ROLES.get(self.path, "")
+        if not role and self.path.startswith(sdk.AUTOML):
             return "automl"
         if not role and is_resources_class(self.path):
             return "resources"
@@ -44,19 +44,19 @@ class Library:
 
 @dataclass(frozen=True)
 class Component:
-    """Something that makes a step when it is called. `kind` is "" when its file is not here."""
+    """Something that makes a step when it is called; `file` as the code names it, with its content where it is here."""
 
     generation: Generation
-    kind: str
+    family: Family
     file: str = ""
-    text: str = ""
+    document: Document | None = None
 
 
 @dataclass(frozen=True)
 class Builder:
     """`command(...)` or `parallel_run_function(...)`: a job of its own, and a maker of steps."""
 
-    kind: str
+    family: Family
     call: ast.Call
     name: str = ""
     spot: Spot | None = None
@@ -67,7 +67,7 @@ class Step:
     """A node: the result of calling a component or builder."""
 
     generation: Generation
-    kind: str
+    family: Family
     origin: Component | Builder
     call: ast.Call
 
@@ -104,18 +104,17 @@ class Unknown:
     foreign: bool = False
 
 
-Meaning = Library | Component | Builder | Step | Sweep | PipelineFunction | PipelineJob | Unknown
+Meaning = SdkName | Component | Builder | Step | Sweep | PipelineFunction | PipelineJob | Unknown
 NOTHING = Unknown("")
 
 
 class Meanings:
-    """Answers for one module; `folder` is where its relative paths begin."""
+    """Answers for one module; `folder` is where its relative paths begin, `library` reads the files that it names."""
 
-    def __init__(self, module: Module, folder: str, files: dict[str, tuple[str, str]] | None = None) -> None:
+    def __init__(self, module: Module, folder: str, library: Library) -> None:
         self.module = module
         self.folder = folder
-        # Kind and text of each component file; a second look at the same module reads none again.
-        self.files = {} if files is None else files
+        self.library = library
         self._seen: dict[int, Meaning] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
@@ -130,7 +129,7 @@ class Meanings:
                     return _last(name, found, None)
                 return _last(name, [item for item in found if item.spot.order < spot.order] or found, spot)
             for module in scope.stars:
-                if f"{module}.{name}" in library.ROLES:
+                if f"{module}.{name}" in sdk.ROLES:
                     return Binding(name, spot, f"{module}.{name}")
             scope = scope.parent
         return NOTHING
@@ -150,13 +149,13 @@ class Meanings:
 
     def role(self, node: ast.expr, spot: Spot) -> str:
         path = self.path(node, spot)
-        return Library(path).role if path else ""
+        return SdkName(path).role if path else ""
 
     def makes_resources(self, node: ast.expr, spot: Spot) -> bool:
         """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
         if not isinstance(node, ast.Call):
             return False
-        if isinstance(node.func, ast.Name) and node.func.id == library.RESOURCES_CLASS:
+        if isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS:
             return self.binding(node.func.id, spot) is NOTHING or self.role(node.func, spot) == "resources"
         return self.role(node.func, spot) == "resources"
 
@@ -210,12 +209,12 @@ class Meanings:
             case _:
                 meaning = self.of(found.value, found.spot, depth + 1)
                 if isinstance(meaning, Builder) and not meaning.name:
-                    return Builder(meaning.kind, meaning.call, found.name, found.spot)
+                    return Builder(meaning.family, meaning.call, found.name, found.spot)
                 return meaning
 
     def _imported(self, name: str, path: str) -> Meaning:
-        if path in library.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
-            return Library(path)
+        if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
+            return SdkName(path)
         foreign = path.partition(".")[0] not in sys.stdlib_module_names
         return Unknown(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=foreign)
 
@@ -226,7 +225,7 @@ class Meanings:
             if what == "pipeline":
                 return PipelineFunction("v1.5" if generation == "v1.5" else "v2", function)
             if what == "command_component":
-                return Component("v1.5" if generation == "v1.5" else "v2", "command")
+                return Component("v1.5" if generation == "v1.5" else "v2", Family.COMMAND)
         return Unknown(f"{function.name} is a helper function")
 
     def _attribute(self, node: ast.Attribute, spot: Spot, depth: int) -> Meaning:
@@ -236,7 +235,7 @@ class Meanings:
         if node.attr == "component":
             base = self.of(node.value, spot, depth + 1)
             if isinstance(base, Builder | Step):
-                return Component("v2", base.kind)
+                return Component("v2", base.family)
         return NOTHING
 
     def _call(self, call: ast.Call, spot: Spot, depth: int) -> Meaning:
@@ -255,27 +254,27 @@ class Meanings:
         match meaning:
             case Unknown():
                 return meaning
-            case Library():
+            case SdkName():
                 return self._library_call(meaning, call, spot)
             case Component():
-                return Step(meaning.generation, meaning.kind, meaning, call)
+                return Step(meaning.generation, meaning.family, meaning, call)
             case Builder():
-                return Step("v2", meaning.kind, meaning, call)
+                return Step("v2", meaning.family, meaning, call)
             case PipelineFunction():
                 return PipelineJob(meaning)
         return NOTHING
 
-    def _library_call(self, what: Library, call: ast.Call, spot: Spot) -> Meaning:
+    def _library_call(self, what: SdkName, call: ast.Call, spot: Spot) -> Meaning:
         role, _, detail = what.role.partition(":")
         match role:
             case "command" | "parallel":
-                return Builder(role, call)
+                return Builder(Family(role), call)
             case "spark" | "automl":
-                return Step("v2", role, Component("v2", role), call)
+                return Step("v2", Family(role), Component("v2", Family(role)), call)
             case "component":
-                return Component("v2", detail)
+                return Component("v2", Family(detail))
             case "command_component":
-                return Component("v1.5" if detail == "v1.5" else "v2", "command")
+                return Component("v1.5" if detail == "v1.5" else "v2", Family.COMMAND)
             case "load_component":
                 given = {keyword.arg for keyword in call.keywords}
                 if given & {"client", "name", "version"}:
@@ -284,7 +283,7 @@ class Meanings:
             case "from_yaml":
                 return self._from_file("v1.5", _argument(call, ("yaml_file",), 1), spot)
             case "from_func":
-                return Component("v1.5", "command")
+                return Component("v1.5", Family.COMMAND)
             case "workspace":
                 return _from_workspace(dotted(call.func))
             case "pipeline":
@@ -308,24 +307,11 @@ class Meanings:
 
     def _from_file(self, generation: Generation, node: ast.expr | None, spot: Spot) -> Component:
         name = self.text(node, spot) if node is not None else None
-        if name is None:
-            return Component(generation, "")
-        kind, text = self._file(name)
-        return Component(generation, kind, name, text)
-
-    def _file(self, name: str) -> tuple[str, str]:
-        """Kind and text of a component file; blanks when it cannot be read."""
-        if name not in self.files:
-            path = Path(os.path.join(self.folder, name))
-            try:
-                text = path.read_text(encoding="utf-8-sig") if path.stat().st_size < 1_000_000 else ""
-            except (OSError, ValueError):
-                text = ""
-            found = _TYPE_LINE.search(text)
-            # A spec without `type` is a v1.5 CommandComponent.
-            kind = library.COMPONENT_KINDS.get(found[1].lower(), "") if found else ("command" if text else "")
-            self.files[name] = kind, text
-        return self.files[name]
+        document = None
+        if name is not None:
+            document = self.library.load(os.path.normpath(os.path.join(self.folder, name)))
+        family = document.root.kind.family if document is not None else Family.OTHER
+        return Component(generation, family, name or "", document)
 
     def text(self, node: ast.expr, spot: Spot, depth: int = 0) -> str | None:
         """The text of a path given as a literal, a sum, an f-string, os.path.join or Path / "name"."""

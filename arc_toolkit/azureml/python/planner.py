@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python import sdk_names as library
+from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, PipelineFunction, is_resources_class
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot
 from arc_toolkit.azureml.python.targets import Target, find_targets
@@ -55,7 +56,9 @@ class Planner:
         self.module = module
         self.settings = settings
         self.path = path
-        self.meanings: Meanings = Meanings(module, folder, first.meanings.files if first is not None else None)
+        # The YAML files that the code names, and what those name: a second look reads none again.
+        self.library: Library = first.library if first is not None else Library(read_file)
+        self.meanings: Meanings = Meanings(module, folder, self.library)
         self.changes = Changes()
         self._findings: dict[Finding, None] = {}
         self.targets: list[Target] = find_targets(module, self.meanings)
@@ -68,11 +71,6 @@ class Planner:
     def findings(self) -> tuple[Finding, ...]:
         """In the order of the text, each once."""
         return tuple(sorted(self._findings, key=lambda found: (found.line, found.column)))
-
-    @cached_property
-    def library(self) -> Library:
-        """The YAML files that the code names, and what those name."""
-        return Library(read_file)
 
     # --- findings ------------------------------------------------------------------------------------------------
 
@@ -219,7 +217,10 @@ class Planner:
         names = {target.name}
         if isinstance(target.meaning, Builder):
             names |= {value for value in (constant(target.call, "name"),) if isinstance(value, str)}
-        return any(self.settings.wants_step(name, target.kind) for name in names)
+        return any(
+            self.settings.wants_step(name, "" if target.family == Family.OTHER else target.family)
+            for name in names
+        )
 
     # --- imports -------------------------------------------------------------------------------------------------
 
@@ -238,14 +239,14 @@ class Planner:
             found = self._imports[id(scope)]
             if found is not None and (found[1] is None or _before(found[1], spot)):
                 return found[0]
-        taken = self.meanings.binding(library.RESOURCES_CLASS, spot)
+        taken = self.meanings.binding(sdk.RESOURCES_CLASS, spot)
         if isinstance(taken, Binding):
-            raise Refused(f"the name {library.RESOURCES_CLASS} means something else here")
+            raise Refused(f"the name {sdk.RESOURCES_CLASS} means something else here")
         self._import(spot)
-        return library.RESOURCES_CLASS
+        return sdk.RESOURCES_CLASS
 
     def _import(self, spot: Spot) -> None:
-        line = f"from {library.RESOURCES_MODULE} import {library.RESOURCES_CLASS}"
+        line = f"from {sdk.RESOURCES_MODULE} import {sdk.RESOURCES_CLASS}"
         for scope in [self.module.top, *_outward(spot.scope)]:
             imports = [
                 binding.spot
@@ -261,20 +262,20 @@ class Planner:
             merged = [
                 found
                 for found in imports
-                if isinstance(found.stmt, ast.ImportFrom) and found.stmt.module == library.RESOURCES_MODULE
+                if isinstance(found.stmt, ast.ImportFrom) and found.stmt.module == sdk.RESOURCES_MODULE
             ]
             if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
-                self.changes.add_import(merged[-1], merged[-1].stmt, library.RESOURCES_CLASS)
+                self.changes.add_import(merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS)
             elif imports:
                 self.changes.insert_after(imports[-1], line)
             else:
                 continue
-            self._imports[id(scope)] = library.RESOURCES_CLASS, None
+            self._imports[id(scope)] = sdk.RESOURCES_CLASS, None
             return
         source = spot.source
         first = next(stmt for stmt in source.body if not _is_preamble(stmt))
         self.changes.insert_before(Place(source, first, source.body, first), line)
-        self._imports[id(self.module.top)] = library.RESOURCES_CLASS, None
+        self._imports[id(self.module.top)] = sdk.RESOURCES_CLASS, None
 
     # --- pipelines -----------------------------------------------------------------------------------------------
 
@@ -314,9 +315,9 @@ def make_plan(module: Module, settings: Settings, path: str, folder: str, first:
 
 
 def describe(target: Target) -> str:
-    kind = {"": "step", "sweep": "sweep"}.get(target.kind, f"{target.kind} step")
+    kind = {Family.OTHER: "step", Family.SWEEP: "sweep"}.get(target.family, f"{target.family} step")
     if isinstance(target.meaning, Builder) and target.pipeline is None:
-        kind = {"parallel": "parallel_run_function"}.get(target.kind, target.kind)
+        kind = {Family.PARALLEL: "parallel_run_function"}.get(target.family, target.family)
     return f"{kind} {target.name}" if target.name else f"{kind} without a name"
 
 

@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from arc_toolkit.azureml.python import sdk_names as library
+from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.names import read_again, read_module
 from arc_toolkit.azureml.python.planner import Planner, make_plan
 from arc_toolkit.azureml.settings import Finding, Settings
@@ -30,14 +30,14 @@ class Rewrite:
 def is_candidate(data: bytes) -> bool:
     """Whether a file has to be parsed: the key words of the SDKs, or the misspelt variable."""
     if b"azure" not in data and b"mldesigner" not in data:
-        return library.MISSPELT in data
-    known = any(word in data for word in library.KEY_WORDS) and any(word in data for word in library.ACTIONS)
-    return known or library.MISSPELT in data
+        return sdk.MISSPELT in data
+    known = any(word in data for word in sdk.KEY_WORDS) and any(word in data for word in sdk.ACTIONS)
+    return known or sdk.MISSPELT in data
 
 
 def imports_sdk(data: bytes) -> bool:
     """Whether a file says that it imports one of the SDKs; it may be no Python at all."""
-    return b"import" in data and library.IMPORT.search(data) is not None
+    return b"import" in data and sdk.IMPORT.search(data) is not None
 
 
 def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from arc_toolkit.azureml.kinds import Family
+
 Generation = Literal["v1", "v1.5", "v2"]
 
 # A file without any of these is not parsed. `azure` is looked for first, since most Python has none of it.
@@ -77,25 +79,11 @@ AUTOML = "azure.ai.ml.automl."
 RESOURCES_MODULE = "azure.ai.ml.entities"
 RESOURCES_CLASS = "JobResourceConfiguration"
 
-# `type:` of a component file -> kind.
-COMPONENT_KINDS = {
-    "command": "command",
-    "parallel": "parallel",
-    "pipeline": "pipeline",
-    "spark": "spark",
-    "automl": "automl",
-    "commandcomponent": "command",
-    "distributedcomponent": "distributed",
-    "parallelcomponent": "parallel",
-    "sweepcomponent": "sweep",
-    "pipelinecomponent": "pipeline",
-}
-
 # Kinds that take no instance type, and why.
 NO_RESOURCES = {
-    "pipeline": "it is a pipeline: its own steps take the settings",
-    "spark": "a Spark step takes VM sizes of a fixed list, not instance types",
-    "automl": "an AutoML step: set its resources by hand",
+    Family.PIPELINE: "it is a pipeline: its own steps take the settings",
+    Family.SPARK: "a Spark step takes VM sizes of a fixed list, not instance types",
+    Family.AUTOML: "an AutoML step: set its resources by hand",
 }
 
 # Statements that only a leaf step allows: one proves that a call of unknown origin made such a step.

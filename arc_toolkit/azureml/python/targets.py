@@ -10,7 +10,8 @@ import builtins
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
-from arc_toolkit.azureml.python import sdk_names as library
+from arc_toolkit.azureml.kinds import Family
+from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import (
     Builder,
     Component,
@@ -40,8 +41,8 @@ class Target:
     """A step, sweep or command object that settings may go to."""
 
     name: str
-    kind: str
-    generation: library.Generation
+    family: Family
+    generation: sdk.Generation
     spot: Spot
     call: ast.Call
     meaning: Step | Builder | Sweep | Unknown
@@ -74,7 +75,7 @@ class Target:
         """Whether it is a sweep of SDK v1.5, which takes no instance type."""
         if self.generation != "v1.5":
             return False
-        return self.kind == "sweep" or any(use.path[:2] == ("runsettings", "sweep") for use in self.uses)
+        return self.family == Family.SWEEP or any(use.path[:2] == ("runsettings", "sweep") for use in self.uses)
 
     def named(self, *paths: tuple[str, ...]) -> list[Use]:
         """What is said about these attributes, in order."""
@@ -151,13 +152,13 @@ def _target(
     call = value if isinstance(value, ast.Call) else None
     match meaning:
         case Step() if call is not None and value is call:
-            return Target(name, meaning.kind, meaning.generation, spot, call, meaning, pipeline, uses)
+            return Target(name, meaning.family, meaning.generation, spot, call, meaning, pipeline, uses)
         case Builder() if meaning.call is value:
-            return Target(name, meaning.kind, "v2", spot, meaning.call, meaning, pipeline, uses)
+            return Target(name, meaning.family, "v2", spot, meaning.call, meaning, pipeline, uses)
         case Sweep() if meaning.call is value:
             if not _is_sweep(meaning):
                 return None
-            return Target(name, "sweep", "v2", spot, meaning.call, meaning, pipeline, uses)
+            return Target(name, Family.SWEEP, "v2", spot, meaning.call, meaning, pipeline, uses)
         case Unknown():
             return _candidate(name, value, spot, meaning, pipeline, uses, read)
     return None
@@ -181,7 +182,7 @@ def _candidate(
 ) -> Target | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
-    generation: library.Generation = "v1.5" if "runsettings" in attributes else "v2"
+    generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
     if pipeline is not None:
         generation = pipeline.generation
     if not (pipeline is not None or {"runsettings", "set_resources"} & attributes):
@@ -189,18 +190,18 @@ def _candidate(
     call = next(calls_in(value), None)
     if call is None:
         return None
-    if call is value and not meaning.chosen and any(use.path in library.PROOFS for use in uses):
-        step = Step(generation, "", Component(generation, ""), call)
-        return Target(name, "", generation, spot, call, step, pipeline, uses)
+    if call is value and not meaning.chosen and any(use.path in sdk.PROOFS for use in uses):
+        step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
+        return Target(name, Family.OTHER, generation, spot, call, step, pipeline, uses)
     if not (
         {"runsettings", "set_resources"} & attributes
         or name in read
-        or attributes & library.STEP_ATTRIBUTES
+        or attributes & sdk.STEP_ATTRIBUTES
         or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
     ):
         return None
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
-    return Target(name, "", generation, spot, call, meaning, pipeline, uses, refusal=why)
+    return Target(name, Family.OTHER, generation, spot, call, meaning, pipeline, uses, refusal=why)
 
 
 def _may_be_component(function: ast.expr) -> bool:
@@ -223,15 +224,15 @@ def _nameless(
                 continue
             meaning = meanings.of(call, spot)
             if isinstance(meaning, Builder) and meaning.call is call:
-                yield Target("", meaning.kind, "v2", spot, call, meaning, pipeline)
+                yield Target("", meaning.family, "v2", spot, call, meaning, pipeline)
             elif isinstance(meaning, Step | Sweep) and meaning.call is call:
-                kind = meaning.kind if isinstance(meaning, Step) else "sweep"
+                family = meaning.family if isinstance(meaning, Step) else Family.SWEEP
                 if isinstance(meaning, Sweep) and not _is_sweep(meaning):
                     continue
                 generation = meaning.generation if isinstance(meaning, Step) else "v2"
                 yield Target(
                     "",
-                    kind,
+                    family,
                     generation,
                     spot,
                     call,
@@ -244,8 +245,8 @@ def _nameless(
 def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str:
     """The reason, if any, why this target must stay as it is."""
     call, spot = target.call, target.spot
-    if target.kind in library.NO_RESOURCES:
-        return library.NO_RESOURCES[target.kind]
+    if target.family in sdk.NO_RESOURCES:
+        return sdk.NO_RESOURCES[target.family]
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return "its arguments come from **" + next(
             (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
@@ -276,7 +277,7 @@ def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str
 
 def _is_helper(use: Use, meanings: Meanings) -> bool:
     assert isinstance(use.value, ast.Call)
-    if use.path[-1] in library.HARMLESS_CALLS:
+    if use.path[-1] in sdk.HARMLESS_CALLS:
         return False
     meaning = meanings.of(use.value, use.spot)
     return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)

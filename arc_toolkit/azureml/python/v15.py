@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python import place_compute as compute
 from arc_toolkit.azureml.python import variables as environment
 from arc_toolkit.azureml.python.expose_python import Exposure
@@ -28,7 +29,7 @@ def place(planner: Planner, target: Target, exposure: Exposure) -> None:
         how = "it is not converted, see there" if planner.settings.sweep_to_v2 else "convert it with --sweep-to-v2"
         for item in exposure.wanted(target):
             planner.left(target, item, f"a SweepComponent takes no instance type: {how}")
-        if target.kind == "sweep":
+        if target.family == Family.SWEEP:
             return
     else:
         for item in _resources(planner, target, exposure.wanted(target)):

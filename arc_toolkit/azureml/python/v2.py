@@ -7,8 +7,8 @@ no `instance_type=` (TypeError); its `resources` do.
 from __future__ import annotations
 
 import ast
-import re
 
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python import place_compute as compute
 from arc_toolkit.azureml.python import variables as environment
 from arc_toolkit.azureml.python.expose_python import Exposure
@@ -20,7 +20,6 @@ from arc_toolkit.edit.edits import Refused
 
 SET_RESOURCES = "set-resources"
 SWEEP_ARGUMENT = "sweep-instance-type"
-_RESOURCES_KEY = re.compile(r"(?m)^[\"']?resources[\"']?[ \t]*:|\bresources[\"']?[ \t]*:[ \t]*[{*&]")
 # What is said about the resources of a command object after its call.
 _SAID_LATER = (
     ("resources",),
@@ -53,9 +52,9 @@ def _without_resources(planner: Planner, target: Target) -> None:
         there = given(target.call)
         if there is None or any(name in there for name in _RESOURCE_ARGUMENTS):
             return
-        giver = f"its {target.kind}(...)" if target.kind == "command" else "its call"
-    elif target.component is not None and target.component.text:
-        if _RESOURCES_KEY.search(target.component.text):
+        giver = f"its {target.family}(...)" if target.family == Family.COMMAND else "its call"
+    elif target.component is not None and target.component.document is not None:
+        if target.component.document.root.get("resources") is not None:
             return
         giver = target.component.file
     else:

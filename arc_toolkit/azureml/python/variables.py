@@ -8,19 +8,17 @@ from __future__ import annotations
 import ast
 import json
 import os.path
-import re
 from collections.abc import Iterator, Mapping
 
 from arc_toolkit.azureml import threads
 from arc_toolkit.azureml.documents import parse
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python.meaning import Builder, Sweep
 from arc_toolkit.azureml.python.names import Binding, Spot, calls_in
 from arc_toolkit.azureml.python.planner import Planner, Wanted, given, short
 from arc_toolkit.azureml.python.targets import Target
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Decision, Evidence
 from arc_toolkit.edit.python_editor import Place, quoted
-
-_PROCESSES = re.compile(r"(?m)^[ \t]*max_concurrency_per_instance:[ \t]*(\d+)")
 
 
 def place_v2(planner: Planner, target: Target) -> None:
@@ -159,7 +157,7 @@ def _decision(planner: Planner, target: Target) -> Decision | None:
         _evidence(planner, target),
         instance_type=instance_type,
         # Any step with several processes on a node shares its cores among them.
-        parallel=target.kind == "parallel" or (number or 0) > 1,
+        parallel=target.family == Family.PARALLEL or (number or 0) > 1,
         processes=number,
     )
     if decision.how in ("prestep", "literal") and processes is not None and number is None:
@@ -183,9 +181,8 @@ def _evidence(planner: Planner, target: Target) -> list[Evidence]:
     component = target.component
     if component is not None and component.file:
         path = os.path.normpath(os.path.join(planner.meanings.folder, component.file))
-        document = planner.library.load(path)
-        if document is not None:
-            found += planner.library.evidence(document.root, path)
+        if component.document is not None:
+            found += planner.library.evidence(component.document.root, path)
         found += threads.evidence_in_command(os.path.basename(component.file), "the name of the component file")
     return list(dict.fromkeys(found))
 
@@ -227,8 +224,9 @@ def _processes(target: Target) -> ast.expr | None:
     found: ast.expr | None = None
     if target.builder is not None:
         found = (given(target.builder.call) or {}).get("max_concurrency_per_instance")
-    if target.component is not None and (written := _PROCESSES.search(target.component.text)):
-        found = ast.Constant(int(written[1]))
+    if target.component is not None and target.component.document is not None:
+        written = target.component.document.root.text("max_concurrency_per_instance")
+        found = ast.Constant(int(written)) if written is not None and written.isdigit() else found
     names = ("process_count_per_node", "max_concurrency_per_instance")
     for use in target.uses:
         if use.how == "assign" and use.path[-1] in names:
@@ -240,7 +238,7 @@ def _processes(target: Target) -> ast.expr | None:
 
 def _said(planner: Planner, target: Target, variables: Mapping[str, str], decision: Decision) -> None:
     names = ", ".join(variables)
-    message = f"{target.name or target.kind}: environment variable{'s' if len(variables) > 1 else ''} {names}"
+    message = f"{target.name or target.family}: environment variable{'s' if len(variables) > 1 else ''} {names}"
     planner.finding(
         "threads", "note", message, target.spot.source, target.call, fixed=True, reason=decision.reason
     )
@@ -250,7 +248,7 @@ def _cannot(planner: Planner, target: Target, reason: str) -> None:
     planner.finding(
         "threads",
         "warning",
-        f"{target.name or target.kind}: thread settings are not written",
+        f"{target.name or target.family}: thread settings are not written",
         target.spot.source,
         target.call,
         reason=reason,

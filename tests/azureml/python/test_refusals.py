@@ -106,7 +106,7 @@ def test_kinds_that_take_no_instance_type(kind: str, reason: str, tmp_path: Path
 )
 def test_the_kind_is_read_from_files_named_by_simple_expressions(source: str, tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "train.yml").write_text("type: pipeline\n")
+    (tmp_path / "specs" / "train.yml").write_text("type: pipeline\njobs: {}\n")
     text = f"from azure.ai.ml import dsl, load_component\nFOLDER = './specs'\ntrain = load_component({source})\n"
     text += "\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n"
     findings = check_noop(text, TYPE, path=str(tmp_path / "p.py"))

@@ -611,11 +611,19 @@ def test_a_step_with_settings_of_its_own_that_cannot_be_written_is_reported() ->
 @pytest.mark.parametrize(
     ("spec", "lines", "raises"),
     [
-        ("type: command\n", "node.resources.instance_type = 'a'", True),
-        ("type: command\nresources:\n  instance_count: 1\n", "node.resources.instance_type = 'a'", False),
-        ("{type: command, resources: {instance_count: 1}}\n", "node.resources.instance_type = 'a'", False),
+        ("type: command\ncommand: x\n", "node.resources.instance_type = 'a'", True),
         (
-            "type: command\n",
+            "type: command\ncommand: x\nresources:\n  instance_count: 1\n",
+            "node.resources.instance_type = 'a'",
+            False,
+        ),
+        (
+            "{type: command, command: x, resources: {instance_count: 1}}\n",
+            "node.resources.instance_type = 'a'",
+            False,
+        ),
+        (
+            "type: command\ncommand: x\n",
             "node.resources = JobResourceConfiguration()\n    node.resources.instance_type = 'a'",
             False,
         ),
