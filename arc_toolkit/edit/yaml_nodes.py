@@ -82,19 +82,19 @@ def decode(data: bytes) -> tuple[str, bool]:
         raise Unreadable("not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
 
 
-def read(data: bytes) -> YamlText:
-    """All documents of a file, or `Unreadable`."""
+def read(data: bytes, loader: type[Loader] = Loader) -> YamlText:
+    """All documents of a file, or `Unreadable`; `loader` decides what a plain scalar is."""
     if len(data) > MAX_BYTES:
         raise Unreadable(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
     text, bom = decode(data)
-    return YamlText(text, bom, compose(text))
+    return YamlText(text, bom, compose(text, loader))
 
 
-def compose(text: str) -> tuple[Node | None, ...]:
+def compose(text: str, loader: type[Loader] = Loader) -> tuple[Node | None, ...]:
     """The root node of each document."""
     _guard_depth(text)
     try:
-        documents = tuple(yaml.compose_all(text, Loader=Loader))
+        documents = tuple(yaml.compose_all(text, Loader=loader))
     except yaml.YAMLError as error:
         raise _unreadable(text, error) from None
     except RecursionError:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from arc_toolkit.azureml.migrate.legacy_source import loader_1_2
+import yaml
+
+from arc_toolkit.edit.yaml_core import core_tag
+from arc_toolkit.edit.yaml_nodes import STR
 
 WIDTH = 110
 
@@ -129,18 +132,17 @@ def _literal(text: str, indent: int) -> str:
 
 
 def _reads_back(candidate: str, text: str) -> bool:
-    import yaml
-
     # In a mapping under a key, and in a sequence: wherever the emitter may put it.
     documents = [f"k: {candidate}\n"]
     if "\n" not in candidate:
+        if core_tag(candidate) != STR:
+            return False
         documents += [f"- {candidate}\n", f"{candidate}: 1\n"]
-    wanted: list[object] = [{"k": text}, [text], {text: 1}]
+    expected: list[object] = [{"k": text}, [text], {text: 1}]
     try:
         return all(
-            yaml.load(document, Loader=loader) == want  # noqa: S506 - both are safe loaders
-            for document, want in zip(documents, wanted, strict=False)
-            for loader in (yaml.SafeLoader, loader_1_2())
+            yaml.safe_load(document) == value  # PyYAML's own scanner rejects more than libyaml
+            for document, value in zip(documents, expected, strict=False)
         )
     except (yaml.YAMLError, ValueError):
         return False

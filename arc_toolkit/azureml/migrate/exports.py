@@ -1,4 +1,4 @@
-"""The environment variables of a sweep, and the shell text that stands for them where v2 loses them.
+"""The environment variables of a sweep, and the shell text that sets them where v2 loses them.
 
 A v2 *pipeline* sweep sends its trial as a component, and components have no environment variables (azure-ai-ml
 drops them), so there the trial's own command exports them first. A standalone sweep job keeps them.
@@ -10,8 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from arc_toolkit.azureml.migrate.legacy_source import Source
-from arc_toolkit.azureml.migrate.space import Tell
+from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 
 _GET_CORES_CALL = re.compile(r"`\s*get_cores\s*`|\$\(\s*get_cores\s*\)")
@@ -25,13 +24,13 @@ GET_CORES = (
 )
 
 
-def merged(trial: Source, sweep: Source, tell: Tell) -> dict[str, str]:
+def merged(trial: LegacySpec, sweep: LegacySpec) -> dict[str, str]:
     """The trial's variables and, over them, those of the sweep; every value a string."""
     both = {**trial.mapping("environment_variables"), **sweep.mapping("environment_variables")}
     out = {}
     for name, value in both.items():
         if name == RESTEP and PRESTEP not in both:
-            tell("note", f"{RESTEP}, which nothing reads, is written as {PRESTEP}", "environment_variables", name)
+            trial.note(f"{RESTEP}, which nothing reads, is written as {PRESTEP}", "environment_variables", name)
             name = PRESTEP
         out[str(name)] = "" if value is None else str(value)
     return out

@@ -13,11 +13,11 @@ from arc_toolkit.azureml.migrate.emit import Note, emit
 from arc_toolkit.azureml.migrate.exports import exports
 from arc_toolkit.azureml.migrate.interface import PYTHON_NAMES, Input, legal
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS, POLICIES
-from arc_toolkit.azureml.migrate.sweep_plan import MARK, SCHEMA, UNSET, Plan
+from arc_toolkit.azureml.migrate.sweep_plan import MARK, SCHEMA, UNSET, SweepPlan
 from arc_toolkit.resources import render
 
 
-def component(plan: Plan, docker: Any) -> dict[str, Any]:
+def component(plan: SweepPlan, docker: Any) -> dict[str, Any]:
     """The v2 command component."""
     taken, source = plan.trial, plan.trial.source
     name = legal(
@@ -25,7 +25,7 @@ def component(plan: Plan, docker: Any) -> dict[str, Any]:
     )
     if source.data.get("name") and name != source.data["name"]:
         message = f"the component is named {name}: v2 names are lower case letters, digits and underscores"
-        plan.tell_trial("note", message, "name")
+        source.note(message, "name")
     out: dict[str, Any] = {
         "$schema": SCHEMA.format("commandComponent"),
         "type": "command",
@@ -61,11 +61,11 @@ def component(plan: Plan, docker: Any) -> dict[str, Any]:
     return out
 
 
-def _component_command(plan: Plan) -> str:
+def _component_command(plan: SweepPlan) -> str:
     def place(ref: placeholders.Ref) -> str:
         return f"${{{{{ref.kind}.{ref.name}}}}}"
 
-    def group(one: placeholders.Group) -> str:
+    def group(one: placeholders.OptionalGroup) -> str:
         inner = placeholders.inner_text(one, place)
         refs = [part for part in one.parts if isinstance(part, placeholders.Ref) and part.kind == "inputs"]
         # v2 drops a group when an optional input of it is not given; around inputs that always are, it is no group.
@@ -74,7 +74,7 @@ def _component_command(plan: Plan) -> str:
     return placeholders.render(plan.trial.parts, place, group)
 
 
-def step(plan: Plan) -> str:
+def step(plan: SweepPlan) -> str:
     """A pipeline job with one sweep step; what can be set is an input of the pipeline."""
     kind, count = resource_names(plan)
     trial = posixpath.relpath(plan.component_path, plan.folder or ".")
@@ -109,7 +109,7 @@ def step(plan: Plan) -> str:
     return emit(out)
 
 
-def job(plan: Plan, docker: Any) -> str:
+def job(plan: SweepPlan, docker: Any) -> str:
     """A standalone sweep job. It holds its trial inline: v2 has no reference to a component there."""
     taken = plan.trial
     out: dict[str, Any] = {**_head(plan, "sweepJob", "sweep"), "compute": plan.compute}
@@ -136,15 +136,14 @@ def job(plan: Plan, docker: Any) -> str:
     out |= plan.body
     out["resources"] = {"instance_type": plan.instance_type, "instance_count": plan.instance_count}
     if taken.includes:
-        plan.tell(
-            "warning",
+        plan.sweep.warn(
             f"a sweep job takes no additional includes: copy {', '.join(taken.includes)} beside the code, "
             "or use --as step",
         )
     return emit(out)
 
 
-def python(plan: Plan) -> str:
+def python(plan: SweepPlan) -> str:
     """A Python module with a pipeline function for azure-ai-ml."""
     kind, count = resource_names(plan)
     required = [one.name for one in plan.fixed if not one.has_default]
@@ -189,7 +188,7 @@ def python(plan: Plan) -> str:
     )
 
 
-def resource_names(plan: Plan) -> tuple[str, str]:
+def resource_names(plan: SweepPlan) -> tuple[str, str]:
     """The pipeline's inputs for instance type and count; a trial may have inputs of these names itself."""
     taken = {name.lower() for name in plan.trial.inputs}
     return _free("instance_type", taken), _free("instance_count", taken)
@@ -201,7 +200,7 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _head(plan: Plan, schema: str, kind: str) -> dict[str, Any]:
+def _head(plan: SweepPlan, schema: str, kind: str) -> dict[str, Any]:
     out: dict[str, Any] = {
         Note(f"{MARK} from {plan.origin}."): None,
         "$schema": SCHEMA.format(schema),
@@ -231,7 +230,7 @@ def _output(spec: dict[str, Any]) -> dict[str, Any]:
     return {key: spec[key] for key in ("type", "mode") if key in spec}
 
 
-def _job_command(plan: Plan) -> str:
+def _job_command(plan: SweepPlan) -> str:
     """The trial's command of a standalone job: swept inputs are `search_space`, and there are no optional groups."""
     missing = {one.name for one in plan.left_out}
 
@@ -246,7 +245,7 @@ def _job_command(plan: Plan) -> str:
         swept = ref.kind == "inputs" and ref.name in plan.swept
         return f"${{{{{'search_space' if swept else ref.kind}.{ref.name}}}}}"
 
-    def group(one: placeholders.Group) -> str | None:
+    def group(one: placeholders.OptionalGroup) -> str | None:
         names = {part.name for part in one.parts if isinstance(part, placeholders.Ref) and part.kind == "inputs"}
         return None if names & missing else placeholders.inner_text(one, place)
 

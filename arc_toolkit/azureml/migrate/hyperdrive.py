@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from arc_toolkit.azureml.migrate import space
-from arc_toolkit.azureml.migrate.legacy_source import Source
+from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
 from arc_toolkit.edit.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"
@@ -118,7 +118,7 @@ def distribution(call: ast.Call, kind: str, name: str) -> dict[str, Any]:
     else:
         drawn = arguments(call, known.keys, f"{kind} of {name}")
     try:
-        return space.distribution(Source("", {}), {"type": kind, **drawn}, lambda *_: None, name)
+        return space.distribution(LegacySpec("", {}), {"type": kind, **drawn}, name)
     except Refused as refused:
         raise Refused(refused.reason, line=call.lineno) from None
 

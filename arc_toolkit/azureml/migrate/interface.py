@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.migrate.legacy_source import Source
-from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS, POLICIES, Tell
+from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
+from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS, POLICIES
 
 # Parameter types of v1.5 and their v2 names.
 PARAMETERS = {
@@ -75,7 +75,7 @@ def legal(name: str, *, component: bool = False) -> str:
     return text if text and not text[0].isdigit() else f"_{text}"
 
 
-def legal_names(names: Iterable[str], python: bool, tell: Tell, kind: str) -> Iterator[tuple[str, str]]:
+def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str) -> Iterator[tuple[str, str]]:
     """Old and new names, each new one legal and its own; `python`: usable as a parameter of the Python form."""
     taken: set[str] = set()
     for name in map(str, names):
@@ -90,13 +90,13 @@ def legal_names(names: Iterable[str], python: bool, tell: Tell, kind: str) -> It
             why = "another one would be the same in v2"
         taken.add(new.lower())
         if new != name:
-            tell("note", f"{kind}.{name} is named {new}: {why}", kind, name)
+            spec.note(f"{kind}.{name} is named {new}: {why}", kind, name)
         yield name, new
 
 
-def declared_input(source: Source, name: str, given: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def declared_input(spec: LegacySpec, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """The v2 declaration of an input."""
-    kind = _type(source, "inputs", name, given, tell)
+    kind = _type(spec, "inputs", name, given)
     out: dict[str, Any] = {"type": kind}
     enum = [str(item) for item in given.get("enum") or []]
     if (default := given.get("default")) is not None:
@@ -110,32 +110,31 @@ def declared_input(source: Source, name: str, given: dict[str, Any], tell: Tell)
         out["enum"] = enum
     if given.get("description"):
         out["description"] = str(given["description"])
-    _mode(source, "inputs", name, given, INPUT_MODES, out, tell)
+    _mode(spec, "inputs", name, given, INPUT_MODES, out)
     known = ("type", "default", "optional", "min", "max", "enum", "description", "datastore_mode")
-    _unknown(given, known, "inputs", name, tell)
+    spec.warn_unknown(given, known, "inputs", name)
     return out
 
 
-def declared_output(source: Source, name: str, given: Any, tell: Tell) -> dict[str, Any]:
+def declared_output(spec: LegacySpec, name: str, given: Any) -> dict[str, Any]:
     """The v2 declaration of an output."""
     if not isinstance(given, dict):
-        raise source.refuse(f"output {name} has no declaration: write its type below it", "outputs", name)
-    out = {"type": _type(source, "outputs", name, given, tell)}
+        raise spec.refuse(f"output {name} has no declaration: write its type below it", "outputs", name)
+    out = {"type": _type(spec, "outputs", name, given)}
     if given.get("description"):
         out["description"] = str(given["description"])
-    _mode(source, "outputs", name, given, OUTPUT_MODES, out, tell)
-    _unknown(given, ("type", "description", "datastore_mode", "optional"), "outputs", name, tell)
+    _mode(spec, "outputs", name, given, OUTPUT_MODES, out)
+    spec.warn_unknown(given, ("type", "description", "datastore_mode", "optional"), "outputs", name)
     return out
 
 
-def _type(source: Source, section: str, name: str, given: dict[str, Any], tell: Tell) -> str:
+def _type(spec: LegacySpec, section: str, name: str, given: dict[str, Any]) -> str:
     kinds = given.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if not kinds or not all(isinstance(kind, str) for kind in kinds):
-        raise source.refuse(f"{section}.{name} has no type: add one", section, name)
+        raise spec.refuse(f"{section}.{name} has no type: add one", section, name)
     if len(kinds) > 1:
-        tell(
-            "warning",
+        spec.warn(
             f"{section}.{name}: v2 takes one type; of {', '.join(kinds)} the first is written",
             section,
             name,
@@ -144,18 +143,17 @@ def _type(source: Source, section: str, name: str, given: dict[str, Any], tell: 
     known = PARAMETERS.get(low) or PORTS.get(low)
     if known is None:
         known = "uri_file" if low.endswith("file") else "uri_folder"
-        tell("note", f"{section}.{name}: the type {kinds[0]} is written as {known}", section, name)
+        spec.note(f"{section}.{name}: the type {kinds[0]} is written as {known}", section, name)
     return known
 
 
 def _mode(
-    source: Source,
+    spec: LegacySpec,
     section: str,
     name: str,
     given: dict[str, Any],
     modes: dict[str, str],
     out: dict[str, Any],
-    tell: Tell,
 ) -> None:
     mode = given.get("datastore_mode")
     if mode is None:
@@ -163,18 +161,9 @@ def _mode(
     if new := modes.get(str(mode).lower()):
         out["mode"] = new
     else:
-        tell(
-            "warning",
+        spec.warn(
             f"{section}.{name}: the mode {mode} has no equivalent in v2",
             section,
             name,
             "datastore_mode",
         )
-
-
-def _unknown(given: dict[str, Any], known: tuple[str, ...], section: str, name: str, tell: Tell) -> None:
-    for key in given:
-        if key not in known:
-            tell(
-                "warning", f"{section}.{name}.{key} has no equivalent in v2 and is not written", section, name, key
-            )

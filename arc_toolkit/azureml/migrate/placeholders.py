@@ -20,13 +20,13 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Group:
+class OptionalGroup:
     """An optional group: it goes when one of its inputs has no value."""
 
     parts: tuple[str | Ref, ...]
 
 
-Part = str | Ref | Group
+Part = str | Ref | OptionalGroup
 
 _REF = re.compile(r"\{\s*(inputs|outputs|search_space)\.([^{}\s]+?)\s*\}")
 # Already the v2 spelling; in v1.5 it could only be an escape of no use.
@@ -63,18 +63,18 @@ def references(parts: list[Part]) -> Iterator[Ref]:
     for part in parts:
         if isinstance(part, Ref):
             yield part
-        elif isinstance(part, Group):
+        elif isinstance(part, OptionalGroup):
             yield from (inner for inner in part.parts if isinstance(inner, Ref))
 
 
-def render(parts: list[Part], place: Callable[[Ref], str], group: Callable[[Group], str | None]) -> str:
+def render(parts: list[Part], place: Callable[[Ref], str], group: Callable[[OptionalGroup], str | None]) -> str:
     """The text again: `place` says how a placeholder reads, `group` how a group does.
 
     A group that becomes None goes with one blank before it, so that no double blank is left.
     """
     out = ""
     for part in parts:
-        if isinstance(part, Group):
+        if isinstance(part, OptionalGroup):
             text = group(part)
             out = out + text if text is not None else out.removesuffix(" ")
         else:
@@ -82,8 +82,8 @@ def render(parts: list[Part], place: Callable[[Ref], str], group: Callable[[Grou
     return out
 
 
-def inner_text(group: Group, place: Callable[[Ref], str]) -> str:
-    """What stands in a group."""
+def inner_text(group: OptionalGroup, place: Callable[[Ref], str]) -> str:
+    """The text inside a group."""
     return "".join(place(part) if isinstance(part, Ref) else part for part in group.parts)
 
 
@@ -96,13 +96,13 @@ def _one(text: str, position: int) -> tuple[str | Ref, int]:
     return text[position], position + 1
 
 
-def _group(text: str) -> Group:
+def _group(text: str) -> OptionalGroup:
     parts: list[str | Ref] = []
     position = 0
     while position < len(text):
         part, position = _one(text, position)
         parts.append(part)
-    return Group(tuple(parts))
+    return OptionalGroup(tuple(parts))
 
 
 def _group_end(text: str, position: int) -> int:

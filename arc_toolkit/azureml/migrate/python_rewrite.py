@@ -9,8 +9,8 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate import hyperdrive, space
 from arc_toolkit.azureml.migrate.forms import literal, policy_expression
-from arc_toolkit.azureml.migrate.legacy_source import Source as Spec
-from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE, RULE
+from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
+from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
 from arc_toolkit.azureml.settings import Finding, Settings
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
@@ -52,23 +52,17 @@ def attempt(work: Work, node: ast.stmt, do: Callable[[Work], str]) -> None:
 
 def sweep_arguments(work: Work, spec: dict[str, Any]) -> list[str]:
     """The arguments of `.sweep(...)`, through the same rules as a spec in YAML."""
-    source = Spec("", spec)
-    said: list[str] = []
-
-    def tell(severity: str, message: str, *keys: Any) -> None:
-        if severity == "warning":
-            said.append(message)
-
+    source = LegacySpec("", spec)
     arguments = {
-        **{key: literal(item) for key, item in reversed(space.objective(source, tell).items())},
-        "sampling_algorithm": literal(space.algorithm(source, tell)),
-        **{key: literal(item) for key, item in space.limits(source, tell).items()},
+        **{key: literal(item) for key, item in reversed(space.objective(source).items())},
+        "sampling_algorithm": literal(space.algorithm(source)),
+        **{key: literal(item) for key, item in space.limits(source).items()},
     }
-    if policy := space.early_termination(source, tell):
+    if policy := space.early_termination(source):
         arguments["early_termination_policy"] = policy_expression(policy)
         work.classes.add(space.POLICIES[policy["type"]].v2_class)
-    if said:
-        raise Refused(said[0])
+    if warning := next((note for note in source.notes if note.severity == "warning"), None):
+        raise Refused(warning.message)
     return [f"{key}={text}" for key, text in arguments.items()]
 
 

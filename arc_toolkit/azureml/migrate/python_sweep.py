@@ -20,6 +20,7 @@ from typing import Any
 from arc_toolkit.azureml.migrate import hyperdrive, space
 from arc_toolkit.azureml.migrate.forms import expression, literal
 from arc_toolkit.azureml.migrate.hyperdrive_config import configs
+from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.python_rewrite import (
     Work,
     alone,
@@ -32,7 +33,6 @@ from arc_toolkit.azureml.migrate.python_rewrite import (
     sweep_arguments,
     withdraw,
 )
-from arc_toolkit.azureml.migrate.sweep_plan import RULE
 from arc_toolkit.azureml.settings import Finding, Settings
 from arc_toolkit.edit.edits import Edit, Refused, apply_edits
 from arc_toolkit.edit.python_source import Source

@@ -5,11 +5,11 @@ The tables are those of Microsoft's v1.5 and v2 sweep schemas; each row was load
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.migrate.legacy_source import Source
+from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
 
 
 @dataclass(frozen=True)
@@ -63,72 +63,83 @@ GOALS = ("minimize", "maximize")
 # Spellings of old drafts of the v1.5 schema, which v2 rejects.
 _OLD_KEYS = {"spec": "type", "min": "min_value", "max": "max_value"}
 
-Tell = Callable[..., None]
-
 
 def number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def search_space(source: Source, tell: Tell) -> dict[str, dict[str, Any]]:
+def sweep_body(spec: LegacySpec) -> dict[str, Any]:
+    """All that v2 says about a sweep, in the order in which it is written."""
+    body: dict[str, Any] = {
+        "sampling_algorithm": algorithm(spec),
+        "objective": objective(spec),
+        "search_space": search_space(spec),
+        "limits": limits(spec),
+    }
+    if policy := early_termination(spec):
+        body["early_termination"] = policy
+    return body
+
+
+def search_space(spec: LegacySpec) -> dict[str, dict[str, Any]]:
     """The `search_space` of a v1.5 sweep as that of v2."""
-    space = source.mapping("search_space")
+    space = spec.mapping("search_space")
     if not space:
-        raise source.refuse("the sweep has no search_space: name the parameters to sweep", "search_space")
-    return {str(name): distribution(source, value, tell, "search_space", name) for name, value in space.items()}
+        raise spec.refuse("the sweep has no search_space: name the parameters to sweep", "search_space")
+    return {str(name): distribution(spec, value, "search_space", name) for name, value in space.items()}
 
 
-def distribution(source: Source, value: object, tell: Tell, *at: Any) -> dict[str, Any]:
+def distribution(spec: LegacySpec, value: object, *at: Any) -> dict[str, Any]:
     """One distribution with the keys that v2 knows, in their order."""
     name = at[-1]
     if not isinstance(value, dict):
-        raise source.refuse(f"{name} is no distribution: write `type: uniform` and its parameters", *at)
+        raise spec.refuse(f"{name} is not a distribution: write `type: uniform` and its parameters", *at)
     for old, new in _OLD_KEYS.items():
         if old in value and new not in value:
-            tell("note", f"{name}: `{old}` of old drafts is written as `{new}`", *at)
+            spec.note(f"{name}: `{old}` of old drafts is written as `{new}`", *at)
             value = {new if key == old else key: item for key, item in value.items()}
     kind = str(value.get("type", "")).lower()
     known = DISTRIBUTIONS.get(kind)
     if known is None:
         named = f"the distribution {value['type']!r}" if "type" in value else "a distribution without type"
-        raise source.refuse(f"{name} has {named}: use one of {', '.join(DISTRIBUTIONS)}", *at)
+        raise spec.refuse(f"{name} has {named}: use one of {', '.join(DISTRIBUTIONS)}", *at)
     missing = [key for key in known.keys if key not in value]
     if missing:
-        raise source.refuse(f"{name}: {kind} needs {' and '.join(missing)}: add it", *at)
+        raise spec.refuse(f"{name}: {kind} needs {' and '.join(missing)}: add it", *at)
     extra = [str(key) for key in value if key not in (*known.keys, "type")]
     if extra:
-        raise source.refuse(f"{name}: {kind} has no {' and '.join(extra)} in v2: take it out", *at)
+        raise spec.refuse(f"{name}: {kind} has no {' and '.join(extra)} in v2: take it out", *at)
     if kind == "choice":
-        return {"type": kind, "values": _values(source, value["values"], tell, *at)}
+        return {"type": kind, "values": _values(spec, value["values"], *at)}
     for key in known.keys:
         whole = kind == "randint"
         if not number(value[key]) or (whole and not isinstance(value[key], int)):
             wanted = "a whole number" if whole else "a number"
-            raise source.refuse(f"{name}: {key} is {value[key]!r}: give {wanted}", *at, key)
+            raise spec.refuse(f"{name}: {key} is {value[key]!r}: give {wanted}", *at, key)
     return {"type": kind, **{key: value[key] for key in known.keys}}
 
 
-def _values(source: Source, values: object, tell: Tell, *at: Any) -> list[Any]:
+def _values(spec: LegacySpec, values: object, *at: Any) -> list[Any]:
     if not isinstance(values, list) or not values:
-        raise source.refuse(f"{at[-1]}: choice needs a list of values: write `values: [1, 2]`", *at)
-    return [_value(source, value, tell, *at, "values", index) for index, value in enumerate(values)]
+        raise spec.refuse(f"{at[-1]}: choice needs a list of values: write `values: [1, 2]`", *at)
+    return [_value(spec, value, *at, "values", index) for index, value in enumerate(values)]
 
 
-def _value(source: Source, value: object, tell: Tell, *at: Any) -> Any:
+def _value(spec: LegacySpec, value: object, *at: Any) -> Any:
     """One value of a choice; booleans become the words that v1.5 made of them, since v2 rejects booleans."""
     if isinstance(value, bool):
-        tell("note", f"{_parameter(at)}: {value} is written as the string {str(value)!r}, as v1.5 did", *at)
+        spec.note(f"{_parameter(at)}: {value} is written as the string {str(value)!r}, as v1.5 did", *at)
         return str(value)
     if number(value) or isinstance(value, str):
         return value
     if isinstance(value, dict):  # a conditional space
         return {
-            str(key): distribution(source, item, tell, *at, key)
+            str(key): distribution(spec, item, *at, key)
             if isinstance(item, dict)
-            else _value(source, item, tell, *at, key)
+            else _value(spec, item, *at, key)
             for key, item in value.items()
         }
-    raise source.refuse(f"{_parameter(at)}: {value!r} cannot be a value of a choice: use numbers or strings", *at)
+    raise spec.refuse(f"{_parameter(at)}: {value!r} cannot be a value of a choice: use numbers or strings", *at)
 
 
 def _parameter(at: tuple[Any, ...]) -> str:
@@ -144,76 +155,75 @@ def drawn_kind(drawn: dict[str, Any]) -> str:
     return "number" if all(number(value) for value in drawn["values"]) else "string"
 
 
-def algorithm(source: Source, tell: Tell) -> str:
+def algorithm(spec: LegacySpec) -> str:
     """`algorithm` as `sampling_algorithm`."""
-    value = source.data.get("algorithm")
+    value = spec.data.get("algorithm")
     if value is None:
-        tell("note", "no algorithm is given: random, the default of v1.5 and of v2, is written out")
+        spec.note("no algorithm is given: random, the default of v1.5 and of v2, is written out")
         return "random"
     if str(value).lower() not in ALGORITHMS:
-        raise source.refuse(f"the algorithm {value!r} is unknown: use one of {', '.join(ALGORITHMS)}", "algorithm")
+        raise spec.refuse(f"the algorithm {value!r} is unknown: use one of {', '.join(ALGORITHMS)}", "algorithm")
     return str(value).lower()
 
 
-def objective(source: Source, tell: Tell) -> dict[str, str]:
+def objective(spec: LegacySpec) -> dict[str, str]:
     """The objective; of a metric with `default` and `enum` the default is taken."""
-    given = source.mapping("objective")
+    given = spec.mapping("objective")
     metric = given.get("primary_metric")
     if isinstance(metric, dict):
         others = [str(item) for item in metric.get("enum") or [] if item != metric.get("default")]
         metric = metric.get("default")
         if others:
             words = f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
-            tell(
-                "warning",
+            spec.warn(
                 f"objective.primary_metric: v2 takes one metric; {metric} is written, and {len(others)} more of its "
                 f"enum {'has' if len(others) == 1 else 'have'} no place ({words})",
                 "objective",
                 "primary_metric",
             )
     if not isinstance(metric, str) or not metric:
-        raise source.refuse(
+        raise spec.refuse(
             "objective.primary_metric names no metric (v1.5 lets runsettings.sweep.objective give it): add it",
             "objective",
             "primary_metric",
         )
     goal = str(given.get("goal", "")).lower()
     if goal not in GOALS:
-        raise source.refuse(
+        raise spec.refuse(
             f"objective.goal is {given.get('goal')!r}: use minimize or maximize", "objective", "goal"
         )
-    _unknown(given, ("primary_metric", "goal"), "objective", tell)
+    spec.warn_unknown(given, ("primary_metric", "goal"), "objective")
     return {"goal": goal, "primary_metric": metric}
 
 
-def limits(source: Source, tell: Tell) -> dict[str, int]:
+def limits(spec: LegacySpec) -> dict[str, int]:
     """Limits; minutes become seconds."""
-    given = source.mapping("limits")
+    given = spec.mapping("limits")
     out = {}
     for key in ("max_total_trials", "max_concurrent_trials"):
         if (value := given.get(key)) is not None:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise source.refuse(f"limits.{key} is {value!r}: give a whole number above 0", "limits", key)
+                raise spec.refuse(f"limits.{key} is {value!r}: give a whole number above 0", "limits", key)
             out[key] = value
     if "max_total_trials" not in out:
-        raise source.refuse(
+        raise spec.refuse(
             "limits.max_total_trials is missing, and v2 requires it (v1.5 lets runsettings.sweep.limits give it): "
             "add it",
             "limits",
         )
     if (minutes := given.get("timeout_minutes")) is not None:
-        if not number(minutes) or minutes <= 0:
-            raise source.refuse(
+        if not number(minutes) or not 0 < minutes < math.inf:
+            raise spec.refuse(
                 f"limits.timeout_minutes is {minutes!r}: give a number above 0", "limits", "timeout_minutes"
             )
         out["timeout"] = round(minutes * 60)
-    _unknown(given, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits", tell)
+    spec.warn_unknown(given, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits")
     return out
 
 
-def early_termination(source: Source, tell: Tell) -> dict[str, Any] | None:
+def early_termination(spec: LegacySpec) -> dict[str, Any] | None:
     """The policy, its intervals written out; None for no policy."""
-    given = source.mapping("early_termination")
+    given = spec.mapping("early_termination")
     if not given:
         return None
     name = str(given.get("policy_type", given.get("type", "")))
@@ -224,7 +234,7 @@ def early_termination(source: Source, tell: Tell) -> dict[str, Any] | None:
         return None
     policy = POLICIES.get(kind)
     if policy is None:
-        raise source.refuse(
+        raise spec.refuse(
             f"the early termination policy {name!r} is unknown: use one of {', '.join(POLICIES)} or default",
             "early_termination",
         )
@@ -234,26 +244,19 @@ def early_termination(source: Source, tell: Tell) -> dict[str, Any] | None:
         if value is None:
             continue
         if not number(value):
-            raise source.refuse(f"early_termination.{key} is {value!r}: give a number", "early_termination", key)
+            raise spec.refuse(f"early_termination.{key} is {value!r}: give a number", "early_termination", key)
         out[key] = value
     slacks = [key for key in policy.keys if key in out]
     if policy.keys and len(slacks) != 1:
-        raise source.refuse(
-            f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: mend it",
+        raise spec.refuse(
+            f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: fix it",
             "early_termination",
         )
     if "evaluation_interval" not in given:
-        tell(
-            "note",
+        spec.note(
             "early_termination.evaluation_interval: 1, the documented default, is written out, because "
             "azure-ai-ml would send 0",
             "early_termination",
         )
-    _unknown(given, ("policy_type", "type", *policy.keys, *POLICY_DEFAULTS), "early_termination", tell)
+    spec.warn_unknown(given, ("policy_type", "type", *policy.keys, *POLICY_DEFAULTS), "early_termination")
     return out
-
-
-def _unknown(given: dict[str, Any], known: tuple[str, ...], section: str, tell: Tell) -> None:
-    for key in given:
-        if key not in known:
-            tell("warning", f"{section}.{key} has no equivalent in v2 here and is not written", section, key)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.azureml.migrate.interface import Input
-from arc_toolkit.azureml.migrate.legacy_source import Source
+from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
 from arc_toolkit.azureml.migrate.trial import Trial
-from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import cores_of
 
-RULE = "sweep-to-v2"
 # What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.
 DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
 DEFAULT_INSTANCE_COUNT = 1
-# Stands for what v1.5 gets from the caller, and fails at once when it is forgotten.
+# In place of what v1.5 gets from the caller; a job with it fails at once.
 UNSET = "SET_ME"
 
 MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
@@ -25,18 +23,19 @@ SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 
 
 @dataclass
-class Plan:
+class SweepPlan:
     """Everything that the three forms are written from."""
 
-    sweep: Source
+    sweep: LegacySpec
     trial: Trial
     settings: Settings
     body: dict[str, Any]
-    swept: dict[str, dict[str, Any]]
     variables: dict[str, str]
     component_path: str
-    tell: Callable[..., None]
-    tell_trial: Callable[..., None]
+
+    @property
+    def swept(self) -> dict[str, dict[str, Any]]:
+        return dict(self.body["search_space"])
 
     @property
     def folder(self) -> str:
@@ -54,7 +53,7 @@ class Plan:
 
     @property
     def tags(self) -> dict[str, str]:
-        """The sweep's tags; a job has no component name and version, so they stand here."""
+        """The sweep's tags; a job has no component name and version, so they are here."""
         given = {str(key): str(value) for key, value in self.sweep.mapping("tags").items()}
         words = [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
         return {**given, "v1_5_component": ":".join(words)} if words else given
@@ -89,7 +88,7 @@ class Plan:
 
     @property
     def cores(self) -> int | None:
-        """Cores of the instance type that was asked for, where something says it."""
+        """Cores of the instance type that was asked for, where it is known."""
         return cores_of(self.settings.instance_type, self.settings)[0]
 
     def move(self, path: str) -> str:
@@ -103,12 +102,3 @@ class Plan:
 
 def _left_out(one: Input) -> bool:
     return one.optional and not one.has_default
-
-
-def teller(source: Source, findings: list[Finding]) -> Callable[..., None]:
-    """`tell(severity, message, *keys)` notes a finding at the line of a key."""
-
-    def tell(severity: Any, message: str, *keys: Any) -> None:
-        findings.append(Finding(RULE, severity, message, source.path, *source.place(*keys)))
-
-    return tell

@@ -1,6 +1,6 @@
 """The trial of a sweep: a v1.5 CommandComponent or DistributedComponent, taken apart for v2.
 
-Sources: the v1.5 spec's documented fields, and the v2 command component schema of azure-ai-ml.
+LegacySpecs: the v1.5 spec's documented fields, and the v2 command component schema of azure-ai-ml.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate import placeholders
 from arc_toolkit.azureml.migrate.interface import Input, declared_input, declared_output, legal_names
-from arc_toolkit.azureml.migrate.legacy_source import Read, Source, parse, read_or_none
-from arc_toolkit.azureml.migrate.space import Tell, drawn_kind
+from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
+from arc_toolkit.azureml.migrate.space import drawn_kind
 from arc_toolkit.edit.edits import Refused
 
 LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
@@ -38,7 +38,7 @@ TRIAL_KEYS = (*_COMMON, "code", "command", "launcher", "environment", "successfu
 class Trial:
     """A v1.5 trial, its names already those of v2."""
 
-    source: Source
+    source: LegacySpec
     inputs: dict[str, Input]
     outputs: dict[str, dict[str, Any]]
     parts: list[placeholders.Part]
@@ -60,7 +60,7 @@ def kind_of(data: dict[str, Any]) -> str:
     return given.partition("@")[0].lower()
 
 
-def find(sweep: Source, read: Read) -> Source:
+def find(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
     """The trial's spec: inline, or in the file that `trial` names."""
     given = sweep.data.get("trial")
     if given is None:
@@ -70,14 +70,16 @@ def find(sweep: Source, read: Read) -> Source:
     else:
         name = str(given).removeprefix("file:")
         if str(given).startswith("azureml:") or not name.endswith((".yaml", ".yml")):
-            raise sweep.refuse(f"trial {given} is no file: name the trial's spec, as in file:./spec.yaml", "trial")
+            raise sweep.refuse(
+                f"trial {given} is not a file: name the trial's spec, as in file:./spec.yaml", "trial"
+            )
         path = posixpath.normpath(posixpath.join(posixpath.dirname(sweep.path), name))
         if path == posixpath.normpath(sweep.path):
             raise sweep.refuse("trial refers to the sweep itself: name the spec of the trial", "trial")
-        data = read_or_none(read, path)
+        data = read_or_none(read_file, path)
         if data is None:
-            raise sweep.refuse(f"the trial {name} cannot be read: mend the path or add the file", "trial")
-        trial = parse(path, data)
+            raise sweep.refuse(f"the trial {name} cannot be read: fix the path or add the file", "trial")
+        trial = parse_spec(path, data, sweep.notes)
     kind = kind_of(trial.data)
     if kind == "sweepcomponent":
         raise sweep.refuse("the trial is itself a sweep: name a CommandComponent or DistributedComponent", "trial")
@@ -95,37 +97,31 @@ def find(sweep: Source, read: Read) -> Source:
 
 
 def take(
-    source: Source,
-    sweep: Source,
+    source: LegacySpec,
+    sweep: LegacySpec,
     space: dict[str, dict[str, Any]],
-    read: Read,
+    read_file: ReadFile,
     *,
     python: bool,
-    tell: Tell,
-    tell_sweep: Tell,
 ) -> tuple[Trial, dict[str, dict[str, Any]]]:
     """The trial, and the search space under the v2 names of its parameters.
 
     `python`: names must be Python identifiers too.
     """
-    for key in source.data:
-        if key not in TRIAL_KEYS:
-            tell("warning", f"{key} of the trial has no equivalent in v2 and is not written", key)
+    source.warn_unknown(source.data, TRIAL_KEYS)
     if str(source.data.get("successful_return_code", "Zero")).lower() != "zero":
-        tell(
-            "warning",
+        source.warn(
             "successful_return_code has no equivalent in v2: only 0 is success",
             "successful_return_code",
         )
-    text, distribution = _command(source, tell)
+    text, distribution = _command(source)
     parts = placeholders.parse(text)
 
-    given = _inputs(source, sweep, tell_sweep)
+    given = _inputs(source, sweep)
     outputs = source.mapping("outputs")
     for name in sweep.mapping("outputs"):
         if name not in outputs:
-            tell_sweep(
-                "warning",
+            sweep.warn(
                 f"output {name} of the sweep has no equivalent: a v2 sweep has the outputs of its trial",
                 "outputs",
                 name,
@@ -133,14 +129,13 @@ def take(
     for name, drawn in space.items():
         if name not in given:
             given[name] = {"type": drawn_kind(drawn)}
-            tell_sweep(
-                "note",
-                f"{name} is swept but is no input of the trial: declared there as {drawn_kind(drawn)}",
+            sweep.note(
+                f"{name} is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}",
                 "search_space",
                 name,
             )
-    names = dict(legal_names(given, python, tell, "inputs"))
-    out_names = dict(legal_names(outputs, python, tell, "outputs"))
+    names = dict(legal_names(source, given, python, "inputs"))
+    out_names = dict(legal_names(source, outputs, python, "outputs"))
     known = {"inputs": names, "search_space": names, "outputs": out_names}
     at = "launcher" if distribution else "command"
     for ref in placeholders.references(parts):
@@ -149,23 +144,22 @@ def take(
     for part in parts:
         name = part.name if isinstance(part, placeholders.Ref) and part.kind == "inputs" else ""
         if given.get(name, {}).get("optional") is True and "default" not in given[name] and name not in space:
-            tell(
-                "warning",
+            source.warn(
                 f"the command uses the optional input {name} outside of brackets: v2 has no value for it then",
                 at,
             )
     trial = Trial(
         source,
-        {new: Input(new, declared_input(source, old, given[old], tell)) for old, new in names.items()},
-        {new: declared_output(source, old, outputs[old], tell) for old, new in out_names.items()},
+        {new: Input(new, declared_input(source, old, given[old])) for old, new in names.items()},
+        {new: declared_output(source, old, outputs[old]) for old, new in out_names.items()},
         _renamed(parts, known),
         distribution,
-        _includes(source, read),
+        _includes(source, read_file),
     )
     return trial, {names[name]: drawn for name, drawn in space.items()}
 
 
-def _command(source: Source, tell: Tell) -> tuple[str, dict[str, Any] | None]:
+def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
     """The command line, and the distribution of a DistributedComponent."""
     if kind_of(source.data) == "commandcomponent":
         command = source.data.get("command")
@@ -179,14 +173,11 @@ def _command(source: Source, tell: Tell) -> tuple[str, dict[str, Any] | None]:
         raise source.refuse(f"launcher.type is {launcher.get('type')!r}: use mpi or torch.distributed", "launcher")
     if not isinstance(command, str) or not command.strip():
         raise source.refuse("launcher.additional_arguments has no command: add it", "launcher")
-    for key in launcher:
-        if key not in ("type", "additional_arguments"):
-            tell("warning", f"launcher.{key} has no equivalent in v2 and is not written", "launcher", key)
+    source.warn_unknown(launcher, ("type", "additional_arguments"), "launcher")
     if command.split()[0].endswith(".py"):
-        tell("note", "the launcher's script is started with `python`, which v1.5 put before it", "launcher")
+        source.note("the launcher's script is started with `python`, which v1.5 put before it", "launcher")
         command = f"python {command.lstrip()}"
-    tell(
-        "note",
+    source.note(
         "distribution.process_count_per_instance is 1: v1.5 takes it from "
         "runsettings.resource_layout.process_count_per_node",
         "launcher",
@@ -194,7 +185,7 @@ def _command(source: Source, tell: Tell) -> tuple[str, dict[str, Any] | None]:
     return command, {"type": kind, "process_count_per_instance": 1}
 
 
-def _inputs(source: Source, sweep: Source, tell_sweep: Tell) -> dict[str, dict[str, Any]]:
+def _inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str, Any]]:
     """The sweep's inputs and those of the trial: v1.5 merges both, and the trial's declaration wins."""
     merged: dict[str, dict[str, Any]] = {}
     for one in (sweep, source):
@@ -202,7 +193,7 @@ def _inputs(source: Source, sweep: Source, tell_sweep: Tell) -> dict[str, dict[s
             if not isinstance(spec, dict):
                 raise one.refuse(f"input {name} has no declaration: write its type below it", "inputs", name)
             if merged.get(str(name), spec) != spec:
-                tell_sweep("note", f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name)
+                sweep.note(f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name)
             merged[str(name)] = spec
     return merged
 
@@ -214,17 +205,17 @@ def _renamed(parts: list[placeholders.Part], known: dict[str, dict[str, str]]) -
 
     out: list[placeholders.Part] = []
     for part in parts:
-        if isinstance(part, placeholders.Group):
+        if isinstance(part, placeholders.OptionalGroup):
             inner = tuple(one(item) if isinstance(item, placeholders.Ref) else item for item in part.parts)
-            out.append(placeholders.Group(inner))
+            out.append(placeholders.OptionalGroup(inner))
         else:
             out.append(one(part) if isinstance(part, placeholders.Ref) else part)
     return out
 
 
-def _includes(source: Source, read: Read) -> list[str]:
+def _includes(source: LegacySpec, read_file: ReadFile) -> list[str]:
     """The paths in `spec.additional_includes`, the file beside `spec.yaml`."""
-    data = read_or_none(read, posixpath.splitext(source.path)[0] + ".additional_includes")
+    data = read_or_none(read_file, posixpath.splitext(source.path)[0] + ".additional_includes")
     if data is None:
         return []
     try:

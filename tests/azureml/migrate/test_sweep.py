@@ -182,10 +182,22 @@ limits: {max_total_trials: 20}
 
 def test_numbers_and_words_are_read_as_the_old_sdk_reads_them(tmp_path: Path) -> None:
     text = yaml.safe_dump(SWEEP).replace("min_value: 0.01", "min_value: 1e-5")
-    text = text.replace("search_space:\n", "search_space:\n  extra: {type: choice, values: [on, off, 012, 1e3]}\n")
+    text = text.replace(
+        "search_space:\n",
+        "search_space:\n  extra: {type: choice, values: [on, off, 012, 1e3, 0o17, 0x1F, !!str 5]}\n",
+    )
     space = document(convert(tmp_path, text))["jobs"]["sweep"]["search_space"]
     assert space["lr"]["min_value"] == 1e-5
-    assert space["extra"]["values"] == ["on", "off", 12, 1000.0]
+    assert space["extra"]["values"] == ["on", "off", 12, 1000.0, 15, 31, "5"]
+
+
+def test_merge_keys_and_anchors_are_followed(tmp_path: Path) -> None:
+    base = "low: &low {type: uniform, min_value: 0, max_value: 1}\n"
+    text = base + yaml.safe_dump(SWEEP).replace(
+        "search_space:\n", "search_space:\n  x: {<<: *low, max_value: 3}\n"
+    )
+    space = document(convert(tmp_path, text))["jobs"]["sweep"]["search_space"]
+    assert space["x"] == {"type": "uniform", "min_value": 0, "max_value": 3}
 
 
 def test_booleans_in_a_choice_become_strings_and_that_is_said(tmp_path: Path) -> None:
@@ -376,11 +388,11 @@ def test_every_key_without_an_equivalent_is_a_finding_with_its_line(tmp_path: Pa
     words = "\n".join(finding.message for finding in said)
     for expected in (
         "output metrics of the sweep",
-        "oddity of the sweep",
+        "oddity has no equivalent",
         "limits.max_duration",
         "early_termination.slack_factor",
         "successful_return_code",
-        "strange of the trial",
+        "strange has no equivalent",
         "inputs.train.label",
         "the mode hdfs",
         "environment.docker.arguments",
@@ -414,11 +426,11 @@ def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
         ({"trial": None}, TRIAL, "the sweep has no trial"),
         ({"trial": "file:./gone.yaml"}, TRIAL, "line 5: the trial ./gone.yaml cannot be read"),
         ({"trial": "file:./sweep.yaml"}, TRIAL, "trial refers to the sweep itself"),
-        ({"trial": "azureml:x:1"}, TRIAL, "is no file"),
+        ({"trial": "azureml:x:1"}, TRIAL, "is not a file"),
         ({}, spec(SWEEP, trial="file:./sweep.yaml"), "the trial is itself a sweep"),
         ({}, {"type": "command", "command": "x"}, "already v2 (type: command)"),
         ({}, spec(TRIAL, type="ParallelComponent"), "only CommandComponent and DistributedComponent"),
-        ({}, "a: [1\n", "spec.yaml:2: not valid YAML"),
+        ({}, "a: [1\n", "spec.yaml:2: broken YAML"),
         ({}, "- 1\n", "spec.yaml: not a mapping"),
         ({}, spec(TRIAL, command=None), "the trial has no command"),
         ({}, spec(TRIAL, command="x {inputs.none}"), "names inputs.none, which is not declared"),
@@ -426,7 +438,7 @@ def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
         ({"search_space": None}, TRIAL, "no search_space"),
         ({"search_space": {"lr": {"type": "poisson"}}}, TRIAL, "the distribution 'poisson'"),
         ({"search_space": {"lr": {"values": [1]}}}, TRIAL, "a distribution without type"),
-        ({"search_space": {"lr": 3}}, TRIAL, "lr is no distribution"),
+        ({"search_space": {"lr": 3}}, TRIAL, "lr is not a distribution"),
         ({"search_space": {"lr": {"type": "uniform", "min_value": 1}}}, TRIAL, "uniform needs max_value"),
         ({"search_space": {"lr": {"type": "randint", "upper": 2, "lower": 1}}}, TRIAL, "randint has no lower"),
         ({"search_space": {"lr": {"type": "randint", "upper": 2.5}}}, TRIAL, "give a whole number"),
@@ -438,6 +450,7 @@ def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
         ({"limits": {}}, TRIAL, "limits.max_total_trials is missing"),
         ({"limits": {"max_total_trials": "many"}}, TRIAL, "give a whole number above 0"),
         ({"limits": {"max_total_trials": 1, "timeout_minutes": -3}}, TRIAL, "give a number above 0"),
+        ({"limits": {"max_total_trials": 1, "timeout_minutes": float("inf")}}, TRIAL, "give a number above 0"),
         ({"early_termination": {"policy_type": "hope"}}, TRIAL, "policy 'hope' is unknown"),
         ({"early_termination": {"policy_type": "bandit"}}, TRIAL, "bandit needs slack_factor or slack_amount"),
         (
@@ -460,12 +473,16 @@ def test_bad_input_is_one_sentence_and_no_file(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("type: SweepComponent\n  trial: x\n", "line 2: not valid YAML"),
-        ("type: SweepComponent\ntype: SweepComponent\n", "line 2: not valid YAML (type stands twice)"),
-        ("type: SweepComponent\ntrial: &a {b: *a}\n", "an alias refers to itself"),
-        ("type: SweepComponent\n---\ntype: SweepComponent\n", "not valid YAML"),
-        ("type: SweepComponent\ntrial: " + "[" * 3000, "nested too deeply"),
+        ("type: SweepComponent\n  trial: x\n", "line 2: broken YAML"),
+        ("type: SweepComponent\ntype: SweepComponent\n", "line 2: duplicate key type"),
+        ("type: SweepComponent\ntrial: &a {b: *a}\n", "line 2: an anchor that contains itself"),
+        ("type: SweepComponent\n---\ntype: SweepComponent\n", "2 YAML documents: keep one"),
+        ("type: SweepComponent\ntrial: " + "[" * 3000, "line 2: nested deeper than 1000 levels"),
         ("", "not a mapping"),
+        ("? [a]\n: b\ntype: SweepComponent\n", "line 1: a key that is not text"),
+        ("type: SweepComponent\nname: !colour red\n", "line 2: broken YAML: red cannot be read as !colour"),
+        ("type: SweepComponent\nname: !!int red\n", "line 2: broken YAML: red cannot be read as int"),
+        ("type: SweepComponent\n<<: [a]\n", "line 2: broken YAML: `<<` merges something that is not a mapping"),
     ],
 )
 def test_broken_yaml_is_refused_with_its_place(tmp_path: Path, text: str, sentence: str) -> None:
@@ -479,7 +496,7 @@ def test_a_sweep_from_standard_input_is_refused() -> None:
 
 def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
     result = sweep.convert("s.yaml", b"type: SweepComponent\nname: \xff\n", Settings(), read)
-    assert result.refused == "line 2: not UTF-8 text: save it as UTF-8"
+    assert result.refused == "line 2: not UTF-8 text: fix it first"
 
 
 def test_a_file_that_is_no_legacy_sweep_is_left_alone(tmp_path: Path) -> None:

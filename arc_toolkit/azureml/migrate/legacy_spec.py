@@ -1,0 +1,129 @@
+"""A v1.5 spec: its values as the v1.5 SDK sees them, the line of every key, and notes about its conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from arc_toolkit.azureml.settings import Finding, Severity
+from arc_toolkit.edit.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml_core import CoreLoader, core_value
+from arc_toolkit.edit.yaml_nodes import MERGE, Node, place, read
+from arc_toolkit.errors import ArcError
+
+RULE = "sweep-to-v2"
+
+ReadFile = Callable[[str], bytes]
+Keys = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class LegacySpec:
+    """One v1.5 document, or a mapping in it."""
+
+    path: str
+    data: dict[str, Any]
+    # Line and column of each key or item, both from 1.
+    places: dict[Keys, tuple[int, int]] = field(default_factory=dict)
+    # Where `data` is in the document; an inline trial has its own keys.
+    at: Keys = ()
+    # What the user has to know about the conversion. A sweep and its trial share one list, which keeps the order.
+    notes: list[Finding] = field(default_factory=list)
+
+    def place(self, *keys: Hashable) -> tuple[int, int]:
+        """Line and column of a key; of the nearest one above it where it has none of its own; 0 is the file."""
+        path = (*self.at, *keys)
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, (0, 0))
+
+    def refuse(self, reason: str, *keys: Hashable) -> Refused:
+        return Refused(reason, self.path, self.place(*keys)[0])
+
+    def note(self, message: str, *keys: Hashable) -> None:
+        self._add("note", message, keys)
+
+    def warn(self, message: str, *keys: Hashable) -> None:
+        self._add("warning", message, keys)
+
+    def warn_unknown(self, given: Iterable[str], known: Iterable[str], *at: str) -> None:
+        """A warning for each key that v2 has no place for."""
+        for key in given:
+            if key not in known:
+                self.warn(f"{'.'.join((*at, str(key)))} has no equivalent in v2 and is not written", *at, key)
+
+    def _add(self, severity: Severity, message: str, keys: Keys) -> None:
+        self.notes.append(Finding(RULE, severity, message, self.path, *self.place(*keys)))
+
+    def inside(self, key: str) -> LegacySpec:
+        """The mapping under a key as a spec of its own, in the same file."""
+        return LegacySpec(self.path, self.data[key], self.places, (*self.at, key), self.notes)
+
+    def mapping(self, *keys: str) -> dict[str, Any]:
+        """The mapping under these keys; an absent or empty one is {}."""
+        found = self.data
+        for count, key in enumerate(keys, 1):
+            value = found.get(key)
+            if value is None:
+                return {}
+            if not isinstance(value, dict):
+                where = ".".join(keys[:count])
+                raise self.refuse(f"{where} is not a mapping: write its settings below it", *keys[:count])
+            found = value
+        return found
+
+
+def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> LegacySpec:
+    """The one mapping of a file; anything else is refused."""
+    try:
+        root, *others = read(data, CoreLoader).documents or (None,)
+        if others:
+            raise Refused(f"{len(others) + 1} YAML documents: keep one in the file", path)
+        if not isinstance(root, yaml.MappingNode):
+            raise Refused("not a mapping: an AzureML spec is a list of `key: value` lines", path)
+        places: dict[Keys, tuple[int, int]] = {}
+        values = _value(root, (), places)
+    except Unreadable as error:
+        raise Refused(f"{error.reason}: fix it first", path, error.line) from None
+    except RecursionError:
+        raise Refused("the YAML is nested too deeply: make it flatter", path) from None
+    return LegacySpec(path, values, places, notes=[] if notes is None else notes)
+
+
+def _value(node: Node, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any:
+    """Plain data of a node; the keys of its mappings are text."""
+    if isinstance(node, yaml.SequenceNode):
+        items = []
+        for index, item in enumerate(node.value):
+            places[*at, index] = place(item)
+            items.append(_value(item, (*at, index), places))
+        return items
+    if not isinstance(node, yaml.MappingNode):
+        return core_value(node)
+    merged: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise Unreadable("a key that is not text", *place(key))
+        if key.tag == MERGE:
+            for source in reversed(value.value if isinstance(value, yaml.SequenceNode) else [value]):
+                if not isinstance(source, yaml.MappingNode):
+                    raise Unreadable("broken YAML: `<<` merges something that is not a mapping", *place(key))
+                merged |= _value(source, at, {})
+        elif key.value in own:
+            raise Unreadable(f"duplicate key {key.value}", *place(key))
+        else:
+            places[*at, key.value] = place(key)
+            own[key.value] = _value(value, (*at, key.value), places)
+    return {**merged, **own}
+
+
+def read_or_none(read_file: ReadFile, path: str) -> bytes | None:
+    """The bytes of a file, or None where it is not there."""
+    try:
+        return read_file(path)
+    except (ArcError, OSError):
+        return None
