@@ -11,7 +11,9 @@ from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
+    from arc_toolkit.cluster.client import Client
     from arc_toolkit.diagnosis.model import ClusterFacts, DiagnosisReport, Restart, Stats
+    from arc_toolkit.diagnosis.recorder import Recovery
     from arc_toolkit.diagnosis.sources.inventory import Inventory
 
 FORMATS = ("table", "json", "csv", "markdown", "html")
@@ -86,9 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     _check(args)
     if args.watch:
-        from arc_toolkit.diagnosis import recorder
-
-        return recorder.watch(args, console)
+        return _watch(args, console)
     import gc
 
     # Many small records and no cycles among them: looking for cycles would be a tenth of the whole run.
@@ -183,8 +183,31 @@ def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]
     if args.cluster:
         from arc_toolkit.diagnosis import recorder
 
-        facts.append(recorder.read_cluster(args))
+        facts.append(recorder.read_cluster(_connect(args)))
     return facts
+
+
+def _connect(args: argparse.Namespace) -> Client:
+    from arc_toolkit.cluster import client
+
+    return client.connect(args.kubeconfig, args.context, args.as_user)
+
+
+def _watch(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.diagnosis import recorder
+
+    recorder.watch(_connect(args), args.history, args.retention, recovery, console.note, console.detail)
+    return OK
+
+
+def recovery(error: Exception) -> Recovery:
+    """What a recording does about an error of the client."""
+    from arc_toolkit.cluster.failures import ApiError, Gone, Unreachable
+    from arc_toolkit.diagnosis.recorder import Recovery
+
+    if isinstance(error, Gone):
+        return Recovery.LIST_AGAIN
+    return Recovery.RETRY if isinstance(error, ApiError | Unreachable) else Recovery.STOP
 
 
 def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:

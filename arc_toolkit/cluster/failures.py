@@ -55,7 +55,10 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """410: the resource version is too old; list again."""
+    """The server has no changes after this resource version: it is too old (410) or, after a restore, too new.
+
+    List again.
+    """
 
 
 def from_response(
@@ -76,9 +79,13 @@ def from_response(
         return NotFound(_not_found(said, body, path, where), status, body)
     if status == 409:
         return Conflict(f"{where}: {said}", status, body)
-    if status == 410:
+    if status == 410 or _has_cause(body, "ResourceVersionTooLarge"):
         return Gone(f"{where}: what was read has expired ({said})", status, body)
     return ApiError(f"{where} answered {status} to {method} {path}: {said}", status, body)
+
+
+def _has_cause(body: dict[str, Any], cause: str) -> bool:
+    return any(item.get("reason") == cause for item in (body.get("details") or {}).get("causes") or [])
 
 
 def _forbidden(said: str, where: str) -> str:

@@ -83,7 +83,7 @@ def event(raw: Json) -> Json:
     return kept
 
 
-def wanted_event(raw: Json) -> bool:
+def is_relevant_event(raw: Json) -> bool:
     """Every event of a node, and those of pods that say something (pods have many that do not)."""
     about = _dict(raw.get("involvedObject"))
     if about.get("kind") == "Node":

@@ -266,12 +266,12 @@ def test_events_of_pods_are_kept_only_where_they_say_something() -> None:
     def about(kind: str, reason: str, message: str = "") -> dict[str, Any]:
         return {"involvedObject": {"kind": kind}, "reason": reason, "message": message}
 
-    assert trim.wanted_event(about("Node", "anything"))
-    assert trim.wanted_event(about("Pod", "Preempted"))
-    assert trim.wanted_event(about("Pod", "Evicted"))
-    assert trim.wanted_event(about("Pod", "Odd", "Node 'x' will change into status 'Preempt'"))
-    assert not trim.wanted_event(about("Pod", "Scheduled"))
-    assert not trim.wanted_event(about("Deployment", "Preempted"))
+    assert trim.is_relevant_event(about("Node", "anything"))
+    assert trim.is_relevant_event(about("Pod", "Preempted"))
+    assert trim.is_relevant_event(about("Pod", "Evicted"))
+    assert trim.is_relevant_event(about("Pod", "Odd", "Node 'x' will change into status 'Preempt'"))
+    assert not trim.is_relevant_event(about("Pod", "Scheduled"))
+    assert not trim.is_relevant_event(about("Deployment", "Preempted"))
 
 
 json_values = st.recursive(
@@ -315,7 +315,7 @@ def test_what_is_kept_is_enough_for_the_same_diagnosis() -> None:
     kept = ClusterFacts(
         [trim.pod(item) for item in whole.pods],
         [trim.node(item) for item in whole.nodes],
-        [trim.event(item) for item in whole.events if trim.wanted_event(item)],
+        [trim.event(item) for item in whole.events if trim.is_relevant_event(item)],
         nodes_complete=True,
         origin="sample",
     )

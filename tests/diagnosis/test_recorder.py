@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.cluster.client import ApiError, Forbidden, Gone, Unreachable
-from arc_toolkit.console import Console
+from arc_toolkit.cli.diagnose import recovery
+from arc_toolkit.cluster.failures import ApiError, Forbidden, Gone, Unreachable, from_response
 from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.history import History
 from arc_toolkit.diagnosis.recorder import Recorder
@@ -77,12 +77,13 @@ class Script:
         return act
 
 
-def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the recorder until the script is over; then Ctrl-C."""
+def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run the recorder until the script is over; then Ctrl-C. The notes that it gave."""
+    notes: list[str] = []
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr("arc_toolkit.diagnosis.recorder.BATCH_SECONDS", 0.05)
     with History(str(path), SERVER) as store:
-        recorder = Recorder(client, store, 30, Console(quiet=True))  # type: ignore[arg-type]
+        recorder = Recorder(client, store, 30, recovery, notes.append, lambda text: None)
         collect = recorder._collect
 
         def collect_until_over() -> None:
@@ -93,6 +94,7 @@ def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(recorder, "_collect", collect_until_over)
         recorder.run()
+    return notes
 
 
 def names(path: Path) -> dict[str, bool]:
@@ -128,6 +130,16 @@ def test_recorder_goes_on_from_the_version_it_stopped_at(tmp_path: Path, monkeyp
     assert names(tmp_path / "h.db") == {"a": True}
 
 
+def test_recorder_lists_again_if_the_version_it_stopped_at_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]), monkeypatch)
+    again = Script([Gone("too old", 410, {})], Listing([pod("b", 9)], "9"))
+    record(tmp_path / "h.db", again, monkeypatch)
+    assert again.asked == ["watch 7", "list", "watch 9"]
+    assert names(tmp_path / "h.db") == {"a": True, "b": False}
+
+
 def test_apiserver_that_is_away_is_waited_for_and_the_stream_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +151,8 @@ def test_apiserver_that_is_away_is_waited_for_and_the_stream_goes_on_where_it_wa
         [Forbidden("not yet", 403, {})],
         [event("DELETED", pod("a", 8))],
     )
-    record(tmp_path / "h.db", client, monkeypatch)
+    notes = record(tmp_path / "h.db", client, monkeypatch)
+    assert notes == ["away; trying again", "the server is starting; trying again", "not yet; trying again"]
     assert client.asked[:5] == ["list", "watch 5", "watch 6", "watch 6", "watch 6"]
     assert names(tmp_path / "h.db") == {"a": True}
 
@@ -147,7 +160,9 @@ def test_apiserver_that_is_away_is_waited_for_and_the_stream_goes_on_where_it_wa
 def test_cluster_that_was_restored_from_a_backup_is_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ahead = ApiError("Too large resource version: 99, current: 3", 504, {})
+    # As the API server answers (storage.NewTooLargeResourceVersionError); the wording is not what counts.
+    body = {"message": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "x"}]}}
+    ahead = from_response(504, body, method="WATCH", path="/api/v1/pods", where="the cluster")
     client = Script(Listing([], "99"), [event("ADDED", pod("a", 100)), ahead], Listing([pod("a", 3)], "3"))
     record(tmp_path / "h.db", client, monkeypatch)
     assert client.asked[-2:] == ["list", "watch 3"]
