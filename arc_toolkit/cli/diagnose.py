@@ -161,12 +161,12 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
 
     scans = collect.read_logs(inventory, args.jobs, console.progress)
     stats = Stats(files_seen=inventory.seen, skipped=inventory.counts)
-    findings, stats.prs_files = collect.read_prs(inventory)
+    prs_evidence, stats.prs_files = collect.read_prs(inventory)
     facts = _facts(args, inventory)
     restarts = _restarts(args, stats)
     if not (scans or stats.prs_files or facts or args.metrics):  # nothing was read; finding nothing is an answer
         raise ArcError(_nothing(inventory))
-    return report.build(scans, facts, findings, restarts, inventory.skipped, stats)
+    return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats)
 
 
 def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]:

@@ -157,6 +157,6 @@ def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:
         return [], 0
     from arc_toolkit.diagnosis import prs_logs
 
-    findings, skipped = prs_logs.read(inventory.prs)
+    evidence, skipped = prs_logs.read(inventory.prs)
     inventory.skip_all(skipped)
-    return findings, len(inventory.prs) - len(skipped)
+    return evidence, len(inventory.prs) - len(skipped)

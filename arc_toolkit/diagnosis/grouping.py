@@ -49,18 +49,18 @@ class JobGroup:
     root: str
     name: str
     run_id: str | None
-    tries: list[AttemptDraft] = field(default_factory=list)
-    findings: list[tuple[int, PrsEvidence]] = field(default_factory=list)  # with the number of their attempt
+    drafts: list[AttemptDraft] = field(default_factory=list)
+    prs_evidence: list[tuple[int, PrsEvidence]] = field(default_factory=list)  # with the number of their attempt
     notes: list[str] = field(default_factory=list)
     missing: int = 0  # attempts before the last of which nothing is known
 
 
 def group(
-    scans: Iterable[LogScan], cluster: ClusterIndex, findings: Sequence[PrsEvidence] = ()
+    scans: Iterable[LogScan], cluster: ClusterIndex, prs_evidence: Sequence[PrsEvidence] = ()
 ) -> dict[str, JobGroup]:
-    """The jobs by their unique names, each with its tries."""
+    """The jobs by their unique names, each with its drafts."""
     groups = _merge(_by_root(sorted(scans, key=lambda scan: scan.path)))
-    _attach_findings(groups, findings)
+    _attach_prs_evidence(groups, prs_evidence)
     if cluster.pods:
         _join_pods(groups, cluster)
     _complete_names(groups, cluster)
@@ -75,11 +75,11 @@ def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
         if group is None:
             group = groups[place.root] = JobGroup(place.root, place.job, None)
         group.run_id = group.run_id or scan.run_id
-        group.tries += _tries(scan, place)
+        group.drafts += _drafts(scan, place)
     return groups
 
 
-def _tries(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
+def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
     notes: tuple[str, ...] = (scan.note,) if scan.note else ()
     if len(scan.nodes) > 1:
         notes += (SEVERAL,)
@@ -107,7 +107,7 @@ def _merge(groups: dict[str, JobGroup]) -> list[JobGroup]:
     """Within a job the same log twice is one; two folders of one name are one job unless they contradict."""
     by_name: dict[str, list[JobGroup]] = {}
     for group in groups.values():
-        group.tries = _without_copies(group.tries)
+        group.drafts = _without_copies(group.drafts)
         _fold(by_name.setdefault(group.name, []), group)
     return [group for same in by_name.values() for group in same]
 
@@ -116,10 +116,10 @@ def _fold(same: list[JobGroup], group: JobGroup) -> None:
     for known in same:
         if known.run_id and group.run_id and known.run_id != group.run_id:
             continue
-        places = {(entry.number, entry.rank): entry for entry in known.tries}
-        shared = [(places.get((entry.number, entry.rank)), entry) for entry in group.tries]
+        places = {(draft.number, draft.rank): draft for draft in known.drafts}
+        shared = [(places.get((draft.number, draft.rank)), draft) for draft in group.drafts]
         if all(old is None or _is_copy(old, new) for old, new in shared):
-            known.tries = _without_copies(known.tries + group.tries)
+            known.drafts = _without_copies(known.drafts + group.drafts)
             known.run_id = known.run_id or group.run_id
             return
     same.append(group)
@@ -129,36 +129,36 @@ def _is_copy(one: AttemptDraft, other: AttemptDraft) -> bool:
     return (one.node, one.size, one.start, one.uid) == (other.node, other.size, other.start, other.uid)
 
 
-def _without_copies(tries: list[AttemptDraft]) -> list[AttemptDraft]:
-    if len(tries) == 1:
-        return tries
+def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
+    if len(drafts) == 1:
+        return drafts
     kept: dict[tuple[int, str | None, str | None], AttemptDraft] = {}
-    for entry in tries:
-        key = (entry.number, entry.rank, entry.node)
+    for draft in drafts:
+        key = (draft.number, draft.rank, draft.node)
         old = kept.get(key)
         if old is None:
-            kept[key] = entry
+            kept[key] = draft
         else:
-            old.sources += entry.sources
+            old.sources += draft.sources
             old.start, old.uid, old.failure = (
-                old.start or entry.start,
-                old.uid or entry.uid,
-                old.failure or entry.failure,
+                old.start or draft.start,
+                old.uid or draft.uid,
+                old.failure or draft.failure,
             )
     # A log without a node line beside one that has it, of the same attempt, says nothing new.
-    named = {(entry.number, entry.rank) for entry in kept.values() if entry.node}
-    return [entry for entry in kept.values() if entry.node or (entry.number, entry.rank) not in named]
+    named = {(draft.number, draft.rank) for draft in kept.values() if draft.node}
+    return [draft for draft in kept.values() if draft.node or (draft.number, draft.rank) not in named]
 
 
-def _attach_findings(groups: list[JobGroup], findings: Sequence[PrsEvidence]) -> None:
+def _attach_prs_evidence(groups: list[JobGroup], prs_evidence: Sequence[PrsEvidence]) -> None:
     by_root = {group.root: group for group in groups}
-    for finding in findings:
-        place = locate(finding.path)
+    for item in prs_evidence:
+        place = locate(item.path)
         group = by_root.get(place.root)
         if group is None:
             group = by_root[place.root] = JobGroup(place.root, place.job, None)
             groups.append(group)
-        group.findings.append((place.number, finding))
+        group.prs_evidence.append((place.number, item))
 
 
 def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
@@ -170,7 +170,7 @@ def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     for group in sorted(groups, key=lambda group: -_agreement(group, waiting)):
         run_id = group.run_id or group.name
         if run_id not in waiting:
-            run_id = next((by_uid[entry.uid].run_id for entry in group.tries if entry.uid in by_uid), None) or ""
+            run_id = next((by_uid[draft.uid].run_id for draft in group.drafts if draft.uid in by_uid), None) or ""
         if run_id in waiting:
             group.run_id = run_id
             _match(group, sorted(waiting.pop(run_id), key=_by_start))
@@ -189,7 +189,9 @@ def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
 def _agreement(group: JobGroup, waiting: dict[str, list[PodState]]) -> int:
     pods = waiting.get(group.run_id or group.name, [])
     return (
-        sum(any(_fits(entry, pod) or entry.uid == pod.uid for pod in pods) for entry in group.tries) if pods else 0
+        sum(any(_fits(draft, pod) or draft.uid == pod.uid for pod in pods) for draft in group.drafts)
+        if pods
+        else 0
     )
 
 
@@ -199,7 +201,7 @@ def _by_start(pod: PodState) -> tuple[float, str]:
 
 def _match(group: JobGroup, pods: list[PodState]) -> None:
     """Give each pod its attempt: by UID, else by node, time and rank; the rest are attempts without a log."""
-    by_uid = {entry.uid: entry for entry in group.tries if entry.uid}
+    by_uid = {draft.uid: draft for draft in group.drafts if draft.uid}
     left: list[PodState] = []
     for pod in pods:
         found = by_uid.pop(pod.uid, None)
@@ -207,91 +209,93 @@ def _match(group: JobGroup, pods: list[PodState]) -> None:
             left.append(pod)
         else:
             _take_pod(group, found, pod)
-    if group.tries and left:
+    if group.drafts and left:
         left = _match_by_node(group, left)
-    for entry in group.tries:  # a log without a node line: the only pod that is left must be its own
-        if entry.node is None and entry.pod is None and len(left) == 1:
-            _take_pod(group, entry, left.pop())
+    for draft in group.drafts:  # a log without a node line: the only pod that is left must be its own
+        if draft.node is None and draft.pod is None and len(left) == 1:
+            _take_pod(group, draft, left.pop())
     counted: Counter[str | None] = Counter()
     for pod in left:
-        number = _free_number(group, pod) if group.tries and any(entry.sources for entry in group.tries) else None
+        number = (
+            _free_number(group, pod) if group.drafts and any(draft.sources for draft in group.drafts) else None
+        )
         if number is None:
             number = counted[pod.rank]
         counted[pod.rank] += 1
-        entry = AttemptDraft(number, pod.rank, pod.node)
-        _take_pod(group, entry, pod)
-        group.tries.append(entry)
+        draft = AttemptDraft(number, pod.rank, pod.node)
+        _take_pod(group, draft, pod)
+        group.drafts.append(draft)
 
 
 def _match_by_node(group: JobGroup, pods: list[PodState]) -> list[PodState]:
-    """Join pods and tries of one node: what started together first, the others from the end. Gives what is left.
+    """Join pods and drafts of one node: what started together first, the others from the end. Gives what is left.
 
     Where no time helps, the last pod belongs to the last try: the oldest pods vanish first.
     """
     whole: dict[str, list[AttemptDraft]] = {}
-    for entry in group.tries:
-        if entry.node and not entry.truncated:
-            whole.setdefault(entry.node, []).append(entry)
-    cut = [entry for entry in group.tries if entry.truncated]
-    fitting = [[entry for entry in (*whole.get(pod.node or "", ()), *cut) if _fits(entry, pod)] for pod in pods]
+    for draft in group.drafts:
+        if draft.node and not draft.truncated:
+            whole.setdefault(draft.node, []).append(draft)
+    cut = [draft for draft in group.drafts if draft.truncated]
+    fitting = [[draft for draft in (*whole.get(pod.node or "", ()), *cut) if _fits(draft, pod)] for pod in pods]
     near = [
-        (_strangeness(entry, pod), gap, index, place)
+        (_strangeness(draft, pod), gap, index, place)
         for index, pod in enumerate(pods)
-        for place, entry in enumerate(fitting[index])
-        if (gap := _gap(entry, pod)) is not None and gap <= SAME_START_SECONDS
+        for place, draft in enumerate(fitting[index])
+        if (gap := _gap(draft, pod)) is not None and gap <= SAME_START_SECONDS
     ]
     joined: set[int] = set()
     for _, _, index, place in sorted(near):
-        entry = fitting[index][place]
-        if index not in joined and entry.pod is None:
-            _take_pod(group, entry, pods[index])
+        draft = fitting[index][place]
+        if index not in joined and draft.pod is None:
+            _take_pod(group, draft, pods[index])
             joined.add(index)
     for index in reversed(range(len(pods))):
         pod = pods[index]
-        free = [entry for entry in fitting[index] if entry.pod is None]
+        free = [draft for draft in fitting[index] if draft.pod is None]
         if index in joined or not free:
             continue
-        gaps = [_gap(entry, pod) for entry in free]
+        gaps = [_gap(draft, pod) for draft in free]
         timed = None not in gaps
         best = min(
-            free, key=lambda entry: (_strangeness(entry, pod), _gap(entry, pod) if timed else -entry.number)
+            free, key=lambda draft: (_strangeness(draft, pod), _gap(draft, pod) if timed else -draft.number)
         )
         _take_pod(group, best, pod)
         joined.add(index)
     return [pod for index, pod in enumerate(pods) if index not in joined]
 
 
-def _gap(entry: AttemptDraft, pod: PodState) -> float | None:
-    return None if entry.start is None or pod.start is None else abs(entry.start - pod.start)
+def _gap(draft: AttemptDraft, pod: PodState) -> float | None:
+    return None if draft.start is None or pod.start is None else abs(draft.start - pod.start)
 
 
-def _fits(entry: AttemptDraft, pod: PodState) -> bool:
+def _fits(draft: AttemptDraft, pod: PodState) -> bool:
     """The node is the same, and the ranks do not contradict: `worker-0` is not `worker-1`, but may be `rank-0`."""
-    if entry.pod is not None or entry.node is None or pod.node is None or (entry.uid and pod.uid):
+    if draft.pod is not None or draft.node is None or pod.node is None or (draft.uid and pod.uid):
         return False
-    same_node = pod.node.startswith(entry.node) if entry.truncated else pod.node == entry.node
-    if not same_node or entry.rank is None or pod.rank is None or entry.rank == pod.rank:
+    same_node = pod.node.startswith(draft.node) if draft.truncated else pod.node == draft.node
+    if not same_node or draft.rank is None or pod.rank is None or draft.rank == pod.rank:
         return same_node
-    role = entry.rank.rpartition("-")[0]
+    role = draft.rank.rpartition("-")[0]
     return not role or role != pod.rank.rpartition("-")[0]
 
 
-def _strangeness(entry: AttemptDraft, pod: PodState) -> int:
+def _strangeness(draft: AttemptDraft, pod: PodState) -> int:
     """How far the names of two ranks are from each other; folders, addresses and pods count in ways of their own."""
-    if entry.rank == pod.rank:
+    if draft.rank == pod.rank:
         return 0
-    if entry.rank is None or pod.rank is None:
+    if draft.rank is None or pod.rank is None:
         return 1
-    return 1 if entry.rank.rpartition("-")[2] == pod.rank.rpartition("-")[2] else 2
+    return 1 if draft.rank.rpartition("-")[2] == pod.rank.rpartition("-")[2] else 2
 
 
 def _free_number(group: JobGroup, pod: PodState) -> int:
     """Before the first known attempt that started later, if a number is free there; else after the last."""
-    taken = {entry.number for entry in group.tries if entry.rank == pod.rank or entry.rank is None}
+    taken = {draft.number for draft in group.drafts if draft.rank == pod.rank or draft.rank is None}
     later = [
-        entry.number
-        for entry in group.tries
-        if entry.start is not None and pod.start is not None and entry.start > pod.start
+        draft.number
+        for draft in group.drafts
+        if draft.start is not None and pod.start is not None and draft.start > pod.start
     ]
     free = [number for number in range(min(later, default=0)) if number not in taken]
     return free[0] if free else max(taken, default=-1) + 1
@@ -301,15 +305,15 @@ def _match_by_time(
     group: JobGroup, waiting: dict[str, list[PodState]], on_node: dict[str, list[PodState]]
 ) -> None:
     """A folder that is not named after the run: one run alone had a pod on that node at that time."""
-    for entry in group.tries:
-        if entry.start is None or not entry.start_exact or entry.node is None:
+    for draft in group.drafts:
+        if draft.start is None or not draft.start_exact or draft.node is None:
             continue
         near = {
             pod.run_id
-            for pod in on_node.get(entry.node, [])
+            for pod in on_node.get(draft.node, [])
             if pod.run_id in waiting
-            and _fits(entry, pod)
-            and abs((pod.start or 0.0) - entry.start) <= CLOCK_TOLERANCE_SECONDS
+            and _fits(draft, pod)
+            and abs((pod.start or 0.0) - draft.start) <= CLOCK_TOLERANCE_SECONDS
         }
         if len(near) == 1:
             group.run_id = near.pop() or ""
@@ -318,35 +322,35 @@ def _match_by_time(
             return
 
 
-def _take_pod(group: JobGroup, entry: AttemptDraft, pod: PodState) -> None:
-    entry.pod, entry.uid = pod, pod.uid or entry.uid
-    if entry.start_exact and pod.start is not None and abs((entry.start or 0.0) - pod.start) > 3600:
-        entry.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
-    entry.start = pod.start or entry.start
-    entry.end = pod.end
-    if pod.rank and not any(other.number == entry.number and other.rank == pod.rank for other in group.tries):
-        entry.rank = pod.rank  # what Kubernetes calls it; the log may know only an address
-    if entry.node is None or entry.truncated:
-        entry.node, entry.truncated = pod.node or entry.node, entry.truncated and pod.node is None
+def _take_pod(group: JobGroup, draft: AttemptDraft, pod: PodState) -> None:
+    draft.pod, draft.uid = pod, pod.uid or draft.uid
+    if draft.start_exact and pod.start is not None and abs((draft.start or 0.0) - pod.start) > 3600:
+        draft.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
+    draft.start = pod.start or draft.start
+    draft.end = pod.end
+    if pod.rank and not any(other.number == draft.number and other.rank == pod.rank for other in group.drafts):
+        draft.rank = pod.rank  # what Kubernetes calls it; the log may know only an address
+    if draft.node is None or draft.truncated:
+        draft.node, draft.truncated = pod.node or draft.node, draft.truncated and pod.node is None
 
 
 def _complete_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     """A name that was cut at the end of a file is completed where exactly one known node fits."""
-    cut = [entry for group in groups for entry in group.tries if entry.truncated]
+    cut = [draft for group in groups for draft in group.drafts if draft.truncated]
     if not cut:
         return
     known = set(cluster.nodes) | {pod.node for pod in cluster.pods if pod.node}
-    known |= {entry.node for group in groups for entry in group.tries if entry.node and not entry.truncated}
+    known |= {draft.node for group in groups for draft in group.drafts if draft.node and not draft.truncated}
     names = sorted(known)
-    for entry in cut:
-        prefix = entry.node or ""
+    for draft in cut:
+        prefix = draft.node or ""
         at = bisect_left(names, prefix)
         fitting = [name for name in names[at : at + 2] if name.startswith(prefix)]
         if len(fitting) == 1:
-            entry.node, entry.truncated = fitting[0], False
-            entry.notes += ("the node name was cut in the log and completed: one known node fits",)
+            draft.node, draft.truncated = fitting[0], False
+            draft.notes += ("the node name was cut in the log and completed: one known node fits",)
         else:
-            entry.notes += ("the node name is cut at the end of the log",)
+            draft.notes += ("the node name is cut at the end of the log",)
 
 
 def _unique_names(groups: list[JobGroup]) -> dict[str, JobGroup]:

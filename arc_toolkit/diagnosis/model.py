@@ -60,15 +60,31 @@ class Level(StrEnum):
     OK = "ok"
 
 
+class EvidenceSource(StrEnum):
+    """Where a fact was seen."""
+
+    POD_CONDITION = "pod condition"
+    POD_STATUS = "pod status"
+    CONTAINER = "container"
+    POD_EVENT = "pod event"
+    NODE_EVENT = "node event"
+    NODE_CONDITION = "node condition"
+    NODE_TAINT = "node taint"
+    NODE_LIST = "node list"
+    EXIT_CODE = "exit code"
+    LOG = "log"
+    PRS = "prs"
+    GANG = "gang"  # another rank of the same attempt
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One fact: where it was seen, the exact reason string, and what it means in our own words."""
 
-    source: str  # "pod condition", "pod status", "container", "node event", "node condition", "log", "prs", ...
+    source: EvidenceSource
     reason: str  # the string as Kubernetes or AzureML writes it, e.g. "SystemOOM"
     message: str = ""
     time: float | None = None
-    weight: int = 9  # place in the order of evidence (signals.ORDER); 1 is the strongest
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +141,14 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What a person can do about a bad node: a sentence, or a command to copy. The toolkit itself does none of it."""
+
+    text: str
+    is_command: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What can be said of one node, with the figures that it rests on."""
 
@@ -142,7 +166,7 @@ class Verdict:
     vm_instance: int | None = None
     gone: bool = False  # the node no longer exists
     reason: str = ""  # one sentence
-    suggestions: tuple[str, ...] = ()  # what to look at, commands, snippets; never done by the toolkit itself
+    suggestions: tuple[Suggestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +230,7 @@ class DiagnosisReport:
     verdicts: tuple[Verdict, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     restarts: tuple[Restart, ...] = ()
-    findings: tuple[PrsEvidence, ...] = ()
+    prs_evidence: tuple[PrsEvidence, ...] = ()
     stats: Stats = field(default_factory=Stats)
     notes: tuple[str, ...] = ()
 

@@ -1,6 +1,6 @@
-"""What a node says of itself: events, conditions and taints as clues, and what explains that a node was lost.
+"""The evidence that a node gives: its events, conditions and taints, and what explains that the node was lost.
 
-`causes.py` asks for one attempt, `verdicts.py` for the node: both must give the same answer, so both ask here.
+`causes.py` uses this for one attempt and `verdicts.py` for the node, so both give the same answer.
 """
 
 from __future__ import annotations
@@ -9,122 +9,128 @@ from dataclasses import dataclass
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, NodeState
-from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence
+from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.signals import ORDER, Signal
 
-# Machines that were taken away on purpose: nobody's fault.
+# VMs that were removed on purpose: no fault of the node.
 EXPLANATIONS = (CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
 
-# A drain may take half an hour, and a machine that is scaled down a while until it is gone. A notice may also be
-# seen after the loss, because several watchers report it.
+# A drain may take half an hour, and a VM that is scaled down some time until it is gone. A notice may also be
+# recorded after the loss, because several watchers report it.
 NOTICE_BEFORE_SECONDS = 3600
 NOTICE_AFTER_SECONDS = 900
 
 _WEAKER: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CauseCandidate:
-    """A piece of evidence, and what it proves if anything. `tied`: its time, or its kind, ties it to the attempt."""
+    """Evidence and the cause that it proves, if any. `tied`: its time, or its kind, ties it to the attempt."""
 
     evidence: Evidence
     kind: CauseKind | None
     confidence: Confidence
     priority: int = 5
     tied: bool = True
+    weight: int | None = None  # if not that of the evidence's source
+
+    @property
+    def strength(self) -> tuple[int, int]:
+        """The strongest sorts first."""
+        return self.weight or ORDER[self.evidence.source], self.priority
 
 
-def signal_clue(signal: Signal, time: float | None, *, weaker: bool = False, reason: str = "") -> CauseCandidate:
-    """What a row of the table says at a moment."""
+def from_signal(signal: Signal, time: float | None, *, weaker: bool = False) -> CauseCandidate:
+    """A row of the table, seen at a time."""
     confidence = _WEAKER[signal.confidence] if weaker else signal.confidence
-    evidence = Evidence(signal.where, reason or signal.reason, signal.message, time, ORDER[signal.where])
+    evidence = Evidence(signal.source, signal.reason, signal.message, time)
     return CauseCandidate(evidence, signal.kind, confidence, signal.priority)
 
 
-def from_event(where: str, event: ClusterEvent, *, weaker: bool = False) -> CauseCandidate | None:
-    """An event of a node or a pod; third-party termination handlers are known by their message."""
-    signal = signals.table().get((where, event.reason))
+def from_event(source: EvidenceSource, event: ClusterEvent, *, weaker: bool = False) -> CauseCandidate | None:
+    """An event of a node or a pod; third-party termination handlers are recognized by their message."""
+    signal = signals.table().get((source, event.reason))
     if signals.PREEMPT_MESSAGE.search(event.message) and not (signal and signal.kind is CauseKind.SPOT):
-        words = "a termination handler saw Azure take the spot machine back"
-        reason = signals.reason_text(event.reason)
-        return CauseCandidate(Evidence(where, reason, words, event.time, ORDER[where]), CauseKind.SPOT, "high", 1)
-    return signal_clue(signal, event.time, weaker=weaker) if signal else None
+        message = "a termination handler reported that Azure reclaims the spot VM"
+        evidence = Evidence(source, signals.reason_text(event.reason), message, event.time)
+        return CauseCandidate(evidence, CauseKind.SPOT, "high", 1)
+    return from_signal(signal, event.time, weaker=weaker) if signal else None
 
 
 def node_signals(node: NodeState) -> list[tuple[Signal, float | None]]:
-    """What a node's conditions and taints say; unknown types say nothing."""
+    """The known bad conditions and taints of a node, each with the time since when it has them."""
     table = signals.table()
-    found: list[tuple[Signal, float | None]] = []
+    result: list[tuple[Signal, float | None]] = []
     for kind, status, reason, message, since in node.conditions:
-        signal = table.get((signals.NODE_CONDITION, kind))
+        signal = table.get((EvidenceSource.NODE_CONDITION, kind))
         if signal is None or not signals.is_bad(kind, status):
             continue
         if kind == "VMEventScheduled" and ("Preempt" in reason or "Preempt" in message):
-            signal = table[signals.NODE_CONDITION, "PreemptionScheduled"]
-        found.append((signal, since))
+            signal = table[EvidenceSource.NODE_CONDITION, "PreemptionScheduled"]
+        result.append((signal, since))
     for key, value, since in node.taints:
-        signal = table.get((signals.NODE_TAINT, key))
+        signal = table.get((EvidenceSource.NODE_TAINT, key))
         if signal and (not key.endswith("/draining") or value == "spot-eviction"):
-            found.append((signal, since))
-    return found
+            result.append((signal, since))
+    return result
 
 
 def explanation(
     cluster: ClusterIndex, name: str, moment: float | None, spot: bool | None
 ) -> CauseCandidate | None:
-    """Why a node was lost at that moment, if Azure, the autoscaler or a person took it away on purpose.
+    """Why a node was lost at that moment, if Azure, the autoscaler or a person removed it on purpose.
 
-    In this order: a notice (event, condition or taint); a spot machine that is gone for good; pods that were evicted
+    In this order: a notice (event, condition or taint); a spot VM that is gone for good; pods that were evicted
     through the API before, as a drain does; a node that was cordoned before, as for a reboot or an upgrade.
     """
     events = cluster.node_events.get(name, [])
     node = cluster.nodes.get(name)
-    notices = [made for event in events if (made := from_event(signals.NODE_EVENT, event))]
-    notices += [signal_clue(signal, since) for signal, since in (node_signals(node) if node else ())]
-    notices = [one for one in notices if one.kind in EXPLANATIONS and _near(one.evidence.time, moment)]
+    notices = [notice for event in events if (notice := from_event(EvidenceSource.NODE_EVENT, event))]
+    notices += [from_signal(signal, since) for signal, since in (node_signals(node) if node else ())]
+    notices = [
+        notice for notice in notices if notice.kind in EXPLANATIONS and _is_near(notice.evidence.time, moment)
+    ]
     if notices:
-        return min(notices, key=lambda one: (one.priority, one.evidence.weight))
+        return min(notices, key=lambda notice: (notice.priority, ORDER[notice.evidence.source]))
     gone = node.deleted if node else cluster.nodes_complete
-    gone = gone or any(_near(moment, time) for time in cluster.collected.get(name, ()))
+    gone = gone or any(_is_near(moment, time) for time in cluster.collected.get(name, ()))
     if spot and gone and not _came_back(events, moment):
-        words = "a spot machine, and it went away"
-        return CauseCandidate(
-            Evidence(signals.NODE_LIST, "absent", words, None, ORDER[signals.NODE_LIST]), CauseKind.SPOT, "medium"
-        )
-    evicted = [time for time in cluster.drains.get(name, ()) if _before(time, moment)]
-    if evicted:
-        words = "a pod on it had been evicted through the API, as a drain does"
-        evidence = Evidence(signals.POD_CONDITION, "EvictionByEvictionAPI", words, max(evicted), 1)
+        evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
+        return CauseCandidate(evidence, CauseKind.SPOT, "medium")
+    evictions = [time for time in cluster.drains.get(name, ()) if _is_before(time, moment)]
+    if evictions:
+        message = "another pod on the node had been evicted through the API, as a drain does"
+        evidence = Evidence(EvidenceSource.POD_CONDITION, "EvictionByEvictionAPI", message, max(evictions))
         return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     return _cordon(events, node, moment)
 
 
 def _cordon(events: list[ClusterEvent], node: NodeState | None, moment: float | None) -> CauseCandidate | None:
-    """Cordoned before it was lost, and not opened again in between."""
-    words = "cordoned before it was lost, as for a planned reboot or an upgrade"
-    turns = [
+    """Cordoned before it was lost, and not uncordoned in between."""
+    message = "cordoned before it was lost, as for a planned reboot or an upgrade"
+    changes = [
         event
         for event in events
-        if event.reason in (signals.CORDONED, signals.UNCORDONED) and _before(event.time, moment)
+        if event.reason in (signals.CORDONED, signals.UNCORDONED) and _is_before(event.time, moment)
     ]
-    if turns and turns[-1].reason == signals.CORDONED:
-        evidence = Evidence(signals.NODE_EVENT, signals.CORDONED, words, turns[-1].time, ORDER[signals.NODE_EVENT])
+    if changes and changes[-1].reason == signals.CORDONED:
+        evidence = Evidence(EvidenceSource.NODE_EVENT, signals.CORDONED, message, changes[-1].time)
         return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     for key, _, since in node.taints if node else ():
-        if key == signals.CORDON_TAINT and _before(since, moment):
-            evidence = Evidence(signals.NODE_TAINT, key, words, since, ORDER[signals.NODE_TAINT])
+        if key == signals.CORDON_TAINT and _is_before(since, moment):
+            evidence = Evidence(EvidenceSource.NODE_TAINT, key, message, since)
             return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     return None
 
 
-def _near(notice: float | None, moment: float | None) -> bool:
-    """A notice without a time is one that stands now; a loss without a time may have been then."""
+def _is_near(notice: float | None, moment: float | None) -> bool:
+    """A notice without a time holds now; a loss without a time may have been at any time."""
     if notice is None or moment is None:
         return True
     return -NOTICE_BEFORE_SECONDS <= notice - moment <= NOTICE_AFTER_SECONDS
 
 
-def _before(time: float | None, moment: float | None) -> bool:
+def _is_before(time: float | None, moment: float | None) -> bool:
     return time is not None and moment is not None and 0 <= moment - time <= NOTICE_BEFORE_SECONDS
 
 

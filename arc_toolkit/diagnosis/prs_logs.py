@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from arc_toolkit.diagnosis import signals, times
-from arc_toolkit.diagnosis.model import CauseKind, Evidence, LogFile, PrsEvidence, SkippedFile
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, LogFile, PrsEvidence, SkippedFile
 
 BATCHES = re.compile(r"(?:^|/)processed_mini[-_]batches\.csv$")
 USAGE = re.compile(r"(?:^|/)node_resource_usage\.csv$")
@@ -40,14 +40,14 @@ def wanted(path: str) -> bool:
 
 
 def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]]:
-    """The findings of all PRS files, and those that say nothing with the reason."""
-    findings: list[PrsEvidence] = []
+    """The evidence in all PRS files, and the files that cannot be used, each with its reason."""
+    evidence: list[PrsEvidence] = []
     skipped: list[SkippedFile] = []
     for file in files:
         reader = _read_usage if USAGE.search(file.path) else _read_batches
         try:
             with file.open() as stream:
-                findings += reader(file.path, stream)
+                evidence += reader(file.path, stream)
         except _NotUsable as reason:
             skipped.append(SkippedFile(file.path, str(reason)))
         except csv.Error:
@@ -55,7 +55,7 @@ def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]
         except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
             first = (str(error).splitlines() or [""])[0]
             skipped.append(SkippedFile(file.path, f"cannot be read: {first or type(error).__name__}"))
-    return findings, skipped
+    return evidence, skipped
 
 
 def _read_batches(path: str, stream: BinaryIO) -> list[PrsEvidence]:
@@ -73,7 +73,7 @@ def _read_batches(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     if not again:
         return []
     message = f"{again} of {total} mini-batches were picked more than once, up to {most} times"
-    return [PrsEvidence(path, Evidence(signals.PRS, "Picked Count", message, weight=signals.ORDER[signals.PRS]))]
+    return [PrsEvidence(path, Evidence(EvidenceSource.PRS, "Picked Count", message))]
 
 
 def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
@@ -96,7 +96,7 @@ def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     return [
         PrsEvidence(
             path,
-            Evidence(signals.PRS, "node memory", message, when, signals.ORDER[signals.PRS]),
+            Evidence(EvidenceSource.PRS, "node memory", message, when),
             node,
             CauseKind.NODE_MEMORY,
         )

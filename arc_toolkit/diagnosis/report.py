@@ -1,4 +1,4 @@
-"""Puts the parts together: scans, cluster facts, findings and restarts in, the whole DiagnosisReport out. Pure."""
+"""Puts the parts together: scans, cluster facts, PRS evidence and restarts in, the whole DiagnosisReport out. Pure."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from arc_toolkit.errors import ArcError
 def build(
     scans: Sequence[LogScan],
     facts: Sequence[ClusterFacts] = (),
-    findings: Sequence[PrsEvidence] = (),
+    prs_evidence: Sequence[PrsEvidence] = (),
     restarts: Sequence[Restart] = (),
     skipped: Sequence[SkippedFile] = (),
     stats: Stats | None = None,
 ) -> DiagnosisReport:
     """The report. Nothing here depends on the order of the input."""
     cluster = cluster_index.read(facts)
-    made, groups = attempts.build(scans, cluster, findings)
-    nodes, everywhere = verdicts.judge(made, cluster)
+    built, groups = attempts.build(scans, cluster, prs_evidence)
+    nodes, everywhere = verdicts.judge(built, cluster)
     stats = stats or Stats()
     stats.files_read += len(scans)
     stats.bytes_read += sum(scan.size for scan in scans)
@@ -43,20 +43,20 @@ def build(
     notes = []
     if cluster.other_pods:
         notes.append(f"{cluster.other_pods} pods belong to no AzureML job (no label ml.azure.com/run-id)")
-    if not stats.pods + stats.events and any(attempt.cause for attempt in made):
+    if not stats.pods + stats.events and any(attempt.cause for attempt in built):
         notes.append("logs alone rarely tell a cause: add --cluster, --history, or saved pods, nodes and events")
     if stats.metric_runs and not restarts:
         seen = f"{plural(stats.metric_runs, 'run')}, {plural(stats.metric_points, 'point')}"
         notes.append(f"no restart found in {seen}")
-    if stats.prs_files and not findings:
+    if stats.prs_files and not prs_evidence:
         notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")
     return DiagnosisReport(
-        attempts=tuple(made),
-        jobs=tuple(attempts.jobs(made, groups, everywhere)),
+        attempts=tuple(built),
+        jobs=tuple(attempts.jobs(built, groups, everywhere)),
         verdicts=tuple(nodes),
         skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
         restarts=tuple(restarts),
-        findings=tuple(findings),
+        prs_evidence=tuple(prs_evidence),
         stats=stats,
         notes=tuple(notes),
     )
@@ -82,8 +82,8 @@ def only_job(report: DiagnosisReport, wanted: str) -> DiagnosisReport:
         attempts=tuple(attempt for attempt in report.attempts if attempt.job in names),
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.node in nodes),
         restarts=tuple(restart for restart in report.restarts if restart.run in runs),
-        findings=tuple(
-            item for item in report.findings if any(name in item.path.split("/") for name in runs if name)
+        prs_evidence=tuple(
+            item for item in report.prs_evidence if any(name in item.path.split("/") for name in runs if name)
         ),
     )
 

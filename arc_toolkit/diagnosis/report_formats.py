@@ -82,7 +82,7 @@ def to_json(report: DiagnosisReport) -> str:
                     "speaks_for": finding.kind.value if finding.kind else None,
                     "evidence": _evidence(finding.evidence),
                 }
-                for finding in report.findings
+                for finding in report.prs_evidence
             ],
             "skipped": [{"path": item.path, "reason": item.reason} for item in report.skipped],
             "notes": list(report.notes),
@@ -156,7 +156,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "history_since": times.iso(verdict.since),
         "reason": verdict.reason,
         "evidence": [_evidence(item) for item in verdict.evidence],
-        "suggestions": list(verdict.suggestions),
+        "suggestions": [item.text for item in verdict.suggestions],
     }
 
 
@@ -271,8 +271,8 @@ def _md_nodes(report: DiagnosisReport) -> str:
     parts = [_md_table("| Node | Verdict | Failed (95 %) | Pool | Why |", "|---|---|---|---|---|", rows)]
     for verdict in shown:
         if verdict.suggestions:
-            commands = "\n".join(line for line in verdict.suggestions if line.startswith("kubectl"))
-            parts.append(f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0])}")
+            commands = "\n".join(item.text for item in verdict.suggestions if item.is_command)
+            parts.append(f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0].text)}")
             parts += [f"```sh\n{commands}\n```"] if commands else []
     return "\n\n".join(parts)
 
@@ -298,7 +298,7 @@ def _md_restarts(report: DiagnosisReport) -> str:
 def _md_findings(report: DiagnosisReport) -> str:
     lines = [
         f"- {_code(finding.path)}: {_md(finding.evidence.message or finding.evidence.reason)}"
-        for finding in report.findings[:MOST_JOBS]
+        for finding in report.prs_evidence[:MOST_JOBS]
     ]
     return "\n".join(["In the jobs' own files:", "", *lines]) if lines else ""
 

@@ -128,7 +128,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         "restarts": [_restart(restart) for restart in report.restarts],
         "findings": [
             {"path": printable(one.path), "node": printable(one.node or ""), "evidence": _evidence(one.evidence)}
-            for one in report.findings
+            for one in report.prs_evidence
         ],
         "notes": [printable(note) for note in report.notes],
         "reasons": [(printable(reason), count) for reason, count in Counter(report.stats.skipped).most_common()],
@@ -312,7 +312,7 @@ def _node(verdict: Verdict, place: str) -> dict[str, Any]:
         "reason": printable(verdict.reason),
         "since": times.short(verdict.since) if verdict.since else "",
         "evidence": [_evidence(one) for one in verdict.evidence],
-        "suggestions": [(printable(one), one.startswith("kubectl ")) for one in verdict.suggestions],
+        "suggestions": [(printable(item.text), item.is_command) for item in verdict.suggestions],
         "text": printable(f"{verdict.node} {verdict.pool or ''} {verdict.level.value} {verdict.reason}").lower(),
     }
 

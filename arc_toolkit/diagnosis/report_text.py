@@ -191,7 +191,7 @@ def _suggestions(report: DiagnosisReport, style: Style) -> str:
     bad = [verdict for verdict in report.verdicts if verdict.level is Level.BAD]
     parts = []
     for verdict in bad[:5]:
-        lines = "\n".join(f"  {line}" for line in verdict.suggestions)
+        lines = "\n".join(f"  {item.text}" for item in verdict.suggestions)
         parts.append(f"{style(printable(verdict.node), 'bold')}\n{lines}")
     if len(bad) > 5:
         parts.append(f"... and {len(bad) - 5} more bad nodes (--format json has their suggestions)")
@@ -224,11 +224,11 @@ def _restarts(restarts: tuple[Restart, ...]) -> str:
 
 
 def _findings(report: DiagnosisReport) -> str:
-    if not report.findings:
+    if not report.prs_evidence:
         return ""
     lines = [
         f"  {printable(finding.path)}: {printable(finding.evidence.message or finding.evidence.reason)}"
-        for finding in report.findings[:MOST_ROWS]
+        for finding in report.prs_evidence[:MOST_ROWS]
     ]
     return "\n".join(["In the jobs' own files", *lines])
 

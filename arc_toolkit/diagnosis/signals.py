@@ -11,33 +11,22 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from arc_toolkit.diagnosis.model import CauseKind, Confidence
+from arc_toolkit.diagnosis.model import CauseKind, Confidence, EvidenceSource
 from arc_toolkit.resources import data_file
 
-# Where a signal is seen, strongest first: the order of evidence for one attempt.
-POD_CONDITION = "pod condition"
-POD_STATUS = "pod status"
-CONTAINER = "container"
-POD_EVENT = "pod event"
-NODE_EVENT = "node event"
-NODE_CONDITION = "node condition"
-NODE_TAINT = "node taint"
-NODE_LIST = "node list"
-EXIT_CODE = "exit code"
-LOG = "log"
-PRS = "prs"
+# The order of evidence for one attempt: 1 is the strongest.
 ORDER = {
-    POD_CONDITION: 1,
-    POD_STATUS: 2,
-    CONTAINER: 3,
-    POD_EVENT: 4,
-    NODE_EVENT: 5,
-    NODE_CONDITION: 6,
-    NODE_TAINT: 6,
-    NODE_LIST: 7,
-    EXIT_CODE: 8,
-    LOG: 9,
-    PRS: 9,
+    EvidenceSource.POD_CONDITION: 1,
+    EvidenceSource.POD_STATUS: 2,
+    EvidenceSource.CONTAINER: 3,
+    EvidenceSource.POD_EVENT: 4,
+    EvidenceSource.NODE_EVENT: 5,
+    EvidenceSource.NODE_CONDITION: 6,
+    EvidenceSource.NODE_TAINT: 6,
+    EvidenceSource.NODE_LIST: 7,
+    EvidenceSource.EXIT_CODE: 8,
+    EvidenceSource.LOG: 9,
+    EvidenceSource.PRS: 9,
 }
 
 
@@ -88,9 +77,9 @@ KINDS: dict[CauseKind, CauseTraits] = {
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One reason string. `priority` breaks ties between signals of one place: the smaller explains the larger."""
+    """One reason string. `priority` breaks ties between signals of one source: the smaller explains the larger."""
 
-    where: str
+    source: EvidenceSource
     reason: str
     kind: CauseKind | None
     confidence: Confidence
@@ -100,14 +89,14 @@ class Signal:
 
 
 @cache
-def table() -> dict[tuple[str, str], Signal]:
-    """data/signals.csv by place and reason string."""
+def table() -> dict[tuple[EvidenceSource, str], Signal]:
+    """data/signals.csv by source and reason string."""
     import csv
 
     with data_file("signals.csv").open(encoding="utf-8", newline="") as stream:
         rows = [
             Signal(
-                where=row["where"],
+                source=EvidenceSource(row["where"]),
                 reason=row["reason"],
                 kind=CauseKind(row["kind"]) if row["kind"] else None,
                 confidence=row["confidence"],  # type: ignore[arg-type]
@@ -117,7 +106,7 @@ def table() -> dict[tuple[str, str], Signal]:
             )
             for row in csv.DictReader(stream)
         ]
-    return {(signal.where, signal.reason): signal for signal in rows}
+    return {(signal.source, signal.reason): signal for signal in rows}
 
 
 # `status.reason` Evicted means little without its message (kubelet eviction/helpers.go). First match wins.
@@ -151,6 +140,9 @@ EVICTED: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
 PREEMPT_MESSAGE = re.compile(
     r"will change into status '?Preempt|[Pp]reempt(?:ion)? [Ss]cheduled|SpotEvictionIncoming"
 )
+
+# How pods of a node end whose VM is reclaimed without a notice.
+SPOT_VM_ENDS = frozenset({"DeletionByPodGC", "Terminated", "NodeShutdown", "Shutdown"})
 
 # A node name is a slot, not a machine: after these (`...Start` and `...End`) the machine or its disk is another one,
 # unless `...Error` says that it came to nothing.

@@ -1,11 +1,10 @@
-"""What a person can do about a bad node: words and commands to copy. The toolkit itself does none of it."""
+"""What a person can do about a bad node, as sentences and commands to copy."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from arc_toolkit.diagnosis.model import Verdict
+from arc_toolkit.diagnosis.model import Suggestion
 
 # What to look at, by the reason string that made the node bad.
 LOOK = {
@@ -22,36 +21,30 @@ LOOK_AT_ALL = "its events, conditions and other pods: nothing else tells why mor
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-def add(verdict: Verdict) -> Verdict:
-    """The verdict with suggestions."""
-    look = LOOK.get(verdict.reason.partition(":")[0], LOOK_AT_ALL)
-    if not _NAME.fullmatch(verdict.node):  # nothing goes into a command that is not a node name
-        return replace(verdict, suggestions=(f"look at {look}",))
-    node = verdict.node
-    if verdict.gone:  # nothing to cordon, and nothing for kubectl to describe
-        place = (
-            f"VM instance {verdict.vm_instance} of its scale set" if verdict.vm_instance is not None else "its VM"
+def for_node(node: str, lead_reason: str | None, vm_instance: int | None, gone: bool) -> tuple[Suggestion, ...]:
+    """What to look at and what to run. `lead_reason` is the reason string that made the node bad, if one did."""
+    look = Suggestion(f"look at {LOOK.get(lead_reason or '', LOOK_AT_ALL)}")
+    if not _NAME.fullmatch(node):  # only a valid node name goes into a command
+        return (look,)
+    events = f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}"
+    if gone:  # there is nothing to cordon or to describe
+        vm = f"VM instance {vm_instance} of its scale set" if vm_instance is not None else "its VM"
+        return (
+            look,
+            Suggestion(f"the node no longer exists; only the activity log of {vm} is left"),
+            Suggestion(events, is_command=True),
         )
-        return replace(
-            verdict,
-            suggestions=(
-                f"look at {look}",
-                f"the node no longer exists; what is left is the activity log of {place}",
-                f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}",
-            ),
-        )
-    lines = [
-        f"look at {look}",
+    commands = (
         f"kubectl describe node {node}",
-        f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}",
+        events,
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}",
-        f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` undoes it",
-    ]
-    if verdict.vm_instance is not None:
-        lines.append(
-            f"it is VM instance {verdict.vm_instance} of its scale set; AKS moves it with a redeploy or reimage"
-        )
-    return replace(verdict, suggestions=tuple(lines))
+        f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` reverts it",
+    )
+    suggestions = [look, *(Suggestion(command, is_command=True) for command in commands)]
+    if vm_instance is not None:
+        words = f"it is VM instance {vm_instance} of its scale set; a redeploy or reimage in AKS moves it"
+        suggestions.append(Suggestion(words))
+    return tuple(suggestions)
 
 
 def anti_affinity(nodes: list[str]) -> str:

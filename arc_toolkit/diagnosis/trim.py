@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.model import EvidenceSource
 from arc_toolkit.output.safe import redact
 
 Json = dict[str, Any]
@@ -89,7 +90,7 @@ def is_relevant_event(raw: Json) -> bool:
     if about.get("kind") == "Node":
         return True
     reason, message = str(raw.get("reason")), str(raw.get("message"))
-    known = reason == "Evicted" or (signals.POD_EVENT, reason) in signals.table()
+    known = reason == "Evicted" or (EvidenceSource.POD_EVENT, reason) in signals.table()
     return about.get("kind") == "Pod" and (known or bool(signals.PREEMPT_MESSAGE.search(message)))
 
 

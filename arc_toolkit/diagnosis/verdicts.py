@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodeState, pool_of, vm_instance_of
-from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, Level, RunOutcome, Verdict
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource, Level, RunOutcome, Verdict
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS, explanation, from_event, node_signals
-from arc_toolkit.diagnosis.signals import KINDS, ORDER
+from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
 from arc_toolkit.diagnosis.times import plural
 
@@ -165,7 +165,7 @@ def _add_direct(
     """What nodes report of themselves, whether or not a job was hit."""
     for name, events in cluster.node_events.items():
         for event in events:
-            made = from_event(signals.NODE_EVENT, event)
+            made = from_event(EvidenceSource.NODE_EVENT, event)
             if made is None or made.kind is None or made.confidence == "low" or not KINDS[made.kind].direct:
                 continue
             time = event.time
@@ -185,7 +185,7 @@ def _add_state(tally: Tally, node: NodeState, cluster: ClusterIndex) -> None:
     for signal, since in node_signals(node):
         if signal.kind is None:
             continue
-        evidence = Evidence(signal.where, signal.reason, signal.message, since, ORDER[signal.where])
+        evidence = Evidence(signal.source, signal.reason, signal.message, since)
         if signal.kind is CauseKind.NODE_LOST and explanation(cluster, node.name, since, node.spot):
             continue
         if KINDS[signal.kind].direct:
@@ -238,11 +238,12 @@ def _verdict(
     interval = wilson(tally.failures, tally.attempts) if tally.attempts else None
     evidence = tuple(sorted(dict.fromkeys(tally.evidence), key=lambda item: item.time or 0.0))[-8:]
     pressure = tuple(sorted(dict.fromkeys(tally.pressure), key=lambda item: item.time or 0.0))[-4:]
+    lead_reason: str | None = None
     share = f"{tally.failures} of {tally.attempts} attempts with a known end failed"
     if evidence:
         level = Level.BAD
         lead = min(reversed(evidence), key=_significance)
-        reason = f"{lead.reason}: {lead.message}"
+        reason, lead_reason = f"{lead.reason}: {lead.message}", lead.reason
     elif passed:
         level = Level.BAD
         reason = f"{share}; {100 * (rate or 0):.0f} % on the rest of its pool"
@@ -261,7 +262,9 @@ def _verdict(
         reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"
     if tally.dropped:
         reason += f"; {tally.dropped} older not counted, the machine is another one since"
-    verdict = Verdict(
+    vm_instance = node.vm_instance if node else vm_instance_of(name)
+    gone = node.deleted if node else cluster.nodes_complete
+    return Verdict(
         node=name,
         level=level,
         pool=tally.pool or (node.pool if node else None),
@@ -273,8 +276,8 @@ def _verdict(
         evidence=evidence or pressure,
         since=cluster.cuts.get(name) if tally.dropped else None,
         spot=cluster.spot_of(name),
-        vm_instance=node.vm_instance if node else vm_instance_of(name),
+        vm_instance=vm_instance,
+        gone=gone,
         reason=reason,
-        gone=node.deleted if node else cluster.nodes_complete,
+        suggestions=suggestions.for_node(name, lead_reason, vm_instance, gone) if level is Level.BAD else (),
     )
-    return suggestions.add(verdict) if level is Level.BAD else verdict

@@ -10,6 +10,7 @@ from arc_toolkit.diagnosis.model import (
     ClusterFacts,
     DiagnosisReport,
     Evidence,
+    EvidenceSource,
     PrsEvidence,
     Restart,
     SkippedFile,
@@ -145,7 +146,9 @@ def sample_report() -> DiagnosisReport:
         ("loss", "lr"),
         source="metrics.csv",
     )
-    evidence = Evidence("prs", "Picked Count", "17 of 400 mini-batches were picked more than once, up to 3 times")
+    evidence = Evidence(
+        EvidenceSource.PRS, "Picked Count", "17 of 400 mini-batches were picked more than once, up to 3 times"
+    )
     finding = PrsEvidence(
         "slow_ash_8c4/logs/sys/job_report/processed_mini-batches.csv", evidence, None, CauseKind.UNKNOWN
     )

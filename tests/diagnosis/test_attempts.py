@@ -323,14 +323,14 @@ def test_a_main_container_that_ended_well_in_a_running_pod_is_no_failure() -> No
     assert build([], [facts([running])]).attempts[0].outcome is RunOutcome.RUNNING
 
 
-def test_attempts_that_are_missing_are_said() -> None:
+def test_missing_attempts_are_reported() -> None:
     third = "job/system_logs/retry_003/amlarc_cr_bootstrap.log"
     report = build([log(FIRST, NODE_A), log(third, NODE_B)])
     assert (report.jobs[0].attempts, report.jobs[0].missing) == (2, 2)
-    assert "nothing is known of attempt 1, 2: their logs are not here" in report.jobs[0].notes
+    assert "no data about attempts 1, 2: the sources have no logs of them" in report.jobs[0].notes
     assert "2 of 4" in overview(report)
     assert "| 2 of 4 |" in to_markdown(report)
     assert report_page.page(report)["jobs"][0]["attempts_text"] == "2 of 4 attempts"
     far = build([log("job/system_logs/retry-999999999/amlarc_cr_bootstrap.log", NODE_B)])
-    assert "attempt 0, 1, 2, 3, 4 and more" in far.jobs[0].notes[0]
+    assert "attempts 0, 1, 2, 3, 4 and more" in far.jobs[0].notes[0]
     assert build([log(FIRST, NODE_A), log(RETRY, NODE_B)]).jobs[0].missing == 0

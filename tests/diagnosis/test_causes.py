@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, Evidence, PrsEvidence, RunOutcome
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    CauseKind,
+    Evidence,
+    EvidenceSource,
+    PrsEvidence,
+    RunOutcome,
+)
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.signals import KINDS
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
@@ -289,18 +297,18 @@ def test_a_node_known_not_to_be_spot_wins_over_a_pod_that_may_go_to_spot_nodes(
 def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
     finding = PrsEvidence(
         "job/logs/sys/perf/n/node_resource_usage.csv",
-        Evidence("prs", "memory", "99 %"),
+        Evidence(EvidenceSource.PRS, "memory", "99 %"),
         kind=CauseKind.NODE_MEMORY,
     )
     logs = [
         log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
         log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
     ]
-    cause = build(logs, findings=[finding]).attempts[0].cause
+    cause = build(logs, prs_evidence=[finding]).attempts[0].cause
     assert cause is not None
     assert (cause.kind, cause.confidence) == (CauseKind.NODE_MEMORY, "low")
     of_the_retry = replace(finding, path="job/retry-001/logs/sys/perf/n/node_resource_usage.csv")
-    other = build(logs, findings=[of_the_retry]).attempts[0].cause
+    other = build(logs, prs_evidence=[of_the_retry]).attempts[0].cause
     assert other is not None
     assert other.kind is CauseKind.UNKNOWN
 
@@ -309,7 +317,7 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
 def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(named: str, blames: bool) -> None:
     finding = PrsEvidence(
         f"job/logs/sys/perf/{named}/node_resource_usage.csv",
-        Evidence("prs", "node memory", "99 %"),
+        Evidence(EvidenceSource.PRS, "node memory", "99 %"),
         named,
         CauseKind.NODE_MEMORY,
     )
@@ -318,11 +326,11 @@ def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(na
         log("job/system_logs/10.0.0.5/amlarc_cr_bootstrap.log", NODE_B),
         log("job/system_logs/retry-001/10.0.0.4/amlarc_cr_bootstrap.log", NODE_B),
     ]
-    first, second, _ = build(logs, findings=[finding]).attempts
+    first, second, _ = build(logs, prs_evidence=[finding]).attempts
     assert first.cause is not None
     assert second.cause is not None
     assert second.cause.kind is (CauseKind.UNKNOWN if blames else CauseKind.NODE_MEMORY)
-    alone = build([logs[0], logs[2]], findings=[finding]).attempts[0].cause
+    alone = build([logs[0], logs[2]], prs_evidence=[finding]).attempts[0].cause
     assert alone is not None
     assert (alone.kind, alone.blames_node) == (CauseKind.NODE_MEMORY, blames)
 
@@ -338,10 +346,10 @@ def test_a_reason_that_is_free_text_is_not_shown() -> None:
 def test_the_table_of_reason_strings_is_whole() -> None:
     table = signals.table()
     assert len(table) > 90
-    assert {signal.where for signal in table.values()} <= set(signals.ORDER)
+    assert {signal.source for signal in table.values()} <= set(signals.ORDER)
     assert all(signal.message and signal.origin for signal in table.values())
     assert {signal.confidence for signal in table.values()} == {"high", "medium", "low"}
     assert set(KINDS) == set(CauseKind)
     # The traps, as rows.
-    assert table[signals.EXIT_CODE, "137"].kind is None
-    assert table[signals.NODE_EVENT, "OOMKilling"].kind is None
+    assert table[EvidenceSource.EXIT_CODE, "137"].kind is None
+    assert table[EvidenceSource.NODE_EVENT, "OOMKilling"].kind is None

@@ -35,13 +35,13 @@ def test_other_files_are_not(path: str) -> None:
 
 def test_mini_batches_picked_more_than_once_are_counted() -> None:
     rows = "Mini-batch ID,Picked Count,Status\n0,1,ok\n1,3,ok\n2,2,ok\n3,1,ok\n"
-    [finding], skipped = prs_logs.read([file(BATCHES, rows)])
-    assert finding.evidence.message == "2 of 4 mini-batches were picked more than once, up to 3 times"
-    assert (finding.evidence.reason, finding.path, finding.kind) == ("Picked Count", BATCHES, None)
+    [item], skipped = prs_logs.read([file(BATCHES, rows)])
+    assert item.evidence.message == "2 of 4 mini-batches were picked more than once, up to 3 times"
+    assert (item.evidence.reason, item.path, item.kind) == ("Picked Count", BATCHES, None)
     assert not skipped
 
 
-def test_nothing_picked_again_is_no_finding() -> None:
+def test_nothing_picked_again_gives_no_evidence() -> None:
     assert prs_logs.read([file(BATCHES, "Picked Count\n1\n1\n")]) == ([], [])
 
 
@@ -54,13 +54,13 @@ def test_nothing_picked_again_is_no_finding() -> None:
     ],
 )
 def test_full_memory_speaks_for_a_node_out_of_memory_at_its_peak(text: str) -> None:
-    [finding], _ = prs_logs.read([file(USAGE, text)])
-    assert (finding.node, finding.kind) == ("10.0.0.7", CauseKind.NODE_MEMORY)
-    assert finding.evidence.message == "memory of the node was 97 % full"
-    assert finding.evidence.time == 1782900060.0
+    [item], _ = prs_logs.read([file(USAGE, text)])
+    assert (item.node, item.kind) == ("10.0.0.7", CauseKind.NODE_MEMORY)
+    assert item.evidence.message == "memory of the node was 97 % full"
+    assert item.evidence.time == 1782900060.0
 
 
-def test_memory_below_the_reserve_of_the_extension_is_no_finding() -> None:
+def test_memory_below_the_reserve_of_the_extension_gives_no_evidence() -> None:
     assert prs_logs.read([file(USAGE, "Time,Memory(%)\n1,94.9\n2,bad\n3,\n4,9999\n")]) == ([], [])
 
 
@@ -83,8 +83,8 @@ def test_file_that_cannot_be_opened_is_skipped_and_the_rest_is_read() -> None:
     def fail() -> BinaryIO:
         raise PermissionError(13, "Permission denied")
 
-    findings, [skipped] = prs_logs.read([LogFile(BATCHES, None, fail), file(BATCHES, "Picked Count\n2\n")])
-    assert len(findings) == 1
+    evidence, [skipped] = prs_logs.read([LogFile(BATCHES, None, fail), file(BATCHES, "Picked Count\n2\n")])
+    assert len(evidence) == 1
     assert "denied" in skipped.reason
 
 
@@ -92,6 +92,6 @@ def test_file_that_cannot_be_opened_is_skipped_and_the_rest_is_read() -> None:
 @given(
     st.binary(max_size=400), st.sampled_from([BATCHES, USAGE]), st.sampled_from([b"", b"Picked Count,memory %\n"])
 )
-def test_any_bytes_give_findings_or_a_reason(data: bytes, path: str, header: bytes) -> None:
-    findings, skipped = prs_logs.read([file(path, header + data)])
-    assert len(findings) + len(skipped) <= 1
+def test_any_bytes_give_evidence_or_a_reason(data: bytes, path: str, header: bytes) -> None:
+    evidence, skipped = prs_logs.read([file(path, header + data)])
+    assert len(evidence) + len(skipped) <= 1

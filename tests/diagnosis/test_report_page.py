@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from arc_toolkit.diagnosis.model import (
     CauseKind,
     DiagnosisReport,
     Evidence,
+    EvidenceSource,
     Job,
     Level,
     PrsEvidence,
@@ -25,6 +27,7 @@ from arc_toolkit.diagnosis.model import (
     RunOutcome,
     SkippedFile,
     Stats,
+    Suggestion,
     Verdict,
 )
 from tests.diagnosis.sample import sample_report
@@ -69,13 +72,22 @@ class Page(HTMLParser):
 
 def hostile_report(text: str) -> DiagnosisReport:
     """A report in which everything that comes from outside is this text."""
-    evidence = Evidence(text, text, text, 0.0)
+    evidence = Evidence(cast(EvidenceSource, text), text, text, 0.0)
     cause = Cause(CauseKind.NODE_MEMORY, "high", (evidence,), True)
     attempt = Attempt(text, 0, text, rank=text, outcome=RunOutcome.FAILED, cause=cause, notes=(text,), pool=text)
     retry = Attempt(text, 1, text, rank=text, outcome=RunOutcome.UNKNOWN)
     job = Job(text, text + "!", 2, RunOutcome.FAILED, (text,), (CauseKind.NODE_MEMORY,), 0.0, notes=(text,))
     bad = Verdict(
-        text, Level.BAD, text, 1, 2, (0.1, 0.9), 0.2, evidence=(evidence,), reason=text, suggestions=(text,)
+        text,
+        Level.BAD,
+        text,
+        1,
+        2,
+        (0.1, 0.9),
+        0.2,
+        evidence=(evidence,),
+        reason=text,
+        suggestions=(Suggestion(text),),
     )
     fine = Verdict(text + "2", Level.OK, text, reason=text)
     return DiagnosisReport(
@@ -84,7 +96,7 @@ def hostile_report(text: str) -> DiagnosisReport:
         verdicts=(bad, fine),
         skipped=(SkippedFile(text, text),),
         restarts=(Restart(text, 0.0, "resumed", 2, 1, 1, 1.0, 1.0, (text,)),),
-        findings=(PrsEvidence(text, evidence, text),),
+        prs_evidence=(PrsEvidence(text, evidence, text),),
         stats=Stats(skipped={text: 1}),
         notes=(text,),
     )

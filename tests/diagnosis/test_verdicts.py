@@ -9,7 +9,17 @@ import pytest
 
 from arc_toolkit.diagnosis.causes import UNKNOWN
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, Evidence, Level, RunOutcome, Verdict
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    CauseKind,
+    Evidence,
+    EvidenceSource,
+    Level,
+    RunOutcome,
+    Suggestion,
+    Verdict,
+)
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.suggestions import anti_affinity
@@ -174,7 +184,7 @@ def test_direct_evidence_makes_a_node_bad_without_statistics() -> None:
     proof = Cause(
         CauseKind.NODE_MEMORY,
         "high",
-        (Evidence("node event", "SystemOOM", "out of memory", 5.0),),
+        (Evidence(EvidenceSource.NODE_EVENT, "SystemOOM", "out of memory", 5.0),),
         blames_node=True,
     )
     verdict = verdict_of("n", runs("n", 30, 1, cause=proof))
@@ -280,8 +290,8 @@ def test_a_node_that_is_gone_gets_no_command_that_needs_it() -> None:
     known = cluster(nodes=[node(NODE_B)], events=[event("SystemOOM", 10)])
     verdict = verdict_of(NODE_A, [], known)
     assert (verdict.level, verdict.gone) == (Level.BAD, True)
-    assert not any("cordon" in line or "describe" in line for line in verdict.suggestions)
-    assert "the node no longer exists" in verdict.suggestions[1]
+    assert not any("cordon" in line.text or "describe" in line.text for line in verdict.suggestions)
+    assert "the node no longer exists" in verdict.suggestions[1].text
 
 
 @pytest.mark.parametrize("reason", ["NodeRebootError", "NodeReimageError", "NodeRedeployError"])
@@ -321,17 +331,19 @@ def test_a_cut_name_is_nobodys_fault() -> None:
 
 def test_a_bad_node_comes_with_words_and_commands_that_change_nothing_by_themselves() -> None:
     verdict = verdict_of(NODE_A, [], cluster(nodes=[node()], events=[event("SystemOOM", 10)]))
-    assert verdict.suggestions[0].startswith("look at memory")
-    assert f"kubectl describe node {NODE_A}" in verdict.suggestions
-    assert any(line.startswith(f"kubectl cordon {NODE_A}") for line in verdict.suggestions)
-    assert any("VM instance 10" in line for line in verdict.suggestions)
+    assert verdict.suggestions[0].text.startswith("look at memory")
+    assert Suggestion(f"kubectl describe node {NODE_A}", is_command=True) in verdict.suggestions
+    assert any(
+        line.is_command and line.text.startswith(f"kubectl cordon {NODE_A}") for line in verdict.suggestions
+    )
+    assert any("VM instance 10" in line.text for line in verdict.suggestions)
 
 
 def test_no_command_is_made_from_what_is_not_a_node_name() -> None:
     evil = "x; rm -rf ~"
     verdict = verdict_of(evil, [], cluster(events=[event("SystemOOM", 10, about=evil)]))
     assert verdict.level is Level.BAD
-    assert not any("kubectl" in line for line in verdict.suggestions)
+    assert not any("kubectl" in line.text for line in verdict.suggestions)
     assert "rm" not in anti_affinity([evil])
 
 

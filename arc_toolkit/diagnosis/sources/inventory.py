@@ -42,8 +42,13 @@ class Inventory:
 
     def skip(self, path: str, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
-        if reason != UNRELATED or self.keep_unrelated:
-            self.skipped.append(SkippedFile(clean(path), reason))
+        self.skipped.append(SkippedFile(clean(path), reason))
+
+    def skip_unrelated(self, path: str) -> None:
+        """A file that diagnose does not read; there may be many, so they are listed only for JSON."""
+        self.counts[UNRELATED] = self.counts.get(UNRELATED, 0) + 1
+        if self.keep_unrelated:
+            self.skipped.append(SkippedFile(clean(path), UNRELATED))
 
     def skip_all(self, skipped: Iterable[SkippedFile]) -> None:
         for item in skipped:
@@ -67,7 +72,7 @@ def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
     for log in logs:
         inventory.seen += 1
         if not inventory.offer(log.path.rsplit("/", 1)[-1], log, remote=True):
-            inventory.skip(log.path, UNRELATED)
+            inventory.skip_unrelated(log.path)
 
 
 def _is_prs(path: str) -> bool:
@@ -189,8 +194,10 @@ def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
         return
     if name.lower().endswith(".zip"):
         _add_zip(path, inventory)
+    elif name.endswith(ARCHIVES):
+        inventory.skip(path, "archive: unpack it first")
     else:
-        inventory.skip(path, "archive: unpack it first" if name.endswith(ARCHIVES) else UNRELATED)
+        inventory.skip_unrelated(path)
 
 
 def _add_zip(path: str, inventory: Inventory) -> None:

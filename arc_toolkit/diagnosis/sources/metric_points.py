@@ -71,13 +71,13 @@ def _json_rows(text: str, source: str) -> Iterator[tuple[str, Mapping[str, Any]]
     import json
 
     try:
-        data = json.loads(text)
+        data, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
     except json.JSONDecodeError as error:
-        if error.msg != "Extra data":
-            raise ArcError(f"{source}:{error.lineno}: not JSON ({error.msg})") from None
-        data = _json_lines(text, source)
+        raise ArcError(f"{source}:{error.lineno}: not JSON ({error.msg})") from None
     except RecursionError:
         raise ArcError(f"{source}: not metrics (nested too deep)") from None
+    if text[end:].strip():  # one object per line
+        data = _json_lines(text, source)
     for number, item in enumerate(data if isinstance(data, list) else [data], 1):
         where = f"{source}: item {number}"
         if not isinstance(item, dict):

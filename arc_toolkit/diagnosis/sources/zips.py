@@ -67,16 +67,19 @@ def add_zip(path: str, inventory: Inventory) -> None:
 
 
 def _offer(shown: str, name: str, size: int | None, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
-    from arc_toolkit.diagnosis.sources.inventory import ARCHIVES, UNRELATED
+    from arc_toolkit.diagnosis.sources.inventory import ARCHIVES
 
     inventory.seen += 1
     parts = name.replace("\\", "/").split("/")
     shown = shown.replace("\\", "/")
     if not parts[0] or ".." in parts or parts[0].endswith(":"):
         inventory.skip(shown, "zip member whose path leads outside the zip")
-    elif not inventory.offer(parts[-1], LogFile(shown, size, opener)):
-        nested = parts[-1].lower().endswith((".zip", *ARCHIVES))
-        inventory.skip(shown, "archive inside a zip: unpack it first" if nested else UNRELATED)
+    elif inventory.offer(parts[-1], LogFile(shown, size, opener)):
+        return
+    elif parts[-1].lower().endswith((".zip", *ARCHIVES)):
+        inventory.skip(shown, "archive inside a zip: unpack it first")
+    else:
+        inventory.skip_unrelated(shown)
 
 
 def archive(path: str) -> ZipFile:
