@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from pathlib import Path
 from typing import Any
 
 from arc_toolkit.errors import ArcError
@@ -35,12 +36,35 @@ def parse_json(text: str | bytes, where: str) -> Any:
 
 
 def _parse_yaml(text: str, where: str) -> Any:
+    documents = _parse_documents(text, where)
+    if len(documents) > 1:
+        raise ArcError(f"{where}: {len(documents)} YAML documents where one is expected")
+    return documents[0] if documents else None
+
+
+def load_all(path: str) -> list[Any]:
+    """Every document of a YAML file or `-`."""
+    return _parse_documents(read_text(path), "standard input" if path == "-" else path)
+
+
+def _parse_documents(text: str, where: str) -> list[Any]:
     import yaml
 
     try:
-        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (yaml.YAMLError, ValueError) as error:
         raise broken_yaml(error, where) from None
+
+
+def yaml_files(path: str) -> list[str]:
+    """The YAML files of a folder and its folders, in the order of names; a file or `-` itself."""
+    top = Path(path)
+    if path == "-" or not top.is_dir():
+        return [path]
+    inside = sorted(str(child) for child in top.rglob("*") if child.suffix in (".yaml", ".yml"))
+    if not inside:
+        raise ArcError(f"{path}: no .yaml or .yml file in this folder")
+    return inside
 
 
 def broken_yaml(error: Exception, where: str) -> ArcError:

@@ -5,7 +5,6 @@ A fact that could not be had is an `Unknown` with its reason, and every check th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -13,13 +12,15 @@ from typing import Any, Literal, TypeVar
 from arc_toolkit.azure import extension
 from arc_toolkit.azure.compute import attached
 from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
+from arc_toolkit.kube.labels import labels_text, matches
 from arc_toolkit.kube.nodes import Node, unusable
-from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.occupants import Occupant
 from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
-from arc_toolkit.sizing.validation import Candidate, validate
+from arc_toolkit.sizing.validation import Candidate, FitRule, fit_problem
 
 State = Literal["ok", "not ok", "cannot tell"]
 Side = Literal["azure", "cluster"]
@@ -27,9 +28,6 @@ Side = Literal["azure", "cluster"]
 INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
-
-# The rule of `validate` that a type breaks whose labels no node has.
-SELECTOR_RULE = "instance-type/selector"
 
 REGISTER = "az provider register --namespace Microsoft.KubernetesConfiguration"
 INSTALL = "arc-toolkit cluster extension install"
@@ -140,8 +138,8 @@ def _settings(facts: Facts) -> _Verdict:
             options.append("--volcano")
     selector = extension.node_selector_of(settings)
     nodes = [] if isinstance(facts.nodes, Unknown) else facts.nodes
-    if selector and nodes and not any(node.ready and selector.items() <= node.labels.items() for node in nodes):
-        problems.append(f"no Ready node has the labels of its nodeSelector ({_pairs(selector)})")
+    if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
+        problems.append(f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})")
         options.append("--node-selector KEY=VALUE")
     if _has_spot(facts) and SPOT_KEY not in [row.key for row in _tolerations(settings)]:
         problems.append("there is a spot pool and job pods do not tolerate its taint (undocumented setting)")
@@ -162,7 +160,7 @@ def _settings(facts: Facts) -> _Verdict:
         for key in (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
         if key in settings
     ]
-    return "ok", ", ".join(shown + [f"nodeSelector {_pairs(selector)}"] * bool(selector)), None
+    return "ok", ", ".join(shown + [f"nodeSelector {labels_text(selector)}"] * bool(selector)), None
 
 
 def _crds(facts: Facts) -> _Verdict:
@@ -247,17 +245,16 @@ def _types_fit(facts: Facts) -> _Verdict:
     types = _known(facts.instance_types)
     if not types:
         raise _CannotTell("there are no instance types")
-    supplies = _supplies(facts)
-    candidates = [Candidate(node.labels, supply) for node, supply in supplies]
+    candidates = [Candidate(node.labels, supply) for node, supply in _supplies(facts)]
     bad: list[str] = []
     away: list[str] = []
     for item in types:
-        text = json.dumps({"apiVersion": "amlarc.azureml.com/v1alpha1", "kind": "InstanceType", **item})
-        findings, _ = validate([(_name(item), text)], candidates)
-        errors = [row for row in findings if row.severity == "error"]
-        if not candidates or any(row.rule == SELECTOR_RULE for row in errors):
+        problem = next((row for row in problems(item) if row.rule is not SpecRule.REQUEST_LIMIT), None)
+        misfit = None if problem else fit_problem(InstanceTypeSpec.parse(item), candidates)
+        if misfit and misfit.rule is FitRule.SELECTOR:
             away.append(_name(item))
-        bad += [row.message for row in errors if row.rule != SELECTOR_RULE][:1]
+        elif broken := problem or misfit:
+            bad.append(f"{_name(item)}: {broken.message}")
     if bad:
         return "not ok", "; ".join(bad[:3]), "arc-toolkit gen-instance-types --from-cluster --check"
     if away:
@@ -278,13 +275,15 @@ def _placement(facts: Facts) -> _Verdict:
         guests = [row for row in supply.passing if row.namespace == extension.RELEASE_NAMESPACE]
         cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
         for item in types if guests else ():
-            asked = _asked(item)
-            selector = (item.get("spec") or {}).get("nodeSelector") or {}
-            if asked is None or not selector.items() <= node.labels.items() or not supply.fits(*asked)[0]:
+            try:
+                spec = InstanceTypeSpec.parse(item)
+            except ArcError:  # another check reports it
                 continue
-            if asked[0] > supply.cpu_m - cpu_m or asked[1] > supply.memory - memory:
+            if not spec.selects(node.labels) or not spec.count_on(supply)[0]:
+                continue
+            if spec.cpu_m > supply.cpu_m - cpu_m or spec.memory > supply.memory - memory:
                 names = _some([row.name for row in guests])
-                defeated[node.name] = f"{_name(item)} does not fit on {node.name} beside {names}"
+                defeated[node.name] = f"{spec.name} does not fit on {node.name} beside {names}"
     if not defeated:
         return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
     rest = f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
@@ -368,17 +367,6 @@ def _card(node: Node) -> str | None:
     return node.gpu_resource or (size.gpu_resource if size else None) or by_label
 
 
-def _asked(item: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Milli-cores, bytes and GPUs of a type; None where it is not well formed (another check says so)."""
-    resources = (item.get("spec") or {}).get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    try:
-        gpus = sum(int(limits.get(key) or 0) for key in ("nvidia.com/gpu", "amd.com/gpu"))
-        return cpu_asked(str(requests["cpu"])), bytes_asked(str(requests["memory"])), gpus
-    except (KeyError, ValueError, QuantityError):
-        return None
-
-
 def _system_pool(facts: Facts) -> str:
     """A label of the pool for system pods, where one can be seen."""
     for node in _known(facts.nodes):
@@ -389,10 +377,6 @@ def _system_pool(facts: Facts) -> str:
 
 def _name(item: Mapping[str, Any]) -> str:
     return str((item.get("metadata") or {}).get("name", "?"))
-
-
-def _pairs(pairs: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in pairs.items())
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

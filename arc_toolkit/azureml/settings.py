@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arc_toolkit.findings import Finding, Severity
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 
 __all__ = [
     "FileResult",
     "Finding",
-    "InstanceTypeSize",
     "Settings",
     "Severity",
     "Skipped",
@@ -62,15 +62,6 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceTypeSize:
-    """What a job gets from an instance type: whole cores and GPUs of its request."""
-
-    name: str
-    cores: int | None = None
-    gpus: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that was asked for on the command line."""
 
@@ -85,8 +76,8 @@ class Settings:
     manual: bool = False
     cores: int | None = None
     dataloader_workers: int | None = None
-    # From `--instance-types DIR`: name -> size. None of the rules that need it runs when it is empty.
-    instance_types: Mapping[str, InstanceTypeSize] = field(default_factory=dict)
+    # From `--instance-types DIR`, by name. None of the rules that need it runs when it is empty.
+    instance_types: Mapping[str, InstanceTypeSpec] = field(default_factory=dict)
     # `--step NAME` and `--kind KIND`: only these steps, or steps of these kinds; empty means all.
     steps: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()

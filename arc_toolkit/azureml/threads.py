@@ -112,7 +112,7 @@ def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None,
     if instance_type is None:
         return None, "no instance type is set here: give --instance-type or --cores"
     known = settings.instance_types.get(instance_type)
-    if known is not None and known.cores is not None:
+    if known is not None:
         return known.cores, f"the manifest of {instance_type}"
     if found := _CORES_IN_NAME.search(instance_type):
         return int(found[1]), f"the name {instance_type}"

@@ -13,8 +13,8 @@ from arc_toolkit.errors import OK
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
-    from arc_toolkit.cluster.fits import LiveType
     from arc_toolkit.cluster.snapshot import Member
+    from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
     from arc_toolkit.kube.nodes import UnusableNode
     from arc_toolkit.sizing.supply import Assumptions, Supply
 
@@ -94,10 +94,11 @@ def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions
     return [_row(group, types, args) for group in groups.values()]
 
 
-def _types(client: Client, console: Console) -> list[LiveType]:
-    from arc_toolkit.cluster import fits, instance_types
+def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
+    from arc_toolkit.cluster import instance_types
     from arc_toolkit.cluster.failures import NotFound
     from arc_toolkit.errors import ArcError
+    from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 
     try:
         present = instance_types.read(client)
@@ -107,19 +108,19 @@ def _types(client: Client, console: Console) -> list[LiveType]:
     found = []
     for name, item in sorted(present.items()):
         try:
-            found.append(fits.parse_type(item))
+            found.append(InstanceTypeSpec.parse(item))
         except ArcError as error:
             console.warn(f"InstanceType {name}: {error}")
     return found
 
 
-def _row(group: Sequence[Member], types: Sequence[LiveType], args: argparse.Namespace) -> Row:
+def _row(group: Sequence[Member], types: Sequence[InstanceTypeSpec], args: argparse.Namespace) -> Row:
     node, unusable = group[0].node, group[0].unusable
     cpu = _levels(min((member.supply for member in group), key=lambda supply: supply.cpu_m))
     memory = _levels(min((member.supply for member in group), key=lambda supply: supply.memory))
     counts: list[tuple[str, int]] = []
     for kind in types:
-        taken = [kind.count_on(member.supply)[0] for member in group if kind.selects(member.node)]
+        taken = [kind.count_on(member.supply)[0] for member in group if kind.selects(member.node.labels)]
         fewest = min(taken, default=0)
         if fewest and not unusable:
             counts.append((kind.name, fewest))

@@ -202,10 +202,10 @@ def types_table(found: list[Fit], console: Console) -> str:
 
     rows = []
     for fit in found:
-        kind = fit.kind
+        spec = fit.spec
         state = console.style(fit.state, "red" if fit.drifted else "yellow" if fit.state == "no node" else "green")
-        asked = [cpu_text(kind.cpu_m), memory_text(kind.memory), str(kind.gpus or "")] if kind else ["", "", ""]
-        numbers = [str(len(fit.counts)), str(kind.meant) if kind else "", str(min(fit.counts, default=""))]
+        asked = [cpu_text(spec.cpu_m), memory_text(spec.memory), str(spec.gpus or "")] if spec else ["", "", ""]
+        numbers = [str(len(fit.counts)), str(fit.meant) if spec else "", str(min(fit.counts, default=""))]
         rows.append([fit.name, *asked, *numbers, state])
     headers = ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
     return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
@@ -232,7 +232,7 @@ def fit_json(fit: Fit) -> dict[str, Any]:
         "drifted": fit.drifted,
         "reason": fit.reason,
         "nodes": len(fit.counts),
-        "meant": fit.kind.meant if fit.kind else None,
+        "meant": fit.meant if fit.spec else None,
         "fits": min(fit.counts) if fit.counts else None,
         "tightest": supply_json(fit.tightest) if fit.tightest else None,
     }

@@ -9,6 +9,9 @@ from typing import Any
 
 from arc_toolkit.azureml.settings import SETTING_RULES, Settings
 from arc_toolkit.errors import ArcError
+from arc_toolkit.inputs import load_all, yaml_files
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, manifests_in
+from arc_toolkit.kube.labels import name_problem
 
 FORMATS = ("text", "json", "sarif", "github")
 # Variables that mean something else to the shell, the loader or Python.
@@ -180,20 +183,8 @@ def _check_numbers(settings: Settings) -> None:
 
 def _check_names(settings: Settings) -> None:
     name = settings.instance_type
-    if name is not None:
-        from arc_toolkit.sizing.instance_types import NAME
-
-        # A longer one does not fit into the value of a Kubernetes label.
-        if len(name) > 63:
-            raise ArcError(
-                f"`{name}` cannot be an instance type: it has {len(name)} characters, and 63 are allowed"
-            )
-        if not NAME.fullmatch(name):
-            legal = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
-            hint = f"; `{legal}` would be one" if legal else ""
-            raise ArcError(
-                f"`{name}` cannot be an instance type (lower-case letters, digits, `-` and `.` only){hint}"
-            )
+    if name is not None and (problem := name_problem(name)):
+        raise ArcError(f"--instance-type: {problem}")
     if settings.compute is not None and (not settings.compute.strip() or re.search(r"[\s'\"]", settings.compute)):
         raise ArcError(f"`{settings.compute}` cannot be the name of a compute")
     for variable in settings.exports:
@@ -219,9 +210,21 @@ def _rules(option: str, names: list[str]) -> frozenset[str]:
     return chosen
 
 
-def _types(path: str | None) -> dict[str, Any]:
+def _types(path: str | None) -> dict[str, InstanceTypeSpec]:
+    """The manifests of --instance-types by name. None at all is an error: every type would be unknown."""
     if path is None:
         return {}
-    from arc_toolkit.azureml.instance_types import load
-
-    return dict(load(path))
+    types = {}
+    for file in yaml_files(path):
+        for document in load_all(file):
+            for _, manifest in manifests_in(document):
+                try:
+                    spec = InstanceTypeSpec.parse(manifest)
+                except ArcError:
+                    raise ArcError(
+                        f"{file}: an InstanceType that cannot be read; `arc-toolkit validate {file}` says why"
+                    ) from None
+                types[spec.name] = spec
+    if not types:
+        raise ArcError(f"no InstanceType in {path}: `arc-toolkit gen-instance-types -o DIR` writes such a folder")
+    return types

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from arc_toolkit.cli import supplies
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.files import read_text
+from arc_toolkit.inputs import yaml_files
 from arc_toolkit.sizing.supply import supply_of_node
 from arc_toolkit.sizing.validation import Candidate, validate
 
@@ -30,7 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    files = [("standard input" if path == "-" else str(path), read_text(path)) for path in _files(args.paths)]
+    paths = [file for path in args.paths for file in yaml_files(path)]
+    files = [("standard input" if path == "-" else path, read_text(path)) for path in paths]
     findings, count = validate(files, candidates(args, console))
     if not count:
         raise ArcError(
@@ -68,19 +69,5 @@ def candidates(args: argparse.Namespace, console: Console) -> list[Candidate]:
     for unusable in selection.unusable:
         node = unusable.node
         supply = supply_of_node(node, selection.assumptions, [])
-        found.append(Candidate(node.labels, supply, left_out=f"{node.name}: {unusable}"))
-    return found
-
-
-def _files(paths: list[str]) -> list[Path | str]:
-    found: list[Path | str] = []
-    for text in paths:
-        path = Path(text)
-        if text != "-" and path.is_dir():
-            inside = sorted(child for child in path.rglob("*") if child.suffix in (".yaml", ".yml"))
-            if not inside:
-                raise ArcError(f"{text}: no .yaml or .yml file in this folder")
-            found += inside
-        else:
-            found.append(text)
+        found.append(Candidate(node.labels, supply, unusable=f"{node.name}: {unusable}"))
     return found

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
 from arc_toolkit.kube.labels import matches
 from arc_toolkit.kube.nodes import Node, UnusableNode
-from arc_toolkit.sizing.instance_types import API_VERSION, MANAGED_BY, PREFIX
+from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
 
 Action = Literal["created", "configured", "unchanged", "conflict", "pruned", "kept"]
 Object = dict[str, Any]
@@ -34,7 +35,7 @@ def read(client: Client) -> dict[str, Object]:
     found = {}
     for item in client.list(INSTANCE_TYPES):
         item.setdefault("apiVersion", API_VERSION)  # the items of a list come without
-        item.setdefault("kind", "InstanceType")
+        item.setdefault("kind", KIND)
         found[item["metadata"]["name"]] = item
     return found
 

@@ -5,7 +5,6 @@ The resource: https://learn.microsoft.com/azure/machine-learning/how-to-manage-k
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,18 +12,15 @@ from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
+from arc_toolkit.kube.labels import name_problem, parse_label
 from arc_toolkit.kube.quantities import GI, KI, cpu_text, memory_text
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
 from arc_toolkit.sizing.supply import Assumptions, Group, Line, Supply
 
-API_VERSION = "amlarc.azureml.com/v1alpha1"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PREFIX = "arc-toolkit.io/"
 DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
-NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
-# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
-_LABEL_KEY = re.compile(rf"(?:{NAME.pattern}/)?{_LABEL_VALUE.pattern}", re.ASCII)
 _FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
 
 
@@ -108,7 +104,7 @@ class InstanceType:
             limits[self.gpu_resource] = self.gpus
         return {
             "apiVersion": API_VERSION,
-            "kind": "InstanceType",
+            "kind": KIND,
             "metadata": {
                 "name": self.name,
                 "labels": {MANAGED_BY: "arc-toolkit"},
@@ -202,10 +198,8 @@ def make_name(template: str, group: Group, want: Share | Size, portion: Portion)
             n=portion.per_node,
         )
     name = raw.lower().replace("_", "-")
-    if not NAME.fullmatch(name) or len(name) > 253:
-        raise ArcError(
-            f"the name {raw!r} is not valid in Kubernetes (small letters, digits, - and .): change --name-template"
-        )
+    if problem := name_problem(name):
+        raise ArcError(f"--name-template: {problem}")
     return name
 
 
@@ -214,10 +208,10 @@ def _selector(choice: str, group: Group) -> tuple[tuple[str, str], ...]:
         return group.selector
     if choice == "none":
         return ()
-    key, equals, value = choice.partition("=")
-    if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
-        raise ArcError(f"--node-selector {choice}: give auto, none or KEY=VALUE as a Kubernetes label")
-    return ((key, value),)
+    label = parse_label(choice)
+    if label is None:
+        raise ArcError(f"--node-selector {choice}: use auto, none or KEY=VALUE as a Kubernetes label")
+    return (label,)
 
 
 def _unique(types: list[InstanceType], merge: bool) -> list[InstanceType]:

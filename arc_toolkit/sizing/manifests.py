@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arc_toolkit.kube.instance_type_spec import API_VERSION, LIST_KIND
 from arc_toolkit.resources import render
-from arc_toolkit.sizing.instance_types import API_VERSION, InstanceType
+from arc_toolkit.sizing.instance_types import InstanceType
 
 
 def document(entry: InstanceType) -> str:
@@ -20,7 +21,7 @@ def documents(types: Sequence[InstanceType]) -> str:
 
 def type_list(types: Sequence[InstanceType]) -> str:
     """The list form, whose items leave out apiVersion and kind."""
-    lines = [f"apiVersion: {API_VERSION}", "kind: InstanceTypeList", "items:"]
+    lines = [f"apiVersion: {API_VERSION}", f"kind: {LIST_KIND}", "items:"]
     for entry in types:
         text = document(entry).splitlines()
         comments = [line for line in text if line.startswith("#")]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import how_many
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
 from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_asked
@@ -115,17 +116,9 @@ class Supply:
         """Pods that no DaemonSet owns and that are no AzureML job: they defeat a type that takes all there is."""
         return tuple(o for o in self.occupants if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.gpus))
 
-    def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, str]:
-        """How many pods of that request fit, and the resource that is the limit."""
-        counts = [
-            (self.cpu_m // cpu_m if cpu_m else self.max_pods, "cpu"),
-            (self.memory // memory if memory else self.max_pods, "memory"),
-            (self.max_pods - self.pods_taken, "maxPods"),
-        ]
-        if gpus:
-            counts.append((self.gpus // gpus, "gpu"))
-        count, limit = min(counts, key=lambda pair: pair[0])
-        return max(count, 0), limit
+    @property
+    def pods_free(self) -> int:
+        return self.max_pods - self.pods_taken
 
 
 class _Waterfall:
@@ -343,11 +336,11 @@ class Group:
 
     @property
     def pods_free(self) -> int:
-        return min(supply.max_pods - supply.pods_taken for supply in self.supplies)
+        return min(supply.pods_free for supply in self.supplies)
 
     def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, str]:
         """How many fit on the node of the group that takes least of them, and why not more."""
-        return min((supply.fits(cpu_m, memory, gpus) for supply in self.supplies), key=lambda pair: pair[0])
+        return min((how_many(cpu_m, memory, gpus, supply) for supply in self.supplies), key=lambda pair: pair[0])
 
 
 def group_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Group:

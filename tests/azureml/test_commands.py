@@ -168,7 +168,7 @@ def test_rules_lists_and_explains(arc: Arc) -> None:
     [
         (("--cores", "0"), "--cores must be at least 1, not 0"),
         (("--instance-count", "0"), "--instance-count must be at least 1, not 0"),
-        (("--instance-type", "Standard_NC6s_v3"), "`standard-nc6s-v3` would be one"),
+        (("--instance-type", "Standard_NC6s_v3"), "standard-nc6s-v3 would be valid"),
         (("--compute", "a b"), "cannot be the name of a compute"),
         (("--export", "A B", "--threads", "auto"), "`A B` cannot be one"),
         (("--export", "A"), "give --threads"),
@@ -177,7 +177,7 @@ def test_rules_lists_and_explains(arc: Arc) -> None:
         (("--only", "treads"), "did you mean `threads`?"),
         (("--kind", "spark"), "invalid choice"),
         (("--write", "--check"), "not allowed with"),
-        (("--instance-types", "/nowhere"), "no such file or folder"),
+        (("--instance-types", "/nowhere"), "no such file or directory"),
     ],
 )
 def test_options_that_cannot_be_meant(arc: Arc, job: Path, words: tuple[str, ...], sentence: str) -> None:
@@ -266,7 +266,8 @@ def test_instance_types_give_cores(arc: Arc, tmp_path: Path) -> None:
     (tmp_path / "types").mkdir()
     (tmp_path / "types" / "big.yaml").write_text(
         "apiVersion: amlarc.azureml.com/v1alpha1\nkind: InstanceTypeList\nitems:\n- metadata: {name: big}\n"
-        "  spec: {resources: {requests: {cpu: 15500m}, limits: {cpu: '16', nvidia.com/gpu: 2}}}\n"
+        "  spec: {resources: {requests: {cpu: 15500m, memory: 60Gi},\n"
+        "    limits: {cpu: '16', memory: 60Gi, nvidia.com/gpu: 2}}}\n"
     )
     job = tmp_path / "job.yml"
     job.write_text(COMMAND_JOB)
@@ -359,7 +360,7 @@ def test_only_and_skip_of_the_same_rule_is_an_error(arc: Arc, job: Path) -> None
     [
         (("--threads", "auto", "--export", "PATH"), "--export PATH would put"),
         (("--threads", "auto", "--export", "LD_LIBRARY_PATH"), "--export LD_LIBRARY_PATH would put"),
-        (("--instance-type", "a" * 64), "it has 64 characters"),
+        (("--instance-type", "a" * 254), "it has 254 characters, and 253 are allowed"),
     ],
 )
 def test_names_that_would_break_the_job_are_errors(arc: Arc, job: Path, words: tuple[str, ...], why: str) -> None:

@@ -9,13 +9,18 @@ import pytest
 
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.rules.pages import page
-from arc_toolkit.azureml.settings import SETTING_RULES, InstanceTypeSize
+from arc_toolkit.azureml.settings import SETTING_RULES
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
+from arc_toolkit.kube.quantities import GI
 from tests.azureml.support import COMMAND_JOB, COMPONENT, check_noop, check_transformed, patch, rules_of
 from tests.support import ROOT
 
 JOB = "command: x\nenvironment: e\ncompute: azureml:c\n"
 STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    component: azureml:x:1\n"
-TYPES = {"8cpu32g": InstanceTypeSize("8cpu32g", 8), "96cpu880g8gpu": InstanceTypeSize("96cpu880g8gpu", 96, 8)}
+TYPES = {
+    "8cpu32g": InstanceTypeSpec("8cpu32g", 8000, 32 * GI),
+    "96cpu880g8gpu": InstanceTypeSpec("96cpu880g8gpu", 96000, 880 * GI, 8),
+}
 
 # rule -> (a file that it finds, the same file when it is right, settings)
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {

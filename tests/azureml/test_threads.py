@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.azureml.settings import InstanceTypeSize, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     LIGHTGBM_NAMES,
     Evidence,
@@ -20,6 +20,8 @@ from arc_toolkit.azureml.threads import (
     merge_prestep,
     prestep,
 )
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
+from arc_toolkit.kube.quantities import GI
 
 ALL = prestep(LIGHTGBM_NAMES)
 
@@ -80,7 +82,7 @@ def test_cores_and_gpus_by_name(name: str, cores: int | None, gpus: int | None) 
 
 
 def test_cores_are_asked_for_then_from_the_manifest_then_from_the_name() -> None:
-    types = {"32cpu128g": InstanceTypeSize("32cpu128g", 31, 2)}
+    types = {"32cpu128g": InstanceTypeSpec("32cpu128g", 31500, 117 * GI, 2)}
     assert cores_of("32cpu128g", Settings(cores=8, instance_types=types)) == (8, "--cores 8")
     assert cores_of("32cpu128g", Settings(instance_types=types))[0] == 31
     assert gpus_of("32cpu128g", Settings(instance_types=types)) == 2

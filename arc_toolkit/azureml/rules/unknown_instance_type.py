@@ -9,6 +9,7 @@ from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import is_bound
+from arc_toolkit.kube.labels import name_problem
 
 
 def _check(work: Work, document: Document) -> None:
@@ -27,17 +28,19 @@ def _check(work: Work, document: Document) -> None:
 
 def _check_names(work: Work, document: Document) -> None:
     """Without manifests: what cannot be a name in Kubernetes is the name of no instance type."""
-    from arc_toolkit.sizing.instance_types import NAME
-
     for target in document.targets:
         if target.kind.resources and "resources" in target.own:
             name = target.text("resources", "instance_type")
-            if name and not is_bound(name) and not NAME.fullmatch(name) and (why := kubernetes(work, target)):
-                message = f"`{name}` cannot be an instance type: lower-case letters, digits, `-` and `.` only"
+            if (
+                name
+                and not is_bound(name)
+                and (problem := name_problem(name))
+                and (why := kubernetes(work, target))
+            ):
                 work.found(
                     RULE.id,
                     RULE.severity,
-                    message,
+                    problem,
                     target.get("resources", "instance_type") or target.at,
                     reason=why,
                 )
