@@ -11,9 +11,10 @@ from pathlib import Path
 
 from arc_toolkit.sizing import manifests, vm_sizes
 from arc_toolkit.sizing.instance_types import InstanceType, generate
+from arc_toolkit.sizing.node_groups import group_of_size
 from arc_toolkit.sizing.occupants import profile
+from arc_toolkit.sizing.schedulable import Assumptions
 from arc_toolkit.sizing.shares import Share, Size
-from arc_toolkit.sizing.supply import Assumptions, group_of_size
 
 FOLDER = Path(__file__).resolve().parent.parent / "instance_types"
 ASSUMPTIONS = Assumptions()

@@ -57,31 +57,24 @@ STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files")
 PRINTS = ("cli", "console")
 
 KNOWN_IMPORTS: set[tuple[str, str]] = {
-    ("azureml", "sizing"),
     ("diagnosis", "argparse"),
     ("diagnosis", "cluster"),
     ("diagnosis", "console"),
     ("edit", "azureml"),
     ("output", "azureml"),
     ("output", "edit"),
-    ("output", "sizing"),
 }
 KNOWN_PRINTS: set[str] = set()
 KNOWN_CLASSES: set[str] = {
     "Cause",
     "Evidence",
-    "Group",
     "Library",
     "Loader",
-    "Outcome",
     "Source",
     "Target",
-    "Unknown",
     "Work",
 }
-KNOWN_MODULES: set[str] = {
-    "instance_types",
-}
+KNOWN_MODULES: set[str] = set()
 
 
 @cache

@@ -33,7 +33,7 @@ _TOLERATION_KEY = re.compile(rf"{TOLERATION}\[(\d+)\]\.(\w+)")
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """One setting that a request would change; `before` is None where it is not set."""
 
     key: str
@@ -114,10 +114,10 @@ def add_tolerations(there: Mapping[str, str], wanted: Iterable[Toleration]) -> d
     return found
 
 
-def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
+def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> list[SettingChange]:
     """What differs; a switch that is merely written in another case does not."""
     return [
-        Change(key, there.get(key), value)
+        SettingChange(key, there.get(key), value)
         for key, value in wanted.items()
         if key not in there or not _same(there[key], value)
     ]
@@ -194,7 +194,7 @@ def install_body(settings: Mapping[str, str], release_train: str, version: str |
 
 
 def update_body(
-    changed: Sequence[Change], release_train: str | None = None, version: str | None = None
+    changed: Sequence[SettingChange], release_train: str | None = None, version: str | None = None
 ) -> dict[str, Any]:
     """The body of the PATCH: only what changes.
 

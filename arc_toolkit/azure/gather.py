@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from arc_toolkit.azure import operations
-from arc_toolkit.azure.compute import list_computes
-from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Side, Unknown
+from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Side, UnknownFact
 from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
+from arc_toolkit.azure.workspace_computes import list_computes
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.nodes import parse_nodes
@@ -48,36 +48,38 @@ def _read_azure(session: Session, cluster: Cluster, resolver: Resolver, progress
     absent = provider in ("NotRegistered", "Unregistered")
     installed = None if absent else _fact(lambda: operations.find(session, cluster))
     workspace = _fact(resolver.workspace)
-    computes = workspace if isinstance(workspace, Unknown) else _fact(lambda: list_computes(session, workspace))
+    computes = (
+        workspace if isinstance(workspace, UnknownFact) else _fact(lambda: list_computes(session, workspace))
+    )
     return {
         "provider": provider,
         "resource": resource,
         "extension": installed,
         "computes": computes,
         "cluster": cluster,
-        "workspace": None if isinstance(workspace, Unknown) else workspace.name,
+        "workspace": None if isinstance(workspace, UnknownFact) else workspace.name,
     }
 
 
 def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
     """CRDs, nodes, pods and instance types."""
-    from arc_toolkit.cluster import instance_types, snapshot
+    from arc_toolkit.cluster import live_types, snapshot
 
     progress("reading the cluster")
     crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
     nodes = _fact(lambda: parse_nodes(snapshot.nodes(client, progress), client.where))
     pods = _fact(lambda: by_node(snapshot.pods(client, progress)))
     types: Any = crds
-    if not isinstance(crds, Unknown):
-        types = Unknown("the CRD of instance types is missing")
+    if not isinstance(crds, UnknownFact):
+        types = UnknownFact("the CRD of instance types is missing")
         if INSTANCE_TYPES_CRD in crds:
-            types = _fact(lambda: list(instance_types.read(client).values()))
+            types = _fact(lambda: list(live_types.read(client).values()))
     return {"crds": crds, "nodes": nodes, "occupants": pods, "instance_types": types}
 
 
 def unknown(side: Side, reason: str) -> dict[str, Any]:
     """A side of which nothing can be had."""
-    return dict.fromkeys(AZURE_FACTS if side == "azure" else CLUSTER_FACTS, Unknown(reason))
+    return dict.fromkeys(AZURE_FACTS if side == "azure" else CLUSTER_FACTS, UnknownFact(reason))
 
 
 def facts(azure: Mapping[str, Any], cluster: Mapping[str, Any]) -> Facts:
@@ -98,10 +100,10 @@ def _kinds(client: Client, group: str) -> list[str]:
     return found
 
 
-def _fact(read: Callable[[], _T]) -> _T | Unknown:
+def _fact(read: Callable[[], _T]) -> _T | UnknownFact:
     try:
         return read()
     except (AzureUnavailable, Unreachable):  # the next read would only wait as long again
         raise
     except ArcError as error:
-        return Unknown(str(error))
+        return UnknownFact(str(error))

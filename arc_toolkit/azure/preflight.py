@@ -1,6 +1,6 @@
 """What AzureML on a cluster needs, as a list of checks. Pure: facts in, checks out.
 
-A fact that could not be had is an `Unknown` with its reason, and every check that needs it then cannot tell.
+A fact that could not be had is an `UnknownFact` with its reason, and every check that needs it then cannot tell.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from arc_toolkit.azure import extension
-from arc_toolkit.azure.compute import attached
 from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches
@@ -19,7 +19,7 @@ from arc_toolkit.kube.nodes import Node, unusable
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.occupants import Occupant
-from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
+from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
 from arc_toolkit.sizing.validation import Candidate, FitRule, fit_problem
 
 State = Literal["ok", "not ok", "cannot tell"]
@@ -36,7 +36,7 @@ UPDATE = "arc-toolkit cluster extension update"
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownFact:
     """A fact that could not be had."""
 
     reason: str
@@ -46,14 +46,14 @@ class Unknown:
 class Facts:
     """All that the checks look at. `extension` None: Azure says that there is none."""
 
-    provider: str | Unknown
-    resource: Mapping[str, Any] | Unknown
-    extension: Mapping[str, Any] | Unknown | None
-    computes: Sequence[dict[str, Any]] | Unknown
-    crds: frozenset[str] | Unknown
-    nodes: Sequence[Node] | Unknown
-    occupants: Mapping[str, list[Occupant]] | Unknown
-    instance_types: Sequence[Mapping[str, Any]] | Unknown
+    provider: str | UnknownFact
+    resource: Mapping[str, Any] | UnknownFact
+    extension: Mapping[str, Any] | UnknownFact | None
+    computes: Sequence[dict[str, Any]] | UnknownFact
+    crds: frozenset[str] | UnknownFact
+    nodes: Sequence[Node] | UnknownFact
+    occupants: Mapping[str, list[Occupant]] | UnknownFact
+    instance_types: Sequence[Mapping[str, Any]] | UnknownFact
     cluster: Cluster | None = None
     workspace: str | None = None
 
@@ -76,8 +76,8 @@ class _CannotTell(Exception):
 _T = TypeVar("_T")
 
 
-def _known(fact: _T | Unknown) -> _T:
-    if isinstance(fact, Unknown):
+def _known(fact: _T | UnknownFact) -> _T:
+    if isinstance(fact, UnknownFact):
         raise _CannotTell(fact.reason)
     return fact
 
@@ -129,7 +129,7 @@ def _settings(facts: Facts) -> _Verdict:
         problems.append(f"{extension.TRAINING} is not True, so no job can run")
         options.append("--training")
     if not extension.is_on(settings, extension.VOLCANO, default=True):
-        if isinstance(facts.crds, Unknown):
+        if isinstance(facts.crds, UnknownFact):
             unknown.append(f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}")
         elif VOLCANO_CRD not in facts.crds:
             problems.append(
@@ -137,7 +137,7 @@ def _settings(facts: Facts) -> _Verdict:
             )
             options.append("--volcano")
     selector = extension.node_selector_of(settings)
-    nodes = [] if isinstance(facts.nodes, Unknown) else facts.nodes
+    nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
     if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
         problems.append(f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})")
         options.append("--node-selector KEY=VALUE")
@@ -169,7 +169,7 @@ def _crds(facts: Facts) -> _Verdict:
     if not missing:
         return "ok", f"{INSTANCE_TYPES_CRD} and Volcano's are there", None
     text = f"{' and '.join(missing)} missing"
-    if isinstance(facts.extension, Unknown) or facts.extension is None:
+    if isinstance(facts.extension, UnknownFact) or facts.extension is None:
         return "not ok", f"{text}: is the extension installed here?", INSTALL
     if missing == [VOLCANO_CRD] and not extension.is_on(
         extension.settings_of(facts.extension), extension.VOLCANO, True
@@ -245,7 +245,7 @@ def _types_fit(facts: Facts) -> _Verdict:
     types = _known(facts.instance_types)
     if not types:
         raise _CannotTell("there are no instance types")
-    candidates = [Candidate(node.labels, supply) for node, supply in _supplies(facts)]
+    candidates = [Candidate(node.labels, schedulable) for node, schedulable in _sized_nodes(facts)]
     bad: list[str] = []
     away: list[str] = []
     for item in types:
@@ -259,8 +259,8 @@ def _types_fit(facts: Facts) -> _Verdict:
         return "not ok", "; ".join(bad[:3]), "arc-toolkit gen-instance-types --from-cluster --check"
     if away:
         text = f"no node that can take jobs now has the labels of {_some(away)}"
-        settings = {} if isinstance(facts.extension, Unknown) else extension.settings_of(facts.extension)
-        if extension.is_on(settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, Unknown):
+        settings = {} if isinstance(facts.extension, UnknownFact) else extension.settings_of(facts.extension)
+        if extension.is_on(settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
             raise _CannotTell(f"{text} (a pool at zero?)")
         return "not ok", text, "arc-toolkit cluster nodes"
     return "ok", f"each of the {len(types)} fits on a node", None
@@ -271,17 +271,17 @@ def _placement(facts: Facts) -> _Verdict:
     if not types:
         raise _CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
     defeated: dict[str, str] = {}
-    for node, supply in _supplies(facts):
-        guests = [row for row in supply.passing if row.namespace == extension.RELEASE_NAMESPACE]
+    for node, schedulable in _sized_nodes(facts):
+        guests = [row for row in schedulable.passing if row.namespace == extension.RELEASE_NAMESPACE]
         cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
         for item in types if guests else ():
             try:
                 spec = InstanceTypeSpec.parse(item)
             except ArcError:  # another check reports it
                 continue
-            if not spec.selects(node.labels) or not spec.count_on(supply)[0]:
+            if not spec.selects(node.labels) or not spec.count_on(schedulable)[0]:
                 continue
-            if spec.cpu_m > supply.cpu_m - cpu_m or spec.memory > supply.memory - memory:
+            if spec.cpu_m > schedulable.cpu_m - cpu_m or spec.memory > schedulable.memory - memory:
                 names = _some([row.name for row in guests])
                 defeated[node.name] = f"{spec.name} does not fit on {node.name} beside {names}"
     if not defeated:
@@ -315,7 +315,7 @@ def different_cluster(server: str, resource: Mapping[str, Any]) -> str | None:
 
 
 def _usable(facts: Facts) -> tuple[list[Node], list[str]]:
-    settings = {} if isinstance(facts.extension, Unknown) else extension.settings_of(facts.extension)
+    settings = {} if isinstance(facts.extension, UnknownFact) else extension.settings_of(facts.extension)
     tolerations = _tolerations(settings)
     usable, refused = [], []
     for node in _known(facts.nodes):
@@ -327,10 +327,11 @@ def _usable(facts: Facts) -> tuple[list[Node], list[str]]:
     return usable, refused
 
 
-def _supplies(facts: Facts) -> list[tuple[Node, Supply]]:
+def _sized_nodes(facts: Facts) -> list[tuple[Node, Schedulable]]:
     occupants = _known(facts.occupants)
     return [
-        (node, supply_of_node(node, Assumptions(), occupants.get(node.name, []))) for node in _usable(facts)[0]
+        (node, schedulable_of_node(node, Assumptions(), occupants.get(node.name, [])))
+        for node in _usable(facts)[0]
     ]
 
 
@@ -339,19 +340,19 @@ def _tolerations(settings: Mapping[str, str]) -> list[Toleration]:
 
 
 def _has_spot(facts: Facts) -> bool:
-    nodes = [] if isinstance(facts.nodes, Unknown) else facts.nodes
+    nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
     if any(taint.key == SPOT_KEY for node in nodes for taint in node.taints):
         return True
     return any(str(pool.get("scaleSetPriority")) == "Spot" for pool in _pools(facts.resource))
 
 
-def _pools(resource: Mapping[str, Any] | Unknown) -> list[Mapping[str, Any]]:
-    if isinstance(resource, Unknown):
+def _pools(resource: Mapping[str, Any] | UnknownFact) -> list[Mapping[str, Any]]:
+    if isinstance(resource, UnknownFact):
         return []
     return list((resource.get("properties") or {}).get("agentPoolProfiles") or ())
 
 
-def _pools_from_zero(resource: Mapping[str, Any] | Unknown) -> list[str]:
+def _pools_from_zero(resource: Mapping[str, Any] | UnknownFact) -> list[str]:
     """Pools that the autoscaler may bring to no node at all."""
     return [
         str(pool.get("name"))

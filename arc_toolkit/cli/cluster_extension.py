@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arc_toolkit.azure import extension, operations
-from arc_toolkit.azure.extension import Change
+from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session
 from arc_toolkit.cli import cluster_azure
@@ -161,7 +161,7 @@ def _show(session: Session, cluster: Cluster, args: argparse.Namespace, console:
     console.out("\n".join(f"{key:<14} {printable(str(value))}" for key, value in rows))
     settings = sorted(extension.settings_of(item).items())
     marked = [
-        (key, printable(value), "undocumented" if Change(key, None, value).undocumented else "")
+        (key, printable(value), "undocumented" if SettingChange(key, None, value).undocumented else "")
         for key, value in settings
     ]
     console.out("\n" + table(["SETTING", "VALUE", ""], marked))
@@ -260,7 +260,7 @@ def _send(
     return OK
 
 
-def _show_plan(title: str, plan: Sequence[Change], args: argparse.Namespace, console: Console) -> None:
+def _show_plan(title: str, plan: Sequence[SettingChange], args: argparse.Namespace, console: Console) -> None:
     console.note(f"{title}:")
     for change in plan:
         mark = "  (undocumented by Microsoft)" if change.undocumented else ""

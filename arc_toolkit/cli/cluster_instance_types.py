@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from arc_toolkit.cli import live
+from arc_toolkit.cli import live, node_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK
 
@@ -21,17 +21,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Only looks: `gen-instance-types --from-cluster --check` is the one that fails where a type no longer fits."""
-    from arc_toolkit.cluster import fits, instance_types, snapshot
+    from arc_toolkit.cluster import fits, live_types, snapshot
 
     assumptions = live.assumptions(args)
     client = live.connect(args)
 
     def look() -> int:
-        present = instance_types.read(client)
-        members = snapshot.members(
-            client, assumptions, live.tolerations(args), args.architecture, console.progress
+        present = live_types.read(client)
+        members = snapshot.sized_nodes(
+            client, assumptions, node_options.tolerations_of(args), args.architecture, console.progress
         )
-        usable = [(member.node, member.supply) for member in members if not member.unusable]
+        usable = [(member.node, member.schedulable) for member in members if not member.unusable]
         found = fits.check(present, usable)
         console.clear_progress()
         if args.format == "json":

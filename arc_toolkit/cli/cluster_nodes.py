@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from arc_toolkit.cli import live
+from arc_toolkit.cli import live, node_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
-    from arc_toolkit.cluster.snapshot import Member
+    from arc_toolkit.cluster.snapshot import SizedNode
     from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
     from arc_toolkit.kube.nodes import UnusableNode
-    from arc_toolkit.sizing.supply import Assumptions, Supply
+    from arc_toolkit.sizing.schedulable import Assumptions, Schedulable
 
 EPILOG = """\
 examples:
@@ -84,9 +84,11 @@ def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions
     """The rows of a live cluster, unsorted."""
     from arc_toolkit.cluster import snapshot
 
-    found = snapshot.members(client, assumptions, live.tolerations(args), args.architecture, console.progress)
+    found = snapshot.sized_nodes(
+        client, assumptions, node_options.tolerations_of(args), args.architecture, console.progress
+    )
     types = _types(client, console)
-    groups: dict[tuple[str, ...], list[Member]] = {}
+    groups: dict[tuple[str, ...], list[SizedNode]] = {}
     for member in found:
         node = member.node
         key = (node.name,) if args.by == "node" else (node.size, node.pool, str(member.unusable or ""))
@@ -95,13 +97,13 @@ def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions
 
 
 def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
-    from arc_toolkit.cluster import instance_types
+    from arc_toolkit.cluster import live_types
     from arc_toolkit.cluster.failures import NotFound
     from arc_toolkit.errors import ArcError
     from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 
     try:
-        present = instance_types.read(client)
+        present = live_types.read(client)
     except NotFound as error:
         console.note(str(error))
         return []
@@ -114,13 +116,13 @@ def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
     return found
 
 
-def _row(group: Sequence[Member], types: Sequence[InstanceTypeSpec], args: argparse.Namespace) -> Row:
+def _row(group: Sequence[SizedNode], types: Sequence[InstanceTypeSpec], args: argparse.Namespace) -> Row:
     node, unusable = group[0].node, group[0].unusable
-    cpu = _levels(min((member.supply for member in group), key=lambda supply: supply.cpu_m))
-    memory = _levels(min((member.supply for member in group), key=lambda supply: supply.memory))
+    cpu = _levels(min((member.schedulable for member in group), key=lambda schedulable: schedulable.cpu_m))
+    memory = _levels(min((member.schedulable for member in group), key=lambda schedulable: schedulable.memory))
     counts: list[tuple[str, int]] = []
     for kind in types:
-        taken = [kind.count_on(member.supply)[0] for member in group if kind.selects(member.node.labels)]
+        taken = [kind.count_on(member.schedulable)[0] for member in group if kind.selects(member.node.labels)]
         fewest = min(taken, default=0)
         if fewest and not unusable:
             counts.append((kind.name, fewest))
@@ -130,30 +132,28 @@ def _row(group: Sequence[Member], types: Sequence[InstanceTypeSpec], args: argpa
         pool=node.pool,
         nodes=len(group),
         **{key: (cpu[key][0], memory[key][1]) for key in cpu},
-        gpus=min(member.supply.gpus for member in group),
+        gpus=min(member.schedulable.gpus for member in group),
         unusable=unusable,
         types=tuple(counts),
         labels={key: _some({member.node.labels.get(key, "") for member in group}) for key in args.label},
     )
 
 
-def _levels(supply: Supply) -> dict[str, Amount]:
+def _levels(schedulable: Schedulable) -> dict[str, Amount]:
     """The waterfall summed up: two levels, what DaemonSets take, what is reserved, and what is left."""
-    found: dict[str, Amount] = {line.name: (line.cpu_m, line.memory) for line in supply.lines if line.total}
-    below = [line for line in supply.lines[_index(supply, "allocatable") :] if not line.total]
-    reserved = [line for line in below if line.name.startswith(("reservation (", "further reserve"))]
-    taken = [line for line in below if line not in reserved]
+    from arc_toolkit.sizing.schedulable import LineKind
+
+    def amount(kind: LineKind, sign: int = 1) -> Amount:
+        lines = [line for line in schedulable.lines if line.kind is kind]
+        return sign * sum(line.cpu_m for line in lines), sign * sum(line.memory for line in lines)
+
     return {
-        "capacity": found["capacity"],
-        "allocatable": found["allocatable"],
-        "daemonsets": (-sum(line.cpu_m for line in taken), -sum(line.memory for line in taken)),
-        "reserved": (-sum(line.cpu_m for line in reserved), -sum(line.memory for line in reserved)),
-        "schedulable": found["schedulable"],
+        "capacity": amount(LineKind.CAPACITY),
+        "allocatable": amount(LineKind.ALLOCATABLE),
+        "daemonsets": amount(LineKind.POD, -1),
+        "reserved": amount(LineKind.RESERVE, -1),
+        "schedulable": amount(LineKind.SCHEDULABLE),
     }
-
-
-def _index(supply: Supply, name: str) -> int:
-    return next(index for index, line in enumerate(supply.lines) if line.name == name)
 
 
 def _some(values: set[str]) -> str:

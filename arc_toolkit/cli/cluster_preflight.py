@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azure import gather
-    from arc_toolkit.azure.preflight import Unknown, checks, different_cluster
+    from arc_toolkit.azure.preflight import UnknownFact, checks, different_cluster
 
     found = cluster_azure.resolver(args)
     azure = gather.unknown("azure", "left out: --only cluster")
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     facts = gather.facts(azure, cluster)
     if (
         server
-        and not isinstance(facts.resource, Unknown)
+        and not isinstance(facts.resource, UnknownFact)
         and (warning := different_cluster(server, facts.resource))
     ):
         console.warn(warning)

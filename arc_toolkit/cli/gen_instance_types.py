@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arc_toolkit.cli import live, supplies
+from arc_toolkit.cli import live, node_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
@@ -14,7 +14,7 @@ from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, ge
 from arc_toolkit.sizing.shares import Share, Size
 
 if TYPE_CHECKING:
-    from arc_toolkit.cli.supplies import Selection
+    from arc_toolkit.sizing.node_selection import Selection
 
 EPILOG = """\
 examples:
@@ -28,7 +28,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    supplies.add_options(parser)
+    node_options.add_options(parser)
     live.add_options(parser, source=True)
     types = parser.add_argument_group("which types")
     types.add_argument(
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     client = live.connect(args) if args.from_cluster or args.apply else None
     if client and args.check == live.DRIFT:
         return live.check(args, client, console)
-    selection = live.collect(args, client, console) if client and args.from_cluster else supplies.collect(args)
+    selection = live.collect(args, client, console) if client and args.from_cluster else node_options.collect(args)
     if selection is None:
         raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
     types = make_types(args, selection, console)
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.output != "-":
         write(types, selection, args, console)
     if args.explain and args.format != "json":
-        from arc_toolkit.output.waterfall import explain
+        from arc_toolkit.sizing.waterfall import explain
 
         console.out("\n\n\n".join(explain(entry, console.style) for entry in types))
     elif args.output == "-" and not args.apply:
@@ -126,7 +126,7 @@ def make_types(args: argparse.Namespace, selection: Selection, console: Console)
         console.detail(
             f"{group.title}: schedulable {cpu.cpu_m}m ({cpu.name}), {memory.memory // MI}Mi ({memory.name})"
         )
-    supplies.say(selection, console)
+    node_options.say(selection, console)
     for reason in refused:
         console.warn(reason)
     return types
@@ -142,7 +142,7 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
         return manifests.type_list(types)
     if form == "json":
         from arc_toolkit.output.jsonout import document
-        from arc_toolkit.output.waterfall import type_json
+        from arc_toolkit.sizing.waterfall import type_json
 
         payload = {
             "instance_types": [type_json(entry) for entry in types],

@@ -11,14 +11,13 @@ from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 
 if TYPE_CHECKING:
-    from arc_toolkit.cli.supplies import Selection
     from arc_toolkit.cluster.client import Client
     from arc_toolkit.cluster.fits import Fit
-    from arc_toolkit.cluster.instance_types import Outcome
+    from arc_toolkit.cluster.live_types import ApplyResult
     from arc_toolkit.kube.nodes import Node
-    from arc_toolkit.kube.taints import Toleration
     from arc_toolkit.sizing.instance_types import InstanceType
-    from arc_toolkit.sizing.supply import Assumptions, Supply
+    from arc_toolkit.sizing.node_selection import Selection
+    from arc_toolkit.sizing.schedulable import Assumptions, Schedulable
 
 _SETTLE_SECONDS = 2  # nodes of a pool change together
 _RECHECK_SECONDS = 300  # what no node shows, such as a new DaemonSet
@@ -53,16 +52,9 @@ def add_look_options(parser: argparse.ArgumentParser) -> None:
 
 def assumptions(args: argparse.Namespace) -> Assumptions:
     """Those of `add_look_options`; all else is read from the nodes."""
-    from arc_toolkit.sizing.supply import Assumptions, Reserve
+    from arc_toolkit.sizing.schedulable import Assumptions, Reserve
 
     return Assumptions(reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve))
-
-
-def tolerations(args: argparse.Namespace) -> list[Toleration]:
-    """Those of --tolerate: any value and effect of the key."""
-    from arc_toolkit.kube.taints import Toleration
-
-    return [Toleration(key) for key in args.tolerate]
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
@@ -101,14 +93,24 @@ def connect(args: argparse.Namespace) -> Client:
 
 
 def collect(args: argparse.Namespace, client: Client, console: Console) -> Selection:
-    """What sizing needs of the cluster's nodes and pods, as the options of supplies.py say."""
-    from arc_toolkit.cli import supplies
+    """What sizing needs of the cluster's nodes and pods, as the options say."""
+    from arc_toolkit.cli import node_options
     from arc_toolkit.cluster import snapshot
+    from arc_toolkit.sizing.node_selection import select_nodes
 
-    assumptions = supplies.assumptions_of(args)
     bare: list[str] = []
-    nodes, pods = snapshot.nodes(client, console.progress, bare), snapshot.pods(client, console.progress)
-    selection = supplies.from_objects(args, assumptions, nodes, pods, source="cluster", where=client.where)
+    selection = select_nodes(
+        snapshot.nodes(client, console.progress, bare),
+        snapshot.pods(client, console.progress),
+        node_options.assumptions_of(args),
+        node_options.daemonsets_of(args, counted=True),
+        source="cluster",
+        where=client.where,
+        tolerations=node_options.tolerations_of(args),
+        architecture=args.architecture,
+        by_pool=args.group_by == "pool",
+    )
+    selection.notes[:0] = node_options.overruled(args)
     selection.notes += [f"left out {name}: it reports no capacity yet" for name in bare]
     return selection
 
@@ -120,27 +122,27 @@ def apply(
     args: argparse.Namespace, client: Client, types: Sequence[InstanceType], selection: Selection, console: Console
 ) -> int:
     """Apply the types, prune if asked, and print one line for each; 1 if a conflict was left."""
-    from arc_toolkit.cluster import instance_types
+    from arc_toolkit.cluster import live_types
 
     manifests = [entry.manifest() for entry in types]
-    present = instance_types.read(client)
-    told: list[Outcome] = []
+    present = live_types.read(client)
+    told: list[ApplyResult] = []
 
-    def tell(outcomes: Iterable[Outcome]) -> None:
+    def tell(outcomes: Iterable[ApplyResult]) -> None:
         for outcome in outcomes:
             told.append(outcome)
             if args.format != "json":
                 console.out(_line(outcome, args.dry_run))
 
-    tell(instance_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=args.dry_run))
+    tell(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=args.dry_run))
     if args.prune:
-        outdated, kept = instance_types.outdated(manifests, present, selection.nodes, selection.unusable)
+        outdated, kept = live_types.outdated(manifests, present, selection.nodes, selection.unusable)
         if outdated:
             names = ", ".join(item["metadata"]["name"] for item in outdated)
             fate = "would be deleted" if args.dry_run else "are deleted now"
             console.warn(f"made by arc-toolkit and no longer generated, these {fate}: {names}")
-        tell(instance_types.prune(client, outdated, dry_run=args.dry_run))
-        tell(instance_types.Outcome(item["metadata"]["name"], "kept", reason) for item, reason in kept)
+        tell(live_types.prune(client, outdated, dry_run=args.dry_run))
+        tell(live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept)
     if args.format == "json":
         from arc_toolkit.output.jsonout import document
 
@@ -152,7 +154,7 @@ def apply(
     return FOUND if conflicts else OK
 
 
-def _line(outcome: Outcome, dry_run: bool) -> str:
+def _line(outcome: ApplyResult, dry_run: bool) -> str:
     suffix = " (server dry run)" if dry_run else ""
     return f"{outcome.name} {outcome.action}{suffix}" + (f": {outcome.detail}" if outcome.detail else "")
 
@@ -162,13 +164,15 @@ def _line(outcome: Outcome, dry_run: bool) -> str:
 
 def check(args: argparse.Namespace, client: Client, console: Console) -> int:
     """Which types of the cluster no longer fit; 1 if there are any."""
-    from arc_toolkit.cluster import fits, instance_types
+    from arc_toolkit.cluster import fits, live_types
 
     def look() -> int:
         selection = collect(args, client, console)
         nodes = {node.name: node for node in selection.nodes}
-        usable = [(nodes[supply.name], supply) for group in selection.groups for supply in group.supplies]
-        found = fits.check(instance_types.read(client), usable)
+        usable = [
+            (nodes[schedulable.name], schedulable) for group in selection.groups for schedulable in group.nodes
+        ]
+        found = fits.check(live_types.read(client), usable)
         if args.format == "json":
             from arc_toolkit.output.jsonout import document
 
@@ -211,20 +215,20 @@ def types_table(found: list[Fit], console: Console) -> str:
     return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
 
 
-def waterfall_text(supply: Supply) -> str:
+def waterfall_text(schedulable: Schedulable) -> str:
     """One node's way from nominal to schedulable."""
     from arc_toolkit.kube.quantities import KI
     from arc_toolkit.output.table import table
 
     rows = [
-        [line.name if line.total else f"- {line.name}", f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]
-        for line in supply.lines
+        [line.name if line.is_level else f"- {line.name}", f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]
+        for line in schedulable.lines
     ]
-    return table([supply.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
+    return table([schedulable.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
 
 
 def fit_json(fit: Fit) -> dict[str, Any]:
-    from arc_toolkit.output.waterfall import supply_json
+    from arc_toolkit.sizing.waterfall import schedulable_json
 
     return {
         "name": fit.name,
@@ -234,7 +238,7 @@ def fit_json(fit: Fit) -> dict[str, Any]:
         "nodes": len(fit.counts),
         "meant": fit.meant if fit.spec else None,
         "fits": min(fit.counts) if fit.counts else None,
-        "tightest": supply_json(fit.tightest) if fit.tightest else None,
+        "tightest": schedulable_json(fit.tightest) if fit.tightest else None,
     }
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from arc_toolkit.cli import supplies
+from arc_toolkit.cli import node_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.files import read_text
 from arc_toolkit.inputs import yaml_files
-from arc_toolkit.sizing.supply import supply_of_node
-from arc_toolkit.sizing.validation import Candidate, validate
+from arc_toolkit.sizing.validation import candidates_of, validate
 
 EPILOG = """\
 examples:
@@ -25,14 +24,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="+", metavar="PATH", help="YAML files or folders of them, - for standard input"
     )
-    supplies.add_options(parser)
+    node_options.add_options(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     paths = [file for path in args.paths for file in yaml_files(path)]
     files = [("standard input" if path == "-" else path, read_text(path)) for path in paths]
-    findings, count = validate(files, candidates(args, console))
+    selection = node_options.collect(args)
+    if selection is not None:
+        node_options.say(selection, console)
+    candidates = candidates_of(selection) if selection is not None else []
+    findings, count = validate(files, candidates)
     if not count:
         raise ArcError(
             f"no InstanceType in {', '.join(args.paths)}: expected kind InstanceType or InstanceTypeList"
@@ -52,22 +55,3 @@ def run(args: argparse.Namespace, console: Console) -> int:
         f"{count} instance type{'s' if count > 1 else ''}, {len(findings) or 'no'} finding{'s' * (len(findings) != 1)}"
     )
     return FOUND if findings else OK
-
-
-def candidates(args: argparse.Namespace, console: Console) -> list[Candidate]:
-    """The nodes that the types may land on, with what each can give; empty where none are given."""
-    selection = supplies.collect(args)
-    if selection is None:
-        return []
-    supplies.say(selection, console)
-    labels = {node.name: node.labels for node in selection.nodes}
-    found = [
-        Candidate(labels.get(supply.name, dict(group.selector)), supply, complete=supply.name in labels)
-        for group in selection.groups
-        for supply in group.supplies
-    ]
-    for unusable in selection.unusable:
-        node = unusable.node
-        supply = supply_of_node(node, selection.assumptions, [])
-        found.append(Candidate(node.labels, supply, unusable=f"{node.name}: {unusable}"))
-    return found

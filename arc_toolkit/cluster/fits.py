@@ -16,8 +16,8 @@ from arc_toolkit.kube.labels import labels_text
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.quantities import MI, cpu_text, memory_text
 from arc_toolkit.sizing.instance_types import PREFIX
+from arc_toolkit.sizing.schedulable import Schedulable
 from arc_toolkit.sizing.shares import Share
-from arc_toolkit.sizing.supply import Supply
 
 State = Literal["fits", "does not fit", "fits less often", "no node", "not valid"]
 DRIFTED: tuple[State, ...] = ("does not fit", "fits less often", "not valid")
@@ -36,30 +36,30 @@ class Fit:
     spec: InstanceTypeSpec | None = None
     meant: int = 1
     counts: tuple[int, ...] = ()  # one for each node that it selects
-    tightest: Supply | None = None
+    tightest: Schedulable | None = None
 
     @property
     def drifted(self) -> bool:
         return self.state in DRIFTED
 
 
-def check(types: Mapping[str, Mapping[str, Any]], usable: Sequence[tuple[Node, Supply]]) -> list[Fit]:
+def check(types: Mapping[str, Mapping[str, Any]], usable: Sequence[tuple[Node, Schedulable]]) -> list[Fit]:
     """Every type against every node that it selects, of those that jobs can use."""
     return [_check(name, types[name], usable) for name in sorted(types)]
 
 
-def _check(name: str, item: Mapping[str, Any], usable: Sequence[tuple[Node, Supply]]) -> Fit:
+def _check(name: str, item: Mapping[str, Any], usable: Sequence[tuple[Node, Schedulable]]) -> Fit:
     try:
         spec = InstanceTypeSpec.parse(item)
         share = spec.annotations.get(PREFIX + "share")
         meant = Share.parse(share).n if share else 1
     except ArcError as error:
         return Fit(name, "not valid", str(error))
-    selected = [supply for node, supply in usable if spec.selects(node.labels)]
+    selected = [schedulable for node, schedulable in usable if spec.selects(node.labels)]
     if not selected:
         labels = labels_text(spec.selector)
         return Fit(name, "no node", f"no node that jobs can use has {labels or 'joined'}", spec, meant)
-    counted = [(spec.count_on(supply), supply) for supply in selected]
+    counted = [(spec.count_on(schedulable), schedulable) for schedulable in selected]
     (least, limit), tightest = min(counted, key=lambda pair: pair[0][0])
     counts = tuple(count for (count, _), _ in counted)
     if least >= meant:
@@ -70,23 +70,23 @@ def _check(name: str, item: Mapping[str, Any], usable: Sequence[tuple[Node, Supp
     return Fit(name, "fits less often" if least else "does not fit", reason, spec, meant, counts, tightest)
 
 
-def _too_large(spec: InstanceTypeSpec, meant: int, supply: Supply, limit: str) -> str:
-    over_cpu_m = spec.cpu_m * meant - supply.cpu_m
-    over_memory = spec.memory * meant - supply.memory
+def _too_large(spec: InstanceTypeSpec, meant: int, schedulable: Schedulable, limit: str) -> str:
+    over_cpu_m = spec.cpu_m * meant - schedulable.cpu_m
+    over_memory = spec.memory * meant - schedulable.memory
     by = [f"{cpu_text(over_cpu_m)} cpu"] * (over_cpu_m > 0)
     by += [f"{memory_text(-(-over_memory // MI) * MI)} memory"] * (over_memory > 0)
     if not by:
-        return f"{supply.name} gives too little of {limit} for {meant}"
+        return f"{schedulable.name} gives too little of {limit} for {meant}"
     times = f"{meant} of it ask" if meant > 1 else "it asks"
-    return f"{times} {' and '.join(by)} more than {supply.name} can give"
+    return f"{times} {' and '.join(by)} more than {schedulable.name} can give"
 
 
-def _since(spec: InstanceTypeSpec, supply: Supply) -> str:
+def _since(spec: InstanceTypeSpec, schedulable: Schedulable) -> str:
     """What is different from what the type was made for, as far as its annotations say."""
     version, max_pods = (spec.annotations.get(PREFIX + key) for key in ("kubernetes-version", "max-pods"))
     changes = []
-    if version and supply.version and version != supply.version:
-        changes.append(f"Kubernetes {version} -> {supply.version}")
-    if max_pods and max_pods != str(supply.max_pods):
-        changes.append(f"maxPods {max_pods} -> {supply.max_pods}")
+    if version and schedulable.version and version != schedulable.version:
+        changes.append(f"Kubernetes {version} -> {schedulable.version}")
+    if max_pods and max_pods != str(schedulable.max_pods):
+        changes.append(f"maxPods {max_pods} -> {schedulable.max_pods}")
     return f" ({', '.join(changes)})" if changes else ""

@@ -10,7 +10,7 @@ from arc_toolkit.cluster.client import Client
 from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes, unusable
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.occupants import by_node
-from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
+from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -21,11 +21,11 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SizedNode:
     """A node, what it can give, and why jobs cannot use it now."""
 
     node: Node
-    supply: Supply
+    schedulable: Schedulable
     unusable: UnusableNode | None
 
 
@@ -43,20 +43,20 @@ def pods(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
     return _counted(client.list(PODS, UNFINISHED), "pods", progress)
 
 
-def members(
+def sized_nodes(
     client: Client,
     assumptions: Assumptions,
     tolerations: Collection[Toleration],
     architecture: str,
     progress: Progress,
-) -> list[Member]:
+) -> list[SizedNode]:
     """All nodes, those included that jobs cannot use, in the order of names."""
     found = parse_nodes(nodes(client, progress), client.where)
     sitting = by_node(pods(client, progress))
     return [
-        Member(
+        SizedNode(
             node,
-            supply_of_node(node, assumptions, sitting.get(node.name, [])),
+            schedulable_of_node(node, assumptions, sitting.get(node.name, [])),
             unusable(node, tolerations, architecture),
         )
         for node in found

@@ -15,8 +15,9 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
 from arc_toolkit.kube.labels import name_problem, parse_label
 from arc_toolkit.kube.quantities import GI, KI, cpu_text, memory_text
+from arc_toolkit.sizing.node_groups import NodeGroup
+from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, WaterfallLine
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
-from arc_toolkit.sizing.supply import Assumptions, Group, Line, Supply
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PREFIX = "arc-toolkit.io/"
@@ -34,7 +35,7 @@ class InstanceType:
     name: str
     portion: Portion
     selector: tuple[tuple[str, str], ...]
-    group: Group
+    group: NodeGroup
     wanted: Share | Size | None
     what: str
     reserve: str
@@ -68,13 +69,13 @@ class InstanceType:
     @property
     def annotations(self) -> dict[str, str]:
         """Where it came from: what must be known to make it again."""
-        supply = self.group.tightest_memory
+        schedulable = self.group.tightest_memory
         pairs = {
             "version": __version__,
             "source": self.group.source,
             "size": self.group.size,
-            "kubernetes-version": supply.version,
-            "max-pods": str(supply.max_pods),
+            "kubernetes-version": schedulable.version,
+            "max-pods": str(schedulable.max_pods),
             "share" if isinstance(self.wanted, Share) else "asked-size": str(self.wanted or ""),
             "reserve": self.reserve,
         }
@@ -117,9 +118,9 @@ class InstanceType:
         }
 
 
-def _taken(supply: Supply) -> list[Line]:
+def _taken(schedulable: Schedulable) -> list[WaterfallLine]:
     """The first level and everything that is taken from it."""
-    return [line for index, line in enumerate(supply.lines) if index == 0 or not line.total]
+    return [line for index, line in enumerate(schedulable.lines) if index == 0 or not line.is_level]
 
 
 def _arithmetic(title: str, amounts: list[tuple[str, int]], unit: str) -> list[str]:
@@ -131,7 +132,7 @@ def _arithmetic(title: str, amounts: list[tuple[str, int]], unit: str) -> list[s
 
 
 def generate(
-    groups: Sequence[Group],
+    groups: Sequence[NodeGroup],
     wanted: Sequence[Share | Size],
     assumptions: Assumptions,
     *,
@@ -178,7 +179,7 @@ def check_template(template: str) -> None:
             raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are")
 
 
-def make_name(template: str, group: Group, want: Share | Size, portion: Portion) -> str:
+def make_name(template: str, group: NodeGroup, want: Share | Size, portion: Portion) -> str:
     """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people speak of them."""
     if isinstance(want, Share):
         cpu, memory = group.nominal_cpu_m // 1000 // want.n, group.nominal_memory // GI // want.n
@@ -203,7 +204,7 @@ def make_name(template: str, group: Group, want: Share | Size, portion: Portion)
     return name
 
 
-def _selector(choice: str, group: Group) -> tuple[tuple[str, str], ...]:
+def _selector(choice: str, group: NodeGroup) -> tuple[tuple[str, str], ...]:
     if choice == "auto":
         return group.selector
     if choice == "none":
@@ -243,22 +244,22 @@ def _merged(same: list[InstanceType]) -> InstanceType:
     if len({(entry.gpu_resource, entry.gpus) for entry in same}) > 1:
         raise ArcError(f"cannot merge types called {same[0].name}: their GPUs differ")
     groups = [entry.group for entry in same]
-    group = Group(
-        title=", ".join(one.title for one in groups),
+    merged = NodeGroup(
+        title=", ".join(group.title for group in groups),
         selector=(),
-        supplies=tuple(supply for one in groups for supply in one.supplies),
+        nodes=tuple(node for group in groups for node in group.nodes),
         source=groups[0].source,
-        pools=tuple(sorted({pool for one in groups for pool in one.pools})),
-        size=",".join(sorted({one.size for one in groups if one.size})),
+        pools=tuple(sorted({pool for group in groups for pool in group.pools})),
+        size=",".join(sorted({group.size for group in groups if group.size})),
     )
     cpu_m = min(entry.portion.cpu_m for entry in same)
     memory = min(entry.portion.memory for entry in same)
     wants = {entry.wanted for entry in same}
     return replace(
         same[0],
-        portion=portion_of(group, cpu_m, memory, same[0].gpus),
+        portion=portion_of(merged, cpu_m, memory, same[0].gpus),
         selector=(),
-        group=group,
+        group=merged,
         wanted=wants.pop() if len(wants) == 1 else None,
         what="; ".join(entry.what for entry in same),
         parts=len(same),

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import GI, MI, cpu_text
-from arc_toolkit.sizing.supply import Group
+from arc_toolkit.sizing.node_groups import NodeGroup
 
 CPU_STEP_M = 10
 _WORDS = {"whole": 1, "half": 2, "third": 3, "quarter": 4}
@@ -87,7 +87,7 @@ class Portion:
     left_gpus: int
 
 
-def split(group: Group, share: Share, *, whole_cores: bool = False) -> Portion:
+def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Portion:
     """One n-th of what is schedulable, rounded down to 10m (or a core) and 1Mi."""
     n = share.n
     if group.gpus and group.gpu_resource is None:
@@ -110,7 +110,7 @@ def split(group: Group, share: Share, *, whole_cores: bool = False) -> Portion:
     return portion_of(group, cpu_m, memory, group.gpus // n, (n, "share"))
 
 
-def fit(group: Group, size: Size) -> Portion:
+def fit(group: NodeGroup, size: Size) -> Portion:
     """A size asked for by number: how many fit on a node of the group."""
     if size.gpus > group.gpus:
         raise DoesNotFit(f"{size} asks for {size.gpus} GPUs; {group.title} has {group.gpus}")
@@ -126,7 +126,9 @@ def fit(group: Group, size: Size) -> Portion:
     return portion_of(group, size.cpu_m, size.memory, size.gpus, (count, limit))
 
 
-def portion_of(group: Group, cpu_m: int, memory: int, gpus: int, fits: tuple[int, str] | None = None) -> Portion:
+def portion_of(
+    group: NodeGroup, cpu_m: int, memory: int, gpus: int, fits: tuple[int, str] | None = None
+) -> Portion:
     """That request on the tightest nodes of a group."""
     count, limit = fits or group.fits(cpu_m, memory, gpus)
     return Portion(

@@ -17,7 +17,8 @@ from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, mani
 from arc_toolkit.kube.labels import labels_text, matches
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.raw import mapping
-from arc_toolkit.sizing.supply import Supply
+from arc_toolkit.sizing.node_selection import Selection
+from arc_toolkit.sizing.schedulable import Schedulable, schedulable_of_node
 
 if TYPE_CHECKING:
     import yaml
@@ -32,7 +33,7 @@ class Candidate:
     """A node (or a VM size) that types may land on. `complete`: its labels are all known."""
 
     labels: Mapping[str, str]
-    supply: Supply
+    schedulable: Schedulable
     complete: bool = True
     unusable: str = ""  # why jobs cannot use it now
 
@@ -41,6 +42,20 @@ class Candidate:
         labels = _folded(self.labels) if fold else self.labels
         wanted = _folded(selector) if fold else selector
         return matches({key: wanted[key] for key in wanted if self.complete or key in labels}, labels)
+
+
+def candidates_of(selection: Selection) -> list[Candidate]:
+    """Every node of a selection, those that jobs cannot use included."""
+    labels = {node.name: node.labels for node in selection.nodes}
+    found = [
+        Candidate(labels.get(node.name, dict(group.selector)), node, complete=node.name in labels)
+        for group in selection.groups
+        for node in group.nodes
+    ]
+    for unusable in selection.unusable:
+        node = schedulable_of_node(unusable.node, selection.assumptions, [])
+        found.append(Candidate(unusable.node.labels, node, unusable=f"{unusable.node.name}: {unusable}"))
+    return found
 
 
 class FitRule(Enum):
@@ -80,28 +95,30 @@ def validate(files: Sequence[tuple[str, str]], candidates: Sequence[Candidate] =
 def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> FitProblem | None:
     """Why none of the nodes takes the type; None if one does."""
     selected = [candidate for candidate in candidates if candidate.selected_by(spec.selector)]
-    usable = [candidate.supply for candidate in selected if not candidate.unusable]
+    usable = [candidate.schedulable for candidate in selected if not candidate.unusable]
     if not usable:
         return FitProblem(FitRule.SELECTOR, _no_node(spec.selector, selected, candidates))
-    if any(spec.count_on(supply)[0] for supply in usable):
+    if any(spec.count_on(schedulable)[0] for schedulable in usable):
         return None
     asked = (spec.cpu_m, spec.memory, spec.gpus)
 
-    def nearest(amounts: Callable[[Supply], Amounts]) -> tuple[Supply, str]:
+    def nearest(amounts: Callable[[Schedulable], Amounts]) -> tuple[Schedulable, str]:
         """The node where the smallest part of the request is missing, and what is missing there."""
-        supply = min(usable, key=lambda supply: _missing(asked, amounts(supply)))
-        return supply, _over(asked, amounts(supply))
+        schedulable = min(usable, key=lambda schedulable: _missing(asked, amounts(schedulable)))
+        return schedulable, _over(asked, amounts(schedulable))
 
-    def gpus(supply: Supply) -> int:
-        return supply.gpus if supply.gpu_resource == spec.gpu_resource else 0
+    def gpus(schedulable: Schedulable) -> int:
+        return schedulable.gpus if schedulable.gpu_resource == spec.gpu_resource else 0
 
-    supply, over = nearest(lambda supply: (supply.nominal_cpu_m, supply.capacity_memory, gpus(supply)))
+    schedulable, over = nearest(
+        lambda schedulable: (schedulable.nominal_cpu_m, schedulable.capacity_memory, gpus(schedulable))
+    )
     if over:
-        text = f"larger than the largest node ({supply.name}) by {over}: a job would fail at once with Code 9"
+        text = f"larger than the largest node ({schedulable.name}) by {over}: a job would fail at once with Code 9"
         return FitProblem(FitRule.NODE_SIZE, text)
-    supply, over = nearest(lambda supply: (supply.cpu_m, supply.memory, gpus(supply)))
+    schedulable, over = nearest(lambda schedulable: (schedulable.cpu_m, schedulable.memory, gpus(schedulable)))
     over = over or "one pod (maxPods)"
-    text = f"larger than what is schedulable on {supply.name} by {over}: a job would stay Pending"
+    text = f"larger than what is schedulable on {schedulable.name} by {over}: a job would stay Pending"
     return FitProblem(FitRule.SCHEDULABLE, text)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.azure import extension
-from arc_toolkit.azure.extension import Change
+from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import Toleration
 from tests.azure.conftest import CLUSTER
@@ -64,12 +64,12 @@ def test_a_plan_holds_what_differs_and_ignores_the_case_of_a_switch() -> None:
     there = {"enableTraining": "true", "installVolcano": "False", "sslCname": "a"}
     wanted = {"enableTraining": "True", "installVolcano": "True", "sslCname": "A", "new": "1"}
     assert extension.changes(there, wanted) == [
-        Change("installVolcano", "False", "True"),
-        Change("sslCname", "a", "A"),
-        Change("new", None, "1"),
+        SettingChange("installVolcano", "False", "True"),
+        SettingChange("sslCname", "a", "A"),
+        SettingChange("new", None, "1"),
     ]
-    assert Change("workLoadToleration[0].key", None, "k").undocumented
-    assert not Change("installVolcano", None, "True").undocumented
+    assert SettingChange("workLoadToleration[0].key", None, "k").undocumented
+    assert not SettingChange("installVolcano", None, "True").undocumented
 
 
 def test_a_node_selector_escapes_the_dots_of_its_label_and_reads_back() -> None:

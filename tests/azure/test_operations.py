@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from arc_toolkit.azure import extension, operations
-from arc_toolkit.azure.compute import Attachment, attach, attached, list_computes
 from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, explained, open_session, sign_in
+from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SECRET, Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
@@ -55,7 +55,7 @@ def test_a_dry_run_shows_the_request_that_is_then_sent(session: Session, arm: Ar
 
 def test_an_update_sends_what_changes_and_nothing_else(session: Session, arm: Arm) -> None:
     install(session, extension.install_body({"enableTraining": "True"}, "stable", "1.1.50"))
-    change = extension.Change("installVolcano", None, "True")
+    change = extension.SettingChange("installVolcano", None, "True")
     with pytest.raises(WouldSend) as shown:
         operations.update(session, CLUSTER, "azureml", extension.update_body([change]), quiet, dry_run=True)
     found = operations.update(session, CLUSTER, "azureml", extension.update_body([change]), quiet, dry_run=False)

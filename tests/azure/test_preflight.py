@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from arc_toolkit.azure import gather
-from arc_toolkit.azure.preflight import Check, Facts, Unknown, checks, different_cluster
+from arc_toolkit.azure.preflight import Check, Facts, UnknownFact, checks, different_cluster
 from arc_toolkit.cli.main import command_parser
 from arc_toolkit.cluster.failures import Unreachable
 from tests.azure.conftest import CLUSTER
@@ -60,7 +60,7 @@ def test_no_side_reachable_means_cannot_tell_everywhere_and_no_crash() -> None:
     "name", [field.name for field in fields(Facts) if field.name not in ("cluster", "workspace")]
 )
 def test_one_unknown_fact_never_breaks_the_other_checks(name: str) -> None:
-    hidden: dict[str, Any] = {name: Unknown("hidden")}
+    hidden: dict[str, Any] = {name: UnknownFact("hidden")}
     rows = checks(replace(facts(), **hidden))
     assert "not ok" not in {row.state for row in rows}
     assert all(row.reason == "hidden" for row in rows if row.state == "cannot tell")

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.cluster import failures, fits, instance_types
+from arc_toolkit.cluster import failures, fits, live_types
 from arc_toolkit.cluster.client import Client
 from arc_toolkit.kube.nodes import Node, parse_node, unusable
-from arc_toolkit.sizing.supply import Assumptions, Supply, supply_of_node
+from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
 from tests.sizing import builders
 
 Object = dict[str, Any]
 
 
-def member(**options: Any) -> tuple[Node, Supply]:
+def member(**options: Any) -> tuple[Node, Schedulable]:
     node = parse_node(builders.node(**options), "test")
-    return node, supply_of_node(node, Assumptions(), [])
+    return node, schedulable_of_node(node, Assumptions(), [])
 
 
 def kind(
@@ -42,7 +42,7 @@ def kind(
     }
 
 
-def state(item: Object, *usable: tuple[Node, Supply]) -> tuple[str, str]:
+def state(item: Object, *usable: tuple[Node, Schedulable]) -> tuple[str, str]:
     [fit] = fits.check({"t": item}, usable)
     return fit.state, fit.reason
 
@@ -98,10 +98,10 @@ def test_a_type_that_is_not_valid_is_named_and_the_others_are_still_checked(item
 def test_a_type_fits_exactly_when_n_of_it_are_no_more_than_the_node_gives(
     cpu_m: int, memory_mi: int, n: int
 ) -> None:
-    node, supply = NODE
+    node, schedulable = NODE
     item = kind(f"{cpu_m}m", f"{memory_mi}Mi", share=f"1/{n}")
-    enough = n * cpu_m <= supply.cpu_m and n * memory_mi * 2**20 <= supply.memory
-    assert (state(item, (node, supply))[0] == "fits") is enough
+    enough = n * cpu_m <= schedulable.cpu_m and n * memory_mi * 2**20 <= schedulable.memory
+    assert (state(item, (node, schedulable))[0] == "fits") is enough
 
 
 NODE = member()
@@ -130,7 +130,7 @@ def test_only_types_with_our_label_that_we_applied_from_the_same_source_are_prun
         "theirs": stored("theirs", manager="kubectl"),
         "from-size": stored("from-size", source="sku"),
     }
-    prune, keep = instance_types.outdated([stored("wanted")], present)
+    prune, keep = live_types.outdated([stored("wanted")], present)
     assert [item["metadata"]["name"] for item in prune] == ["old"]
     assert [(item["metadata"]["name"], why) for item, why in keep] == [("from-size", "made from sku, not cluster")]
 
@@ -143,7 +143,7 @@ def test_a_type_whose_nodes_are_all_not_ready_is_kept_and_one_that_a_usable_node
         name: {**stored(name), "spec": kind(selector=selector)["spec"]} for name, selector in SELECTORS.items()
     }
     left_out = [row for node in (lost, cordoned) if (row := unusable(node))]
-    prune, keep = instance_types.outdated([stored("wanted")], present, [lost, cordoned, usable], left_out)
+    prune, keep = live_types.outdated([stored("wanted")], present, [lost, cordoned, usable], left_out)
     assert [item["metadata"]["name"] for item in prune] == ["any", "gone", "served"]
     assert [(item["metadata"]["name"], why) for item, why in keep] == [("lost", "its nodes are NotReady now")]
 

@@ -33,9 +33,9 @@ def list_logs(
 
 
 def _client(workspace: str | None, resource_group: str | None, subscription: str | None) -> Any:
-    from arc_toolkit.azure.compute import ml_client
     from arc_toolkit.azure.scope import Resolver
     from arc_toolkit.azure.session import explained, open_session
+    from arc_toolkit.azure.workspace_computes import ml_client
 
     options = {"workspace": workspace, "resource group": resource_group, "subscription": subscription}
     resolver = Resolver(options)

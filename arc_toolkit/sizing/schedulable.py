@@ -1,17 +1,16 @@
 """The waterfall: from nominal memory and cores, line by line, to what a job may ask for.
 
-A `Supply` is one node, or one VM size under stated assumptions; a `Group` is the nodes that one instance type
-may land on, and gives what the tightest of them gives.
+A `Schedulable` is one node, or one VM size under stated assumptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.instance_type_spec import how_many
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
 from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_asked
@@ -26,16 +25,36 @@ MEASURED = "measured on the node"
 OPTION = "option"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the waterfall: a level that is left (total), or what is taken (negative amounts)."""
+class LineKind(Enum):
+    """What a line of the waterfall is: a level, or something that is taken from the level above it."""
 
+    NOMINAL = "nominal"
+    CAPACITY = "capacity"
+    ALLOCATABLE = "allocatable"
+    SCHEDULABLE = "schedulable"
+    KERNEL = "guest kernel"
+    KUBELET = "kubelet"
+    POD = "pod"
+    RESERVE = "reserve"
+
+
+_LEVELS = (LineKind.NOMINAL, LineKind.CAPACITY, LineKind.ALLOCATABLE, LineKind.SCHEDULABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallLine:
+    """One line: what is left at a level, or what is taken (negative amounts)."""
+
+    kind: LineKind
     name: str
     cpu_m: int
     memory: int
     rule: str = ""
     source: str = ""
-    total: bool = False
+
+    @property
+    def is_level(self) -> bool:
+        return self.kind in _LEVELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +112,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
+class Schedulable:
     """What one node offers, and every line of how it came to that."""
 
     name: str
@@ -107,7 +126,7 @@ class Supply:
     max_pods: int
     pods_taken: int
     occupants: tuple[Occupant, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[WaterfallLine, ...]
     version: str
     remarks: tuple[str, ...] = ()
 
@@ -124,30 +143,38 @@ class Supply:
 class _Waterfall:
     """Collects lines while it counts down."""
 
-    def __init__(self, name: str, cpu_m: int, memory: int, rule: str, source: str) -> None:
+    def __init__(self, kind: LineKind, cpu_m: int, memory: int, rule: str, source: str) -> None:
         self.cpu_m, self.memory = cpu_m, memory
-        self.lines = [Line(name, cpu_m, memory, rule, source, total=True)]
+        self.lines: list[WaterfallLine] = []
+        self.level(kind, rule, source)
 
-    def take(self, name: str, cpu_m: int, memory: int, rule: str, source: str) -> None:
+    def take(self, kind: LineKind, name: str, cpu_m: int, memory: int, rule: str, source: str) -> None:
         self.cpu_m, self.memory = self.cpu_m - cpu_m, self.memory - memory
-        self.lines.append(Line(name, -cpu_m, -memory, rule, source))
+        self.lines.append(WaterfallLine(kind, name, -cpu_m, -memory, rule, source))
 
-    def level(self, name: str, rule: str = "", source: str = "") -> None:
-        self.lines.append(Line(name, self.cpu_m, self.memory, rule, source, total=True))
+    def level(self, kind: LineKind, rule: str = "", source: str = "") -> None:
+        self.lines.append(WaterfallLine(kind, kind.value, self.cpu_m, self.memory, rule, source))
 
 
-def supply_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Supply:
+def schedulable_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
     """A node of that size, under assumptions."""
     cores = size.vcpus_available
-    fall = _Waterfall("nominal", cores * 1000, size.memory, size.name, f"VM size table, {table_date()}")
+    fall = _Waterfall(LineKind.NOMINAL, cores * 1000, size.memory, size.name, f"VM size table, {table_date()}")
     if assumptions.capacity_memory is None:
         loss = capacity.kernel_loss(size.memory, assumptions.windows)
-        fall.take("guest kernel", 0, loss.amount, loss.rule, "observed AKS nodes")
+        fall.take(LineKind.KERNEL, "guest kernel", 0, loss.amount, loss.rule, "observed AKS nodes")
     else:
         if assumptions.capacity_memory > size.memory:
             raise ArcError(f"--capacity-memory is more than the nominal memory of {size.name}")
-        fall.take("guest kernel", 0, size.memory - assumptions.capacity_memory, "--capacity-memory", OPTION)
-    fall.level("capacity")
+        fall.take(
+            LineKind.KERNEL,
+            "guest kernel",
+            0,
+            size.memory - assumptions.capacity_memory,
+            "--capacity-memory",
+            OPTION,
+        )
+    fall.level(LineKind.CAPACITY)
     capacity_memory = fall.memory
     _keep(fall, cores, size.memory, assumptions)
     return _finish(
@@ -164,20 +191,26 @@ def supply_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[O
     )
 
 
-def supply_of_node(node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Supply:
+def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
     """A real node: its own capacity and allocatable win over every rule and option."""
     size = find(node.size) if node.size else None
     if size and size.memory >= node.capacity_memory:
         nominal = size.memory
-        fall = _Waterfall("nominal", node.capacity_cpu_m, nominal, node.size, f"VM size table, {table_date()}")
-        fall.take("guest kernel", 0, nominal - node.capacity_memory, "nominal - capacity", MEASURED)
-        fall.level("capacity", "status.capacity", MEASURED)
+        fall = _Waterfall(
+            LineKind.NOMINAL, node.capacity_cpu_m, nominal, node.size, f"VM size table, {table_date()}"
+        )
+        fall.take(
+            LineKind.KERNEL, "guest kernel", 0, nominal - node.capacity_memory, "nominal - capacity", MEASURED
+        )
+        fall.level(LineKind.CAPACITY, "status.capacity", MEASURED)
     else:
         nominal = capacity.nominal_from_capacity(node.capacity_memory)
-        fall = _Waterfall("capacity", node.capacity_cpu_m, node.capacity_memory, "status.capacity", MEASURED)
+        fall = _Waterfall(
+            LineKind.CAPACITY, node.capacity_cpu_m, node.capacity_memory, "status.capacity", MEASURED
+        )
     stated = replace(
         assumptions,
-        version=_version(node, assumptions),
+        version=version_of(node, assumptions),
         max_pods=node.max_pods or assumptions.max_pods,
         windows=node.os == "windows",
     )
@@ -218,19 +251,19 @@ def _keep(fall: _Waterfall, cores: int, nominal: int, assumptions: Assumptions, 
     )
     kept = node.capacity_memory - node.allocatable_memory if node and node.allocatable_memory is not None else None
     if kept_cpu_m is None or kept_cpu_m == cpu.amount:
-        fall.take("kube-reserved cpu", cpu.amount, 0, cpu.rule, AKS_PAGE)
+        fall.take(LineKind.KUBELET, "kube-reserved cpu", cpu.amount, 0, cpu.rule, AKS_PAGE)
     else:
         rule = f"capacity - allocatable; the rules would say {cpu.amount}m, the node wins"
-        fall.take("kept by the kubelet", kept_cpu_m, 0, rule, MEASURED)
+        fall.take(LineKind.KUBELET, "kept by the kubelet", kept_cpu_m, 0, rule, MEASURED)
     if kept is None or kept == memory.amount + threshold.amount:
-        fall.take("kube-reserved memory", 0, memory.amount, memory.rule, AKS_PAGE)
-        fall.take("hard eviction threshold", 0, threshold.amount, threshold.rule, AKS_PAGE)
+        fall.take(LineKind.KUBELET, "kube-reserved memory", 0, memory.amount, memory.rule, AKS_PAGE)
+        fall.take(LineKind.KUBELET, "hard eviction threshold", 0, threshold.amount, threshold.rule, AKS_PAGE)
     else:
         expected = (memory.amount + threshold.amount) // KI
         rule = f"capacity - allocatable; the rules would say {expected}Ki, the node wins"
-        fall.take("kept by the kubelet", 0, kept, rule, MEASURED)
+        fall.take(LineKind.KUBELET, "kept by the kubelet", 0, kept, rule, MEASURED)
     measured = node is not None and (kept is not None or kept_cpu_m is not None)
-    fall.level("allocatable", "status.allocatable" if measured else "", MEASURED if measured else "")
+    fall.level(LineKind.ALLOCATABLE, "status.allocatable" if measured else "", MEASURED if measured else "")
 
 
 def _given(amount: int | None, option: str, rule: Callable[[], Reservation]) -> Reservation:
@@ -251,7 +284,7 @@ def _finish(
     gpu_resource: str | None,
     version: str = "",
     remarks: tuple[str, ...] = (),
-) -> Supply:
+) -> Schedulable:
     """DaemonSets, then the reservation (once), then what is schedulable."""
     held = next(
         (o for o in occupants if _is_reservation(o, capacity_memory, assumptions.extension_namespace)), None
@@ -260,20 +293,32 @@ def _finish(
     pods = sum(occupant.pods for occupant in staying)
     for occupant in staying:
         if occupant is not held:
-            fall.take(occupant.name, occupant.cpu_m, occupant.memory, "requests", occupant.source)
+            fall.take(LineKind.POD, occupant.name, occupant.cpu_m, occupant.memory, "requests", occupant.source)
     wanted = assumptions.reserve.of(capacity_memory)
     if held is not None:
         fall.take(
-            f"reservation ({held.name})", held.cpu_m, held.memory, "held by a pod on the node", EXTENSION_PAGE
+            LineKind.RESERVE,
+            f"reservation ({held.name})",
+            held.cpu_m,
+            held.memory,
+            "held by a pod on the node",
+            EXTENSION_PAGE,
         )
         if assumptions.reserve.asked and wanted > held.memory:
-            fall.take("further reserve", 0, wanted - held.memory, f"up to --reserve {assumptions.reserve}", OPTION)
+            fall.take(
+                LineKind.RESERVE,
+                "further reserve",
+                0,
+                wanted - held.memory,
+                f"up to --reserve {assumptions.reserve}",
+                OPTION,
+            )
     elif wanted:
         rule = f"{assumptions.reserve} of capacity" if assumptions.reserve.percent else "given as --reserve"
-        fall.take("reservation (AzureML extension)", 0, wanted, rule, EXTENSION_PAGE)
+        fall.take(LineKind.RESERVE, "reservation (AzureML extension)", 0, wanted, rule, EXTENSION_PAGE)
         pods += 1
-    fall.level("schedulable", "what one whole-node job may ask for")
-    return Supply(
+    fall.level(LineKind.SCHEDULABLE, "what one whole-node job may ask for")
+    return Schedulable(
         name=name,
         nominal_cpu_m=nominal_cpu_m,
         nominal_memory=nominal_memory,
@@ -297,94 +342,5 @@ def _is_reservation(occupant: Occupant, capacity_memory: int, namespace: str) ->
     return occupant.kind is PodKind.DAEMONSET and occupant.namespace == namespace and 45 <= share <= 55
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Nodes that one instance type may land on. Each resource is that of the node that gives least of it."""
-
-    title: str
-    selector: tuple[tuple[str, str], ...]
-    supplies: tuple[Supply, ...]
-    source: str  # "sku", "nodes" or "cluster"
-    pools: tuple[str, ...] = ()
-    size: str = ""
-
-    @property
-    def tightest_cpu(self) -> Supply:
-        return min(self.supplies, key=lambda supply: supply.cpu_m)
-
-    @property
-    def tightest_memory(self) -> Supply:
-        return min(self.supplies, key=lambda supply: supply.memory)
-
-    @property
-    def gpus(self) -> int:
-        return min(supply.gpus for supply in self.supplies)
-
-    @property
-    def gpu_resource(self) -> str | None:
-        """None where there are no GPUs, or GPUs of two makers."""
-        resources = {supply.gpu_resource for supply in self.supplies}
-        return resources.pop() if self.gpus and len(resources) == 1 else None
-
-    @property
-    def nominal_cpu_m(self) -> int:
-        return min(supply.nominal_cpu_m for supply in self.supplies)
-
-    @property
-    def nominal_memory(self) -> int:
-        return min(supply.nominal_memory for supply in self.supplies)
-
-    @property
-    def pods_free(self) -> int:
-        return min(supply.pods_free for supply in self.supplies)
-
-    def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, str]:
-        """How many fit on the node of the group that takes least of them, and why not more."""
-        return min((how_many(cpu_m, memory, gpus, supply) for supply in self.supplies), key=lambda pair: pair[0])
-
-
-def group_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Group:
-    """The nodes of a size, all alike."""
-    return Group(
-        title=size.name,
-        selector=(("node.kubernetes.io/instance-type", size.name),),
-        supplies=(supply_of_size(size, assumptions, occupants),),
-        source="sku",
-        size=size.name,
-    )
-
-
-def group_nodes(
-    nodes: Iterable[Node],
-    occupants: dict[str, list[Occupant]],
-    assumptions: Assumptions,
-    *,
-    source: str,
-    by_pool: bool = False,
-    everywhere: Callable[[Version], Sequence[Occupant]] = lambda version: (),
-) -> list[Group]:
-    """Nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects."""
-    found: dict[tuple[tuple[str, str], ...], list[Node]] = {}
-    for node in nodes:
-        labels = [node.size_label] + ([node.pool_label] if by_pool else [])
-        found.setdefault(tuple(label for label in labels if label), []).append(node)
-    groups = []
-    for selector, members in sorted(found.items()):
-        supplies = tuple(
-            supply_of_node(
-                node, assumptions, [*occupants.get(node.name, ()), *everywhere(_version(node, assumptions))]
-            )
-            for node in members
-        )
-        pools = tuple(sorted({node.pool for node in members if node.pool}))
-        size = members[0].size
-        where = f"pool {', '.join(pools)}, " if pools else ""
-        title = (
-            f"{size or 'nodes without a size label'} ({where}{len(members)} node{'s' if len(members) > 1 else ''})"
-        )
-        groups.append(Group(title, selector, supplies, source, pools, size))
-    return groups
-
-
-def _version(node: Node, assumptions: Assumptions) -> Version:
+def version_of(node: Node, assumptions: Assumptions) -> Version:
     return parse_version(node.version) if node.version else assumptions.version

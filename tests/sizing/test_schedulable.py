@@ -13,31 +13,30 @@ from arc_toolkit.kube.nodes import parse_node, unusable
 from arc_toolkit.kube.pods import Pod
 from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.sizing import occupants, vm_sizes
-from arc_toolkit.sizing.shares import Share, split
-from arc_toolkit.sizing.supply import (
+from arc_toolkit.sizing.node_groups import NodeGroup, group_nodes
+from arc_toolkit.sizing.schedulable import (
     Assumptions,
-    Group,
     Reserve,
-    Supply,
-    group_nodes,
-    supply_of_node,
-    supply_of_size,
+    Schedulable,
+    schedulable_of_node,
+    schedulable_of_size,
 )
+from arc_toolkit.sizing.shares import Share, split
 from tests.sizing.builders import node, pod
 
 SIZES = sorted(vm_sizes.table())
 
 
-def _adds_up(supply: Supply) -> None:
-    cpu_m, memory = supply.lines[0].cpu_m, supply.lines[0].memory
-    for line in supply.lines[1:]:
-        if line.total:
+def _adds_up(schedulable: Schedulable) -> None:
+    cpu_m, memory = schedulable.lines[0].cpu_m, schedulable.lines[0].memory
+    for line in schedulable.lines[1:]:
+        if line.is_level:
             assert (line.cpu_m, line.memory) == (cpu_m, memory), line
         else:
             assert line.cpu_m <= 0
             assert line.memory <= 0
             cpu_m, memory = cpu_m + line.cpu_m, memory + line.memory
-    assert (supply.cpu_m, supply.memory) == (cpu_m, memory)
+    assert (schedulable.cpu_m, schedulable.memory) == (cpu_m, memory)
 
 
 @given(
@@ -49,92 +48,99 @@ def _adds_up(supply: Supply) -> None:
 def test_every_waterfall_adds_up(size: str, minor: int, max_pods: int, profile: str) -> None:
     version = (1, minor)
     sitting = occupants.profile(profile, version)
-    _adds_up(supply_of_size(vm_sizes.table()[size], Assumptions(version, max_pods), sitting))
+    _adds_up(schedulable_of_size(vm_sizes.table()[size], Assumptions(version, max_pods), sitting))
 
 
 @given(st.sampled_from(SIZES), st.sampled_from([1, 2, 3, 4, 7, 8]), st.integers(10, 250))
 def test_n_shares_fit_beside_everything_and_leave_less_than_n_units(size: str, n: int, max_pods: int) -> None:
     sitting = [*occupants.profile("aks-overlay", (1, 33)), *occupants.profile("azureml", (1, 33))]
-    supply = supply_of_size(vm_sizes.table()[size], Assumptions(max_pods=max_pods), sitting)
-    group = Group(size, (), (supply,), "sku")
+    schedulable = schedulable_of_size(vm_sizes.table()[size], Assumptions(max_pods=max_pods), sitting)
+    group = NodeGroup(size, (), (schedulable,), "sku")
     try:
         portion = split(group, Share(n))
     except ArcError:
-        assert supply.gpus % n or n > group.pods_free or supply.memory < n * MI or supply.cpu_m < n * 10
+        assert (
+            schedulable.gpus % n
+            or n > group.pods_free
+            or schedulable.memory < n * MI
+            or schedulable.cpu_m < n * 10
+        )
         return
-    assert 0 <= supply.memory - n * portion.memory < n * MI
-    assert 0 <= supply.cpu_m - n * portion.cpu_m < n * 10
-    assert portion.gpus * n == supply.gpus
+    assert 0 <= schedulable.memory - n * portion.memory < n * MI
+    assert 0 <= schedulable.cpu_m - n * portion.cpu_m < n * 10
+    assert portion.gpus * n == schedulable.gpus
 
 
 def test_a_half_of_a_d64s_v5_given_its_true_capacity() -> None:
     """The example of the README, checked by hand."""
     sitting = [*occupants.profile("aks-overlay-1.30", (1, 33)), *occupants.profile("azureml", (1, 33))]
     real = parse_node(node(), "test")
-    supply = supply_of_node(real, Assumptions(), sitting)
+    schedulable = schedulable_of_node(real, Assumptions(), sitting)
     allocatable = 263900000 - (20 * 110 + 50) * 1024 - 100 * 1024
     assert allocatable == 261493600
     reserve = 263900000 * 5 // 100
-    assert supply.memory == (allocatable - 470 * 1024 - 100 * 1024 - reserve) * KI
-    assert supply.cpu_m == 64000 - 740 - 350 - 10
+    assert schedulable.memory == (allocatable - 470 * 1024 - 100 * 1024 - reserve) * KI
+    assert schedulable.cpu_m == 64000 - 740 - 350 - 10
 
 
 def test_the_node_wins_over_the_rules_and_the_difference_is_said() -> None:
     hardened = node(allocatable_memory="250000000Ki")
-    supply = supply_of_node(parse_node(hardened, "test"), Assumptions(), [])
-    line = next(line for line in supply.lines if "kubelet" in line.name and line.memory)
+    schedulable = schedulable_of_node(parse_node(hardened, "test"), Assumptions(), [])
+    line = next(line for line in schedulable.lines if "kubelet" in line.name and line.memory)
     assert line.memory == -(263900000 - 250000000) * KI
     assert "the node wins" in line.rule
 
 
 def test_a_node_without_allocatable_is_computed_from_its_capacity() -> None:
-    given_ = supply_of_node(parse_node(node(), "test"), Assumptions(), [])
-    computed = supply_of_node(parse_node(node(allocatable_memory=None), "test"), Assumptions(), [])
+    given_ = schedulable_of_node(parse_node(node(), "test"), Assumptions(), [])
+    computed = schedulable_of_node(parse_node(node(allocatable_memory=None), "test"), Assumptions(), [])
     assert (given_.cpu_m, given_.memory) == (computed.cpu_m, computed.memory)
 
 
 def test_each_resource_is_the_nodes_own_where_it_says_so() -> None:
     item = node(allocatable_memory="200Gi")
     del item["status"]["allocatable"]["cpu"]
-    supply = supply_of_node(parse_node(item, "test"), Assumptions(reserve=Reserve.parse("0")), [])
-    assert supply.memory == 200 * 2**30
-    assert supply.cpu_m == 63260  # by the rule
+    schedulable = schedulable_of_node(parse_node(item, "test"), Assumptions(reserve=Reserve.parse("0")), [])
+    assert schedulable.memory == 200 * 2**30
+    assert schedulable.cpu_m == 63260  # by the rule
 
 
 def test_options_serve_where_a_node_says_nothing() -> None:
     item = node(allocatable_memory=None)
     options = Assumptions(reserve=Reserve.parse("0"), kube_reserved_memory=10 * 2**30, kube_reserved_cpu_m=1000)
-    supply = supply_of_node(parse_node(item, "test"), options, [])
-    assert supply.cpu_m == 63000
-    assert supply.memory == 263900000 * KI - 10 * 2**30 - 100 * MI
+    schedulable = schedulable_of_node(parse_node(item, "test"), options, [])
+    assert schedulable.cpu_m == 63000
+    assert schedulable.memory == 263900000 * KI - 10 * 2**30 - 100 * MI
 
 
 def test_gpus_that_a_daemonset_takes_are_not_offered() -> None:
     taker = pod("dcgm", "n")
     taker["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
-    supply = supply_of_node(parse_node(node("n", gpus=4), "test"), Assumptions(), occupants.by_node([taker])["n"])
-    assert supply.gpus == 3
+    schedulable = schedulable_of_node(
+        parse_node(node("n", gpus=4), "test"), Assumptions(), occupants.by_node([taker])["n"]
+    )
+    assert schedulable.gpus == 3
 
 
 def test_pods_without_requests_defeat_nothing() -> None:
     idle = pod("idle", "n", "0", "0", owner="ReplicaSet")
-    supply = supply_of_node(parse_node(node("n"), "test"), Assumptions(), occupants.by_node([idle])["n"])
-    assert supply.passing == ()
+    schedulable = schedulable_of_node(parse_node(node("n"), "test"), Assumptions(), occupants.by_node([idle])["n"])
+    assert schedulable.passing == ()
 
 
 def test_the_extension_may_run_in_another_namespace() -> None:
     held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="aml-ext")
     sitting = occupants.by_node([held])["n"]
     real = parse_node(node("n"), "test")
-    named = supply_of_node(real, Assumptions(extension_namespace="aml-ext"), sitting)
-    assert named.memory == supply_of_node(real, Assumptions(), []).memory
+    named = schedulable_of_node(real, Assumptions(extension_namespace="aml-ext"), sitting)
+    assert named.memory == schedulable_of_node(real, Assumptions(), []).memory
 
 
 def test_the_reservation_is_counted_once_where_a_pod_already_holds_it() -> None:
     held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="azureml")
     sitting = occupants.by_node([held])["n"]
-    with_pod = supply_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
-    without = supply_of_node(parse_node(node("n"), "test"), Assumptions(), [])
+    with_pod = schedulable_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
+    without = schedulable_of_node(parse_node(node("n"), "test"), Assumptions(), [])
     assert with_pod.memory == without.memory
     _adds_up(with_pod)
 
@@ -143,8 +149,8 @@ def test_a_larger_reserve_that_was_asked_for_comes_on_top_of_the_pod() -> None:
     held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="azureml")
     sitting = occupants.by_node([held])["n"]
     asked = Assumptions(reserve=Reserve.parse("10%"))
-    supply = supply_of_node(parse_node(node("n"), "test"), asked, sitting)
-    assert supply.memory == (261493600 - 26390000) * KI
+    schedulable = schedulable_of_node(parse_node(node("n"), "test"), asked, sitting)
+    assert schedulable.memory == (261493600 - 26390000) * KI
 
 
 def test_only_daemonset_and_static_pods_count_and_deployments_are_named() -> None:
@@ -156,9 +162,9 @@ def test_only_daemonset_and_static_pods_count_and_deployments_are_named() -> Non
         pod("done", "n", "10", "10Gi", phase="Succeeded"),
     ]
     sitting = occupants.by_node(pods)["n"]
-    supply = supply_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
-    assert supply.cpu_m == 63260 - 150
-    assert [occupant.name for occupant in supply.passing] == ["azureml-fe-v2-x1"]
+    schedulable = schedulable_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
+    assert schedulable.cpu_m == 63260 - 150
+    assert [occupant.name for occupant in schedulable.passing] == ["azureml-fe-v2-x1"]
 
 
 def test_requests_count_as_the_scheduler_counts_them() -> None:

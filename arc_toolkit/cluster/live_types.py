@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ApplyResult:
     """What became of one type."""
 
     name: str
@@ -47,7 +47,7 @@ def apply(
     *,
     force: bool = False,
     dry_run: bool = False,
-) -> Iterator[Outcome]:
+) -> Iterator[ApplyResult]:
     """One outcome a type, as it happens. A conflict is told and left, unless `force` takes the fields over."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
@@ -55,14 +55,14 @@ def apply(
             applied = client.apply(f"{INSTANCE_TYPES}/{name}", manifest, force=force, dry_run=dry_run)
         except Conflict as conflict:
             owned = [f"{field} belongs to {manager}" for field, manager in conflict.fields()] or [str(conflict)]
-            yield Outcome(name, "conflict", "; ".join(owned))
+            yield ApplyResult(name, "conflict", "; ".join(owned))
             continue
         if applied.created:
-            yield Outcome(name, "created")
+            yield ApplyResult(name, "created")
         elif name in present and _content(applied.object) == _content(present[name]):
-            yield Outcome(name, "unchanged")
+            yield ApplyResult(name, "unchanged")
         else:
-            yield Outcome(name, "configured", _changes(present.get(name, {}), applied.object))
+            yield ApplyResult(name, "configured", _changes(present.get(name, {}), applied.object))
 
 
 def outdated(
@@ -95,16 +95,16 @@ def outdated(
     return prune, keep
 
 
-def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[Outcome]:
+def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[ApplyResult]:
     """Delete types, each only if it is still as it was read."""
     for item in items:
         name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
         try:
             client.delete(f"{INSTANCE_TYPES}/{name}", resource_version=version, dry_run=dry_run)
         except Conflict:
-            yield Outcome(name, "kept", "it was changed meanwhile; run again to look at it anew")
+            yield ApplyResult(name, "kept", "it was changed meanwhile; run again to look at it anew")
             continue
-        yield Outcome(name, "pruned")
+        yield ApplyResult(name, "pruned")
 
 
 def _ours(item: Object) -> bool:

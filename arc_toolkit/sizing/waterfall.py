@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.output.table import table
+from arc_toolkit.sizing.instance_types import InstanceType
+from arc_toolkit.sizing.schedulable import LineKind, Schedulable, WaterfallLine
 from arc_toolkit.sizing.shares import Share
-
-if TYPE_CHECKING:
-    from arc_toolkit.sizing.instance_types import InstanceType
-    from arc_toolkit.sizing.supply import Line, Supply
 
 Style = Callable[..., str]
 BAR = 32
@@ -23,10 +21,10 @@ def explain(entry: InstanceType, style: Style) -> str:
     head = style(f"{entry.name}: {entry.what}", "bold")
     parts = [head]
     tight_memory, tight_cpu = group.tightest_memory, group.tightest_cpu
-    named = f" on {tight_memory.name}, the tightest node" if len(group.supplies) > 1 else ""
+    named = f" on {tight_memory.name}, the tightest node" if len(group.nodes) > 1 else ""
     sources = list(dict.fromkeys(line.source for line in (*tight_memory.lines, *tight_cpu.lines) if line.source))
     parts.append(_block(f"memory{named}", tight_memory.lines, "memory", entry, sources, style))
-    named = f" on {tight_cpu.name}, the tightest node" if len(group.supplies) > 1 else ""
+    named = f" on {tight_cpu.name}, the tightest node" if len(group.nodes) > 1 else ""
     parts.append(_block(f"cpu{named}", tight_cpu.lines, "cpu", entry, sources, style))
     gpu = f", {entry.gpus} x {entry.gpu_resource}" if entry.gpus else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
@@ -40,7 +38,7 @@ def explain(entry: InstanceType, style: Style) -> str:
 
 
 def _block(
-    title: str, lines: Sequence[Line], what: str, entry: InstanceType, sources: list[str], style: Style
+    title: str, lines: Sequence[WaterfallLine], what: str, entry: InstanceType, sources: list[str], style: Style
 ) -> str:
     amounts = [line.memory if what == "memory" else line.cpu_m for line in lines]
     top, level = amounts[0], amounts[0]
@@ -48,14 +46,14 @@ def _block(
     for line, amount in zip(lines, amounts, strict=True):
         if not amount:
             continue
-        if line.total:
+        if line.is_level:
             level = amount
-            bar = style(_bar(0, amount, top, "█"), "green" if line.name == "schedulable" else "blue")
+            bar = style(_bar(0, amount, top, "█"), "green" if line.kind is LineKind.SCHEDULABLE else "blue")
         else:
             level += amount
             bar = style(_bar(level, level - amount, top, "▒"), "yellow")
         mark = f" [{sources.index(line.source) + 1}]" if line.source else ""
-        name = line.name if line.total else f"- {line.name}"
+        name = line.name if line.is_level else f"- {line.name}"
         rows.append([name, *_numbers(amount, what), bar, line.rule + mark])
     portion = entry.portion
     one = portion.memory if what == "memory" else portion.cpu_m
@@ -86,23 +84,23 @@ def _segment(start: int, end: int, top: int, glyph: str) -> str:
     return glyph * (round(end * BAR / top) - round(start * BAR / top))
 
 
-def supply_json(supply: Supply) -> dict[str, Any]:
+def schedulable_json(schedulable: Schedulable) -> dict[str, Any]:
     """One node's waterfall; memory in bytes and cpu in milli-cores, exact."""
     return {
-        "name": supply.name,
+        "name": schedulable.name,
         "lines": [
             {
                 "name": line.name,
-                "kind": "level" if line.total else "taken",
+                "kind": "level" if line.is_level else "taken",
                 "memory_bytes": line.memory,
                 "cpu_m": line.cpu_m,
                 "rule": line.rule,
                 "source": line.source,
             }
-            for line in supply.lines
+            for line in schedulable.lines
         ],
-        "schedulable": {"cpu_m": supply.cpu_m, "memory_bytes": supply.memory, "gpus": supply.gpus},
-        "max_pods": supply.max_pods,
+        "schedulable": {"cpu_m": schedulable.cpu_m, "memory_bytes": schedulable.memory, "gpus": schedulable.gpus},
+        "max_pods": schedulable.max_pods,
     }
 
 
@@ -124,7 +122,7 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
             "memory_bytes": portion.left_memory,
             "gpus": portion.left_gpus,
         },
-        "memory_waterfall": supply_json(group.tightest_memory),
-        "cpu_waterfall": supply_json(group.tightest_cpu),
+        "memory_waterfall": schedulable_json(group.tightest_memory),
+        "cpu_waterfall": schedulable_json(group.tightest_cpu),
         "manifest": entry.manifest(),
     }

@@ -1,0 +1,174 @@
+"""Which nodes to size for: the options that gen-instance-types and validate share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+
+from arc_toolkit import inputs
+from arc_toolkit.console import Console
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.kube.raw import items_of
+from arc_toolkit.kube.taints import Toleration
+from arc_toolkit.output.safe import printable
+from arc_toolkit.sizing import occupants, reservations
+from arc_toolkit.sizing.node_selection import DEFAULT_DAEMONSETS, DaemonSets, Selection, select_nodes, select_sizes
+from arc_toolkit.sizing.schedulable import Assumptions, Reserve
+
+DEFAULT_VERSION = "1.33"
+DEFAULT_PLUGIN = "overlay"
+# Options about what a node says itself, if there is one.
+_ABOUT_NODES = (
+    "kubernetes-version",
+    "max-pods",
+    "capacity-memory",
+    "kube-reserved-cpu",
+    "kube-reserved-memory",
+    "eviction-memory",
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_argument_group("which nodes")
+    which.add_argument(
+        "--sku", action="append", nargs="+", metavar="NAME", help="VM sizes by name or pattern (`Standard_D*s_v5`)"
+    )
+    which.add_argument("--nodes", metavar="FILE", help="saved `kubectl get nodes -o json` (- for standard input)")
+    which.add_argument(
+        "--group-by", choices=["size", "pool"], default="size", help="nodes that share a type (size)"
+    )
+    which.add_argument(
+        "--tolerate",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a taint that your jobs tolerate (spot pools)",
+    )
+    which.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of the nodes (amd64)")
+    rules = parser.add_argument_group("what a node keeps (nodes that can be asked always win over these)")
+    rules.add_argument("--kubernetes-version", metavar="X.Y", help=f"for --sku (default: {DEFAULT_VERSION})")
+    rules.add_argument("--max-pods", type=int, metavar="N", help="for --sku (default: that of the network plugin)")
+    rules.add_argument(
+        "--network-plugin",
+        choices=list(reservations.MAX_PODS),
+        default=DEFAULT_PLUGIN,
+        help=f"maxPods where --max-pods is not given (default: {DEFAULT_PLUGIN}, 250)",
+    )
+    rules.add_argument("--os", choices=["linux", "windows"], default="linux", help="for --sku (linux)")
+    rules.add_argument(
+        "--capacity-memory", metavar="QUANTITY", help="status.capacity.memory of such a node, if known"
+    )
+    rules.add_argument("--kube-reserved-cpu", metavar="QUANTITY", help="instead of the rule")
+    rules.add_argument("--kube-reserved-memory", metavar="QUANTITY", help="instead of the rule")
+    rules.add_argument(
+        "--eviction-memory", metavar="QUANTITY", help="hard eviction threshold, instead of the rule"
+    )
+    sits = parser.add_argument_group("pods already running on the nodes")
+    sits.add_argument("--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted")
+    sits.add_argument(
+        "--daemonsets",
+        action="append",
+        metavar="NAME|FILE",
+        help="profile or YAML file of name, cpu, memory; may be repeated; none for nothing "
+        f"(default without --pods: {' and '.join(DEFAULT_DAEMONSETS)})",
+    )
+    sits.add_argument(
+        "--extension-namespace",
+        default=occupants.EXTENSION_NAMESPACE,
+        metavar="NAME",
+        help="where the extension runs; its pod that holds the reservation counts once (%(default)s)",
+    )
+    sits.add_argument("--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
+
+
+def assumptions_of(args: argparse.Namespace) -> Assumptions:
+    """The options as data, each checked."""
+    max_pods = reservations.MAX_PODS[args.network_plugin] if args.max_pods is None else args.max_pods
+    low, high = reservations.MAX_PODS_RANGE
+    if not low <= max_pods <= high:
+        raise ArcError(f"--max-pods {max_pods}: AKS allows {low} to {high}")
+    return Assumptions(
+        version=reservations.parse_version(args.kubernetes_version or DEFAULT_VERSION),
+        max_pods=max_pods,
+        windows=args.os == "windows",
+        reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve),
+        extension_namespace=args.extension_namespace,
+        capacity_memory=_amount(args.capacity_memory, "--capacity-memory", bytes_asked),
+        kube_reserved_cpu_m=_amount(args.kube_reserved_cpu, "--kube-reserved-cpu", cpu_asked),
+        kube_reserved_memory=_amount(args.kube_reserved_memory, "--kube-reserved-memory", bytes_asked),
+        eviction_memory=_amount(args.eviction_memory, "--eviction-memory", bytes_asked),
+    )
+
+
+def collect(args: argparse.Namespace) -> Selection | None:
+    """Groups from --sku or --nodes; None if neither is there."""
+    assumptions = assumptions_of(args)
+    if args.sku and args.nodes:
+        raise ArcError("use --sku or --nodes, not both")
+    if args.pods and not args.nodes:
+        raise ArcError("--pods goes with --nodes: pods say nothing without the nodes they run on")
+    if args.nodes == "-" and args.pods == "-":
+        raise ArcError("standard input can be --nodes or --pods, not both: save one of them to a file")
+    if args.sku:
+        names = [name for names in args.sku for name in names]
+        plugin = "" if args.max_pods else args.network_plugin
+        return select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)
+    if args.nodes:
+        nodes = items_of(inputs.load(args.nodes), "Node", args.nodes)
+        pods = items_of(inputs.load(args.pods), "Pod", args.pods) if args.pods else None
+        selection = select_nodes(
+            nodes,
+            pods,
+            assumptions,
+            daemonsets_of(args, counted=pods is not None),
+            source="nodes",
+            where=args.nodes,
+            tolerations=tolerations_of(args),
+            architecture=args.architecture,
+            by_pool=args.group_by == "pool",
+        )
+        selection.notes[:0] = overruled(args)
+        return selection
+    return None
+
+
+def daemonsets_of(args: argparse.Namespace, *, counted: bool = False) -> DaemonSets:
+    """Those of --daemonsets, the default, or none if the pods of the cluster are counted."""
+    names = args.daemonsets or ([] if counted else DEFAULT_DAEMONSETS)
+    files = {
+        name: occupants.from_document(inputs.load(name), name)
+        for name in names
+        if name.endswith((".yaml", ".yml", ".json")) or os.sep in name
+    }
+    return DaemonSets(tuple(names), files)
+
+
+def tolerations_of(args: argparse.Namespace) -> list[Toleration]:
+    """Those of --tolerate: any value and effect of the key."""
+    return [Toleration(key) for key in args.tolerate]
+
+
+def overruled(args: argparse.Namespace) -> list[str]:
+    """A note about options that count only if a node does not say it itself."""
+    names = [f"--{name}" for name in _ABOUT_NODES if getattr(args, name.replace("-", "_")) is not None]
+    return [f"{', '.join(names)}: only where a node does not say it itself; nodes win"] if names else []
+
+
+def _amount(text: str | None, option: str, parse: Callable[[str], int]) -> int | None:
+    if text is None:
+        return None
+    try:
+        amount = parse(text)
+    except QuantityError as error:
+        raise ArcError(f"{option}: {error}") from None
+    if amount < 0:
+        raise ArcError(f"{option} {text}: cannot be negative")
+    return amount
+
+
+def say(selection: Selection, console: Console) -> None:
+    """The notes, on standard error."""
+    for note in selection.notes:
+        console.note(printable(note))

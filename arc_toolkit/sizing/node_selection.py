@@ -1,0 +1,179 @@
+"""Which nodes to size for: VM sizes under assumptions, or the nodes of a cluster that jobs can use."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
+from arc_toolkit.kube.quantities import MI
+from arc_toolkit.kube.taints import Toleration
+from arc_toolkit.sizing import occupants, vm_sizes
+from arc_toolkit.sizing.node_groups import NodeGroup, group_nodes, group_of_size
+from arc_toolkit.sizing.occupants import Occupant
+from arc_toolkit.sizing.reservations import Version
+from arc_toolkit.sizing.schedulable import Assumptions
+
+DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")
+
+
+@dataclass
+class Selection:
+    """The groups to size for, every node behind them, and what a person should know about them."""
+
+    groups: list[NodeGroup]
+    assumptions: Assumptions
+    source: str
+    nodes: list[Node] = field(default_factory=list)
+    unusable: list[UnusableNode] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DaemonSets:
+    """Pods that are on every node: names of profiles, and of files with their content."""
+
+    names: tuple[str, ...] = DEFAULT_DAEMONSETS
+    files: Mapping[str, list[Occupant]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " + ".join(self.names)
+
+    def by_version(self) -> Callable[[Version], list[Occupant]]:
+        """What they ask for on a Kubernetes version."""
+
+        @cache
+        def on(version: Version) -> list[Occupant]:
+            parts = [
+                self.files[name] if name in self.files else occupants.profile(name, version) for name in self.names
+            ]
+            return [occupant for part in parts for occupant in part]
+
+        return on
+
+
+def select_sizes(
+    names: Sequence[str], assumptions: Assumptions, daemonsets: DaemonSets, *, network_plugin: str = ""
+) -> Selection:
+    """A group for each VM size; `network_plugin` names where maxPods comes from, for the note."""
+    sizes = _sizes(names)
+    pods = daemonsets.by_version()(assumptions.version)
+    groups = [group_of_size(size, assumptions, pods) for size in sizes]
+    notes = [
+        f"assumed: Kubernetes {assumptions.version_text}, maxPods {assumptions.max_pods}"
+        f"{f' ({network_plugin})' if network_plugin else ''}, DaemonSets {daemonsets}, "
+        f"reserve {assumptions.reserve}; options change each of these, and --nodes replaces them by facts"
+    ]
+    notes += [remark for size in sizes for remark in size.remarks]
+    return Selection(groups, assumptions, "sku", notes=notes)
+
+
+def select_nodes(
+    node_items: Iterable[Mapping[str, Any]],
+    pod_items: Iterable[Mapping[str, Any]] | None,
+    assumptions: Assumptions,
+    daemonsets: DaemonSets,
+    *,
+    source: str,
+    where: str,
+    tolerations: Iterable[Toleration] = (),
+    architecture: str = "amd64",
+    by_pool: bool = False,
+) -> Selection:
+    """Groups from raw Node and Pod objects, saved or live."""
+    nodes = parse_nodes(node_items, where)
+    usable, refused = _divide(nodes, tolerations, architecture)
+    if not usable:
+        why = f": {refused[0].node.name}: {refused[0]}" if refused else ""
+        raise ArcError(f"{where}: none of {len(nodes)} nodes can run AzureML jobs{why}")
+    pods = occupants.by_node(pod_items) if pod_items is not None else {}
+    groups = group_nodes(
+        usable, pods, assumptions, source=source, by_pool=by_pool, everywhere=daemonsets.by_version()
+    )
+    selection = Selection(groups, assumptions, source, nodes, refused)
+    if pod_items is None:
+        selection.notes.append(f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones")
+    selection.notes += _left_out_notes(refused)
+    selection.notes += [note for group in groups for note in _doubts(group)]
+    selection.notes += [note for group in groups if (note := defeated(group))]
+    return selection
+
+
+def _divide(
+    nodes: list[Node], tolerations: Iterable[Toleration], architecture: str
+) -> tuple[list[Node], list[UnusableNode]]:
+    """Nodes that jobs can use, and the others with the reason."""
+    known = list(tolerations)
+    refused = {node.name: unusable(node, known, architecture) for node in nodes}
+    most: dict[str, int] = {}  # GPUs that a usable node of that size shows
+    for node in nodes:
+        if refused[node.name] is None:
+            most[node.size] = max(most.get(node.size, 0), node.gpus)
+    for node in nodes:
+        if refused[node.name] is None and node.size and node.gpus < most[node.size]:
+            others = f"{node.gpus} of the {most[node.size]} GPUs that others of its size show"
+            text = f"only {others}: is the device plugin well?"
+            refused[node.name] = UnusableNode(node, WhyUnusable.FEWER_GPUS, text)
+    usable = [node for node in nodes if refused[node.name] is None]
+    return usable, [row for row in refused.values() if row is not None]
+
+
+def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for row in refused:
+        by_reason.setdefault(str(row), []).append(row.node.name)
+    return [
+        f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({_some(names)}): {reason}"
+        for reason, names in by_reason.items()
+    ]
+
+
+def _doubts(group: NodeGroup) -> list[str]:
+    """What may be wrong with a group as a whole."""
+    found = []
+    if not group.selector:
+        found.append(f"{group.title}: their types have no nodeSelector and may land on any node")
+    size = vm_sizes.find(group.size) if group.size else None
+    if size and size.gpu_resource and not group.gpus:
+        found.append(f"{group.title}: the size has GPUs and no node shows any: is the device plugin installed?")
+    return found
+
+
+def defeated(group: NodeGroup) -> str | None:
+    """Pods of Deployments and the like that defeat a type which takes all that is schedulable."""
+    found = [(node.name, occupant) for node in group.nodes for occupant in node.passing]
+    if not found:
+        return None
+    nodes = {name for name, _ in found}
+    pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in found]
+    return (
+        f"{len(nodes)} of {len(group.nodes)} nodes of {group.title} also run pods that belong to no DaemonSet "
+        f"and defeat a whole-node type there: {_some(pods)}; keep them off with a taint such as "
+        "ml.azure.com/amlarc-workload=true:NoSchedule"
+    )
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _sizes(names: Iterable[str]) -> list[vm_sizes.VmSize]:
+    found: dict[str, vm_sizes.VmSize] = {}
+    for name in names:
+        if any(mark in name for mark in "*?["):
+            pattern = name.lower()
+            matches = [
+                size
+                for key, size in vm_sizes.table().items()
+                if fnmatch.fnmatchcase(key, pattern) or fnmatch.fnmatchcase(key, f"standard_{pattern}")
+            ]
+            if not matches:
+                raise ArcError(f"no VM size matches {name!r} in the shipped table")
+        else:
+            matches = [vm_sizes.lookup(name)]
+        found.update({size.name: size for size in matches})
+    return list(found.values())
