@@ -1,19 +1,39 @@
-"""A finding: what `validate`, `check` and `patch` report. Frozen data; whoever finds it never prints it."""
+"""Findings, their fixes and the rules behind them: what `patch`, `check` and `validate` report.
+
+Frozen data: whoever finds something never prints it, and a fix can be listed, counted, shown and exported.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from arc_toolkit.edit.discover import Skipped
+from arc_toolkit.edit.edits import Edit
+
 Severity = Literal["error", "warning", "note"]
+Language = Literal["yaml", "python", "yaml, python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that fixes one finding. A job may behave differently after an unsafe one.
+
+    The edits are character spans of the file's text as it is before the run, without its byte order mark.
+    """
+
+    title: str
+    safe: bool
+    edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a rule saw, or a setting that was placed or could not be placed.
+    """Something that a rule found, or a setting that was set or could not be set.
 
-    `fixed` means: `FileResult.after` mends it (`patch` did, `check` says that `patch` can). `reason` says why it
-    was decided so: the evidence, or why it was not changed. `line` and `column` count from 1; 0 is "the file".
+    `reason` says why: the evidence, or why it was not changed. `line` and `column` count characters from 1; 0 means
+    the whole file.
     """
 
     rule: str
@@ -22,7 +42,69 @@ class Finding:
     path: str
     line: int = 0
     column: int = 0
-    fixed: bool = False
     reason: str = ""
-    # `patch --unsafe-fixes` would mend it.
-    unsafe_fix: bool = False
+    fix: Fix | None = None
+    # Whether `FileResult.after` has the fix, or the setting that a note is about. It may never be written.
+    applied: bool = False
+
+    @property
+    def fixable(self) -> Literal["safe", "unsafe", False]:
+        if self.fix is None:
+            return False
+        return "safe" if self.fix.safe else "unsafe"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a rule is, for `rules`, its page and SARIF; and how it checks, where it does so by itself."""
+
+    id: str
+    severity: Severity
+    # none: `patch` cannot fix it; unsafe: only with --unsafe-fixes, since a job may behave differently afterwards.
+    fix: Literal["safe", "unsafe", "none"]
+    summary: str
+    # Why it matters, in Markdown, with its source.
+    why: str
+    before: str
+    after: str
+    language: Language = "yaml"
+    # Called by the package that the rule belongs to, with what that package checks.
+    check: Callable[..., None] | None = None
+    # The rule runs only on files whose text has one of these; empty means on every file.
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What a run made of one file. Only one of `after`, `refused` and `skipped` may be set; none means unchanged."""
+
+    path: str
+    before: bytes
+    after: bytes | None = None
+    findings: tuple[Finding, ...] = ()
+    # Why no safe change was possible although one was asked for.
+    refused: str | None = None
+    # Why the file was not used (no AzureML in it, not UTF-8, ...).
+    skipped: Skipped | None = None
+    # Files to write beside it: path and content.
+    new_files: tuple[tuple[str, bytes], ...] = ()
+    # Of `before`; a byte order mark is not part of its text.
+    encoding: str = "utf-8"
+
+    @property
+    def changed(self) -> bool:
+        return self.after is not None and self.after != self.before
+
+    @property
+    def text(self) -> str:
+        """The text that the edits of fixes count in."""
+        return self.before.decode(self.encoding, errors="replace").removeprefix("\ufeff")
+
+
+def without_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of a file whose changes could not be made: nothing is fixed, and no note says that it was."""
+    return tuple(
+        replace(finding, applied=False, fix=None) if finding.applied else finding
+        for finding in findings
+        if not (finding.applied and finding.severity == "note")
+    )

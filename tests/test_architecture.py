@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "inputs": BASE,
-    "findings": BASE,
+    "findings": BASE | {"edit"},
     "resources": BASE | {"output"},
     "console": BASE,
     "edit": BASE,
@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoints": BASE,
     "notices": BASE,
     "elastic": BASE | {"checkpoints", "notices"},
-    "output": BASE | {"findings", "kube", "__version__"},
+    "output": BASE | {"edit", "findings", "kube", "__version__"},
     "azureml": CORE,
     "sizing": CORE,
     "placement": CORE | {"sizing"},
@@ -60,13 +60,9 @@ KNOWN_IMPORTS: set[tuple[str, str]] = {
     ("diagnosis", "argparse"),
     ("diagnosis", "cluster"),
     ("diagnosis", "console"),
-    ("edit", "azureml"),
-    ("output", "azureml"),
-    ("output", "edit"),
 }
 KNOWN_PRINTS: set[str] = set()
 KNOWN_CLASSES: set[str] = {
-    "Cause",
     "Evidence",
     "Library",
     "Loader",

@@ -14,21 +14,20 @@ from importlib import import_module
 from pathlib import Path
 
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.settings import FileResult, Finding, Settings, Skipped
-from arc_toolkit.azureml.work import undone
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
-from arc_toolkit.edit.discover import Found, Problem, discover
+from arc_toolkit.edit.discover import Found, Problem, Skipped, discover
+from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.edit.ignores import find_ignores
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
 from arc_toolkit.errors import ArcError
 from arc_toolkit.files import read_bytes, reason, write_atomic
+from arc_toolkit.findings import FileResult, Finding, without_changes
 
 Patch = Callable[[str, bytes, Settings], FileResult]
 
 _HELD_BYTES = 8 * 1024 * 1024
 
-# Reasons that only say "none of ours"; every other reason for skipping a named file is an error.
-_HARMLESS = ("not AzureML", "an AzureML document", "an InstanceType", "not one of", "ignored by", "no AzureML")
 # Standard input has no ending to go by: an import at the start of a line stands in no YAML mapping.
 _PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
 
@@ -114,7 +113,9 @@ def _one(item: Found, settings: Settings, library: Library, data: bytes | None, 
         if data is not None:
             pass
         elif os.path.getsize(path) > MAX_BYTES:
-            return _left_out(Skipped(path, f"larger than {MAX_BYTES // 1024 // 1024} MiB"), named)
+            return _left_out(
+                Skipped(path, SkipCause.TOO_LARGE, f"larger than {MAX_BYTES // 1024 // 1024} MiB"), named
+            )
         else:
             data = _read(path)
     except OSError as error:
@@ -122,18 +123,18 @@ def _one(item: Found, settings: Settings, library: Library, data: bytes | None, 
         return (
             Outcome(problem=problem)
             if named
-            else Outcome(skipped=Skipped(path, f"cannot be read: {reason(error)}"))
+            else Outcome(skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}"))
         )
     result = _dispatch(path, data, settings, library, in_folder)
     if result.skipped is not None:
         return replace(_left_out(result.skipped, named), stdin=data if path == "-" else b"")
     if result.refused is not None:
-        result = replace(result, findings=undone(result.findings))
+        result = replace(result, findings=without_changes(result.findings))
     return Outcome(result=result, named=named)
 
 
 def _left_out(skipped: Skipped, named: bool) -> Outcome:
-    if named and not skipped.reason.startswith(_HARMLESS):
+    if named and not skipped.cause.harmless:
         problem = Problem(skipped.path, f"cannot use {skipped.place}: {skipped.reason}", skipped.line)
         return Outcome(problem=problem)
     return Outcome(skipped=skipped, named=named)
@@ -157,7 +158,7 @@ def _ignored(result: FileResult) -> FileResult:
     ignores = find_ignores(result.before.decode("utf-8", errors="replace"))
 
     def stays(finding: Finding) -> bool:
-        return finding.fixed or not ignores.covers(finding.rule, finding.line)
+        return finding.applied or not ignores.covers(finding.rule, finding.line)
 
     return replace(result, findings=tuple(filter(stays, result.findings)))
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 import yaml
 
 from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, TargetKind, recognise, step_kind
-from arc_toolkit.edit.edits import Cause, Unreadable
+from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
 
@@ -84,7 +84,7 @@ def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
     """
     text, bom = decode(data)
     if "$schema" not in text and not HINTS.search(text):
-        raise Unreadable("not AzureML", cause=Cause.FOREIGN)
+        raise Unreadable("not AzureML", cause=SkipCause.FOREIGN)
     source = YamlText(text, bom, compose(text))
     return of_nodes(path, data, source, kind_of)
 
@@ -101,7 +101,7 @@ def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> Sourc
             elif description:
                 other = description
     if not documents:
-        raise Unreadable(other or "not AzureML", cause=Cause.FOREIGN)
+        raise Unreadable(other or "not AzureML", cause=SkipCause.FOREIGN)
     return SourceFile(path, data, source, tuple(documents))
 
 

@@ -176,7 +176,7 @@ def _move_to_component(work: Work, step: Target) -> bool:
     path = os.path.join(os.path.dirname(work.file.path), file)
     work.new_files.append((path, yaml_text(body).encode()))
     reason = "an inline command step cannot bind its instance_count"
-    work.found(RULE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, fixed=True)
+    work.found(RULE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
     return True
 
 
@@ -287,7 +287,7 @@ def _wrap(work: Work, leaf: Target) -> None:
     work.new_files.append((path, yaml_text(body).encode()))
     reason = "a leaf component cannot bind instance_count to an input of its own"
     message = f"{os.path.basename(path)} exposes instance_type and instance_count"
-    work.found(RULE, "note", message, leaf.at, reason=reason, fixed=True)
+    work.found(RULE, "note", message, leaf.at, reason=reason, applied=True)
 
 
 class _Dumper(yaml.SafeDumper):

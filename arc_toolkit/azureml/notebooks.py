@@ -10,12 +10,15 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from arc_toolkit.azureml.python.python_engine import converted_sweeps, is_candidate, rewrite
-from arc_toolkit.azureml.settings import FileResult, Finding, Settings, Skipped
-from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.discover import Skipped
+from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits
 from arc_toolkit.edit.python_source import Source, parse, quiet
+from arc_toolkit.findings import FileResult, Finding
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -241,10 +244,10 @@ def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
 def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     findings: list[Finding] = []
     try:
-        text = data.decode("utf-8-sig")
+        text = original = data.decode("utf-8-sig")
         cells = read_cells(text)
         if not is_candidate(data):
-            return FileResult(path, data, skipped=Skipped(path, "no AzureML code"))
+            return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no AzureML code"))
         if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
             text = _convert_sweeps(text, cells, settings, path, findings)
             cells = read_cells(text)
@@ -254,11 +257,15 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         after = _spliced(text, [cell for cell, _ in parsed], result.edits)
     except UnicodeDecodeError as error:
         line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
-        return FileResult(path, data, skipped=Skipped(path, "not UTF-8 text: save it as UTF-8", line, column))
+        return FileResult(
+            path, data, skipped=Skipped(path, SkipCause.BROKEN, "not UTF-8 text: save it as UTF-8", line, column)
+        )
     except Unreadable as error:
-        return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
+        return FileResult(path, data, skipped=Skipped.of(path, error))
     except Refused as error:
         return FileResult(path, data, findings=tuple(findings), refused=error.reason)
+    if text != original:  # the edits count in the converted text
+        result = replace(result, findings=tuple(replace(found, fix=None) for found in result.findings))
     findings += result.findings
     if result.refused is not None:
         return FileResult(path, data, findings=tuple(findings), refused=result.refused)
@@ -331,11 +338,12 @@ def _source(text: str, cell: Cell) -> Source:
     """The parsed cell: as it is, or with its IPython lines masked."""
     lines = _file_lines(text, cell)
     label = f"cell {cell.number}"
+    in_file = partial(splice, text, cell)
     try:
-        return Source(cell.text, parse(cell.text), label, lines)
+        return Source(cell.text, parse(cell.text), label, lines, in_file)
     except Unreadable:
         masked = mask(cell.text)
-        return Source(masked, parse(masked), label, lines)
+        return Source(masked, parse(masked), label, lines, in_file)
 
 
 def _file_lines(text: str, cell: Cell) -> tuple[int, ...]:

@@ -123,7 +123,7 @@ def _mend_restep(work: Work, target: Target, decision: Decision, old: dict[str, 
 
 def _tell(work: Work, target: Target, what: str, decision: Decision) -> None:
     value = "from get_cores" if decision.how == "prestep" else f"= {decision.number}"
-    work.found(RULE, "note", f"{what} {value}", target.at, reason=decision.reason, fixed=True)
+    work.found(RULE, "note", f"{what} {value}", target.at, reason=decision.reason, applied=True)
 
 
 def _on_command(work: Work, target: Target) -> None:
@@ -147,7 +147,7 @@ def _on_command(work: Work, target: Target) -> None:
         return
     work.plan(path, f"{export} && {command}")
     reason = f"{why}; {decision.reason}"
-    work.found(RULE, "note", f"`{export}` before the command", target.at, reason=reason, fixed=True)
+    work.found(RULE, "note", f"`{export}` before the command", target.at, reason=reason, applied=True)
 
 
 def _for_trial(work: Work, target: Target) -> Decision:

@@ -1,8 +1,4 @@
-"""The words that every editor, rule and command of `patch` and `check` shares. Data only: no parsing, no I/O.
-
-Everything here is frozen. An editor takes bytes and `Settings` and gives a `FileResult`; it never writes, and
-never prints. Offsets in an `Edit` count characters of the decoded text, not bytes.
-"""
+"""What was asked for on the command line, for every editor and rule of `patch` and `check`. Frozen data."""
 
 from __future__ import annotations
 
@@ -10,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arc_toolkit.findings import Finding, Severity
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
-
-__all__ = [
-    "FileResult",
-    "Finding",
-    "Settings",
-    "Severity",
-    "Skipped",
-]
 
 Threads = Literal["auto", "lightgbm", "faiss", "off"]
 SweepForm = Literal["step", "job", "python"]
@@ -35,30 +22,6 @@ SETTING_RULES = (
     "sweep-to-v2",
     "prs-to-v2",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file that was left out, and why."""
-
-    path: str
-    reason: str
-    # From 1; both are 0 where it is about the whole file.
-    line: int = 0
-    column: int = 0
-
-    def __post_init__(self) -> None:
-        if self.line and not self.column:
-            object.__setattr__(self, "column", 1)
-
-    @property
-    def place(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
-
-    @property
-    def broken(self) -> bool:
-        """Whether it is one of ours perhaps, and cannot be read."""
-        return bool(self.line) or self.reason.startswith(("broken", "not UTF-8", "larger", "nested"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +69,3 @@ class Settings:
             or self.expose_parameters
             or self.threads not in (None, "off")
         )
-
-
-@dataclass(frozen=True, slots=True)
-class FileResult:
-    """What one file became. Exactly one of `after`, `refused` and `skipped` may be set; none means unchanged."""
-
-    path: str
-    before: bytes
-    after: bytes | None = None
-    findings: tuple[Finding, ...] = ()
-    # Why no safe change was possible although one was wanted.
-    refused: str | None = None
-    # Why the file is none of ours (no AzureML in it, not UTF-8, ...).
-    skipped: Skipped | None = None
-    # Files to write beside it: path and content.
-    new_files: tuple[tuple[str, bytes], ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        return self.after is not None and self.after != self.before

@@ -5,20 +5,20 @@ Settings and rules both speak to a `Work`; neither sees the file system, and nei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from arc_toolkit.azureml.documents import SourceFile, Target
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.settings import Finding, Settings, Severity
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import Evidence
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs, place, text_of
 from arc_toolkit.edit.yaml_proof import Value
+from arc_toolkit.findings import Finding, Fix, Rule, Severity
 
 Operation = Callable[[Editor], None]
 
@@ -50,6 +50,8 @@ class Work:
         self._everything = not (
             settings.only or settings.skip or settings.steps or settings.kinds or self.ignores.lines
         )
+        # Only the edits of a second run count, not its findings.
+        self._is_second = before is not None
         self.refusals: list[str] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Value] = {}
@@ -69,24 +71,49 @@ class Work:
         at: Node,
         *,
         reason: str = "",
-        fix: Callable[[Editor], None] | None = None,
-        unsafe: bool = False,
-        fixed: bool = False,
+        fix: Fix | None = None,
+        applied: bool = False,
     ) -> None:
-        """Report, and mend where `fix` is given and may be used; an ignored finding is neither."""
+        """A finding, unless it is ignored or not asked for."""
         line, column = place(at)
-        if not self.settings.wants(rule) or self.ignores.covers(rule, line):
+        if self.settings.wants(rule) and not self.ignores.covers(rule, line):
+            self.findings.append(
+                Finding(rule, severity, message, self.file.path, line, column, reason, fix, applied)
+            )
+
+    def report(
+        self,
+        rule: Rule,
+        message: str,
+        at: Node,
+        *,
+        reason: str = "",
+        fix: Operation | None = None,
+        title: str = "",
+        applied: bool = False,
+    ) -> None:
+        """A finding of a rule. `fix` changes the file if it may be used; an ignored finding is not fixed."""
+        if not self.settings.wants(rule.id) or self.ignores.covers(rule.id, place(at)[0]):
             return
-        if fix is not None and (self.settings.unsafe_fixes or not unsafe):
+        made = None
+        if fix is not None:
+            usable = rule.fix == "safe" or self.settings.unsafe_fixes
             try:
-                self.attempt(fix)
-                fixed = True
+                made = self._fix(title, rule.fix == "safe", fix, usable)
+                applied = applied or usable
             except Refused as refusal:
-                reason = f"{reason}; {refusal}" if reason else str(refusal)
-        waiting = fix is not None and unsafe and not fixed
-        self.findings.append(
-            Finding(rule, severity, message, self.file.path, line, column, fixed, reason, waiting)
-        )
+                reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
+        self.found(rule.id, rule.severity, message, at, reason=reason, fix=made, applied=applied)
+
+    def _fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
+        """The fix as data, made in this file as well if it is usable; `Refused` if it cannot be made."""
+        alone = Editor(self.file.yaml)
+        operation(alone)
+        if usable:
+            operation(self.editor)  # proved together with all other changes of the file
+        else:
+            alone.finish()
+        return None if self._is_second else Fix(title, safe, tuple(alone.edits()))
 
     def wants(self, rule: str, target: Target) -> bool:
         """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`, ignores."""
@@ -151,7 +178,7 @@ class Work:
                 found[(rule, *path)] = str(refusal)
         return found
 
-    def attempt(self, operations: Callable[[Editor], None]) -> None:
+    def attempt(self, operations: Operation) -> None:
         """Several operations, all or none: they are tried on an editor of their own first."""
         operations(Editor(self.file.yaml))
         operations(self.editor)
@@ -203,12 +230,3 @@ class Work:
         if found is None:
             found = self._evidence[target.path] = self.library.evidence(target, self.file.path)
         return found
-
-
-def undone(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings for a file whose edits could not be made: nothing is mended, and no note says that it was."""
-    return tuple(
-        replace(one, fixed=False) if one.fixed else one
-        for one in findings
-        if not (one.fixed and one.severity == "note")
-    )

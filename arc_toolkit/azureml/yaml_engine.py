@@ -12,12 +12,14 @@ from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place_resources import place_compute, place_resources
 from arc_toolkit.azureml.place_threads import place_threads
-from arc_toolkit.azureml.rules import Rule, all_rules
-from arc_toolkit.azureml.settings import FileResult, Settings, Skipped
-from arc_toolkit.azureml.work import Work, undone
+from arc_toolkit.azureml.rules import all_rules
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.work import Work
+from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import YamlText
+from arc_toolkit.findings import FileResult, Rule, without_changes
 
 Read = Callable[[str], bytes]
 
@@ -29,8 +31,7 @@ def patch_yaml(
     try:
         file = library.parse(path, data)
     except Unreadable as error:
-        skipped = Skipped(path, error.reason, error.line, error.column)
-        return FileResult(path, data, skipped=skipped)
+        return FileResult(path, data, skipped=Skipped.of(path, error))
     if settings.steps or settings.kinds:
         for document in file.documents:
             library.steps |= {step.name for step in document.steps}
@@ -47,7 +48,7 @@ def patch_yaml(
     except Refused as refusal:
         # One edit that cannot be made does not take the others with it.
         culprits = work.culprits()
-        refused = FileResult(path, data, None, undone(work.findings), str(refusal))
+        refused = FileResult(path, data, None, without_changes(work.findings), str(refusal))
         if not culprits:
             return refused
         work = plan(file, library, settings, in_folder, blocked=culprits)

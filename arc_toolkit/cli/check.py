@@ -13,8 +13,8 @@ from arc_toolkit.errors import FOUND, OK, USAGE
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.batch import Outcome
-    from arc_toolkit.azureml.settings import Finding, Skipped
-    from arc_toolkit.edit.discover import Problem
+    from arc_toolkit.edit.discover import Problem, Skipped
+    from arc_toolkit.findings import Finding
 
 EPILOG = """\
 examples:
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azureml.batch import run as run_over
     from arc_toolkit.cli.patch_options import settings_of
-    from arc_toolkit.output.findings_text import finding_data, finding_text
+    from arc_toolkit.output.findings_text import finding_data, finding_text, skipped_data
 
     settings = settings_of(args)
     counts: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         elif outcome.skipped is not None:
             counts["skipped"] += 1
             left = outcome.skipped
-            skipped.append({"path": left.path, "reason": left.reason, "line": left.line, "column": left.column})
+            skipped.append(skipped_data(left))
             tell_skipped(console, left, outcome.named)
         elif outcome.result is not None:
             counts["files"] += 1
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
         payload = {
             "files": counts["files"],
-            "findings": [finding_data(finding) for finding in findings],
+            "findings": [finding_data(finding, written=False) for finding in findings],
             "skipped": skipped,
             "problems": problems,
         }
@@ -90,7 +90,7 @@ def unusable(outcome: Outcome) -> Problem | None:
     from arc_toolkit.edit.discover import Problem
 
     left = outcome.skipped
-    if left is not None and left.broken:
+    if left is not None and left.cause.damaged:
         return Problem(left.path, f"skipped: {left.reason}", left.line)
     return outcome.problem
 
@@ -110,5 +110,5 @@ def show_machine(form: str, findings: list[Finding], console: Console, problems:
 
 def tell_skipped(console: Console, left: Skipped, named: bool) -> None:
     """What is broken or was named is said aloud; what is just none of ours only with --verbose."""
-    tell = console.note if named or left.broken else console.detail
+    tell = console.note if named or left.cause.damaged else console.detail
     tell(f"skipped {left.place}: {left.reason}")

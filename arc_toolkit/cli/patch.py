@@ -14,8 +14,8 @@ from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, USAGE
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.settings import FileResult, Finding, Skipped
-    from arc_toolkit.edit.discover import Problem
+    from arc_toolkit.edit.discover import Problem, Skipped
+    from arc_toolkit.findings import FileResult, Finding
 
 EPILOG = """\
 examples:
@@ -63,6 +63,7 @@ class Report:
         self._counts: Counter[str] = Counter()
         self._files: list[dict[str, Any]] = []
         self._findings: list[Finding] = []
+        self._rows: list[dict[str, Any]] = []
         self._skipped: list[dict[str, Any]] = []
         self._problems: list[str] = []
         self.lost: list[Problem] = []
@@ -76,9 +77,9 @@ class Report:
     def skip(self, left: Skipped, named: bool) -> None:
         self._counts["skipped"] += 1
         if self._args.format == "json":
-            self._skipped.append(
-                {"path": left.path, "reason": left.reason, "line": left.line, "column": left.column}
-            )
+            from arc_toolkit.output.findings_text import skipped_data
+
+            self._skipped.append(skipped_data(left))
         tell_skipped(self._console, left, named)
 
     def echo(self, data: bytes) -> None:
@@ -100,10 +101,14 @@ class Report:
             if problems:
                 status = "refused"
         self._counts[status] += 1
-        if self._args.format in ("sarif", "github", "json"):
+        written = self._args.write and status == "changed" and result.path != "-"
+        if self._args.format in ("sarif", "github"):
             self._findings += result.findings
         if self._args.format == "json":
+            from arc_toolkit.output.findings_text import finding_data
+
             self._files.append(self._data(result, new, status))
+            self._rows += [finding_data(finding, written=written) for finding in result.findings]
         if self._args.format == "text":
             self._console.clear_progress()
             self._show(result, new, status)
@@ -168,14 +173,14 @@ class Report:
         }
 
     def finish(self) -> int:
-        from arc_toolkit.output.findings_text import finding_data, summary
+        from arc_toolkit.output.findings_text import summary
 
         if self._args.format == "json":
             from arc_toolkit.output.jsonout import document
 
             payload = {
                 "files": self._files,
-                "findings": [finding_data(finding) for finding in self._findings],
+                "findings": self._rows,
                 "skipped": self._skipped,
                 "problems": self._problems,
             }

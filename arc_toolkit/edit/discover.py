@@ -9,12 +9,36 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from arc_toolkit.azureml.settings import Skipped
+from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.gitignore import Gitignore
 
 ENDINGS = (".yml", ".yaml", ".py", ".ipynb")
 # Never looked into, whatever .gitignore says.
 _CLOSED = frozenset([".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"])
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was not used, and why: the cause for programs, the reason for people."""
+
+    path: str
+    cause: SkipCause
+    reason: str
+    # From 1; both are 0 where it is about the whole file.
+    line: int = 0
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        if self.line and not self.column:
+            object.__setattr__(self, "column", 1)
+
+    @classmethod
+    def of(cls, path: str, error: Unreadable) -> Skipped:
+        return cls(path, error.cause, error.reason, error.line, error.column)
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +73,7 @@ def discover(paths: Iterable[str]) -> Iterator[Found | Skipped | Problem]:
         elif not os.path.isfile(path):
             yield Problem(path, f"cannot read {path}: not a file")
         elif not path.lower().endswith(ENDINGS):
-            yield Skipped(path, f"not one of {', '.join(ENDINGS)}")
+            yield Skipped(path, SkipCause.FOREIGN, f"not one of {', '.join(ENDINGS)}")
         elif (real := os.path.realpath(path)) not in seen:
             seen.add(real)
             yield Found(path, None)
@@ -64,7 +88,7 @@ def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            yield Skipped(folder, f"the folder cannot be read ({error.strerror})")
+            yield Skipped(folder, SkipCause.UNREADABLE, f"the folder cannot be read ({error.strerror})")
             continue
         if any(entry.name == ".gitignore" for entry in entries):
             rules = rules.within(folder)
@@ -75,20 +99,20 @@ def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
                 if entry.name in _CLOSED:
                     continue
                 if rules.ignores(path, True):
-                    yield Skipped(path, "ignored by .gitignore")
+                    yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
                 else:
                     folders.append((path, os.path.join(real_folder, entry.name), rules))
             elif entry.is_symlink() and os.path.isdir(path):
-                yield Skipped(path, "a symbolic link to a folder")
+                yield Skipped(path, SkipCause.NOT_A_FILE, "a symbolic link to a folder")
             elif entry.name.lower().endswith(ENDINGS):
                 if rules.ignores(path, False):
-                    yield Skipped(path, "ignored by .gitignore")
+                    yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
                     continue
                 if entry.is_symlink() and not os.path.exists(path):
-                    yield Skipped(path, "a symbolic link that leads nowhere, or in a circle")
+                    yield Skipped(path, SkipCause.NOT_A_FILE, "a symbolic link that leads nowhere, or in a circle")
                     continue
                 if not entry.is_file():
-                    yield Skipped(path, "not a file")
+                    yield Skipped(path, SkipCause.NOT_A_FILE, "not a file")
                     continue
                 real = os.path.realpath(path) if entry.is_symlink() else os.path.join(real_folder, entry.name)
                 if real not in seen:

@@ -19,17 +19,33 @@ class Edit:
     text: str
 
 
-class Cause(Enum):
-    """Why a text is `Unreadable`."""
+class SkipCause(Enum):
+    """Why a file is skipped, or its text `Unreadable`."""
 
     BROKEN = "broken"  # not valid text of its language, or beyond the limits of this package
     FOREIGN = "foreign"  # valid, and not what the reader looks for
+    IGNORED = "ignored"  # by .gitignore
+    NOT_A_FILE = "not a file"  # a link to a folder or to nowhere, a device
+    TOO_LARGE = "too large"
+    UNREADABLE = "unreadable"  # the file system does not give it
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it is fine to name such a file; anything else is an error then."""
+        return self in (SkipCause.FOREIGN, SkipCause.IGNORED)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it may be a file to work on that cannot be read: reported also below folders."""
+        return self in (SkipCause.BROKEN, SkipCause.TOO_LARGE)
 
 
 class Unreadable(Exception):
     """Text that cannot be read: `reason` is a sentence without its place; line and column count from 1, 0 is none."""
 
-    def __init__(self, reason: str, line: int = 0, column: int = 0, *, cause: Cause = Cause.BROKEN) -> None:
+    def __init__(
+        self, reason: str, line: int = 0, column: int = 0, *, cause: SkipCause = SkipCause.BROKEN
+    ) -> None:
         super().__init__(reason)
         self.reason, self.line, self.column, self.cause = reason, line, column, cause
 

@@ -7,6 +7,8 @@ Comparing that tree with the parsed new text proves that nothing else happened (
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from arc_toolkit.edit import python_layout as layout
@@ -44,54 +46,73 @@ class Changes:
 
     def __init__(self) -> None:
         self._nodes: dict[int, _OnNode] = {}
+        self._copies: list[Changes] = []
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    def _on(self, place: Place, node: ast.AST) -> _OnNode:
-        return self._nodes.setdefault(id(node), _OnNode(place, node))
+    @contextmanager
+    def record(self) -> Iterator[Changes]:
+        """Collects what is changed meanwhile a second time: the changes that belong to one fix."""
+        copy = Changes()
+        self._copies.append(copy)
+        try:
+            yield copy
+        finally:
+            self._copies.remove(copy)
+
+    def _on(self, place: Place, node: ast.AST) -> list[_OnNode]:
+        return [changes._nodes.setdefault(id(node), _OnNode(place, node)) for changes in (self, *self._copies)]
 
     # --- the operations ------------------------------------------------------------------------------------------
 
     def set_argument(self, place: Place, call: ast.Call, name: str, value: str) -> None:
         """A keyword argument of a call: replaced, or added at the end."""
-        self._on(place, call).values[name] = value
+        for change in self._on(place, call):
+            change.values[name] = value
 
     def drop_argument(self, place: Place, call: ast.Call, name: str) -> None:
-        self._on(place, call).drops.add(name)
+        for change in self._on(place, call):
+            change.drops.add(name)
 
     def set_item(self, place: Place, node: ast.Dict, key: str, value: str) -> None:
         """An item of a dict display: replaced, or added at the end."""
-        self._on(place, node).values[key] = value
+        for change in self._on(place, node):
+            change.values[key] = value
 
     def add_import(self, place: Place, stmt: ast.ImportFrom, name: str) -> None:
         """One more name in a `from ... import`."""
-        self._on(place, stmt).values[name] = ""
+        for change in self._on(place, stmt):
+            change.values[name] = ""
 
     def add_parameter(self, place: Place, function: ast.FunctionDef, name: str, default: str) -> None:
-        self._on(place, function).values[name] = default
+        for change in self._on(place, function):
+            change.values[name] = default
 
     def replace(self, place: Place, node: ast.expr | ast.stmt, text: str) -> None:
         """An expression or a one-line statement becomes another."""
-        self._on(place, node).text = text
+        for change in self._on(place, node):
+            change.text = text
 
     def call_to_assignment(self, place: Place, target: str, callee: str) -> None:
         """`node.set_resources(...)` becomes `target = callee(...)`; the arguments keep their text."""
-        self._on(place, place.stmt).assigned = target, callee
+        for change in self._on(place, place.stmt):
+            change.assigned = target, callee
 
     def rename_argument(self, place: Place, keyword: ast.keyword, name: str) -> None:
-        self._on(place, keyword).text = name
+        for change in self._on(place, keyword):
+            change.text = name
 
     def insert_after(self, place: Place, line: str) -> None:
         """A statement of its own after the one at `place`."""
-        lines = self._on(place, place.stmt).lines
-        if line not in lines:
-            lines.append(line)
+        for change in self._on(place, place.stmt):
+            if line not in change.lines:
+                change.lines.append(line)
 
     def insert_before(self, place: Place, line: str) -> None:
-        lines = self._on(place, place.stmt).before
-        if line not in lines:
-            lines.append(line)
+        for change in self._on(place, place.stmt):
+            if line not in change.before:
+                change.before.append(line)
 
     # --- as text -------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.edits import Edit, Unreadable
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
@@ -99,13 +99,15 @@ def parse(text: str) -> list[ast.stmt]:
 class Source:
     """One text (a file, a changed part of it, or a notebook cell) and its statements.
 
-    `label` and `file_lines` serve messages only: `cell 3`, and the line of the notebook file for each line here.
+    `label`, `file_lines` and `in_file` serve findings only: `cell 3`, the line of the notebook file for each line here.
     """
 
     text: str
     body: list[ast.stmt]
     label: str = ""
     file_lines: tuple[int, ...] = ()
+    # Edits of this text as edits of the file's text.
+    in_file: Callable[[list[Edit]], list[Edit]] = list
 
     def file_line(self, line: int) -> int:
         return self.file_lines[line - 1] if 0 < line <= len(self.file_lines) else line
@@ -133,6 +135,10 @@ class Source:
 
     def start(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
         return self.offset(node.lineno, node.col_offset)
+
+    def column(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        """The column of a node in characters, from 1; `ast` counts bytes."""
+        return self.start(node) - self.starts[node.lineno - 1] + 1
 
     def end(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
         assert node.end_lineno is not None

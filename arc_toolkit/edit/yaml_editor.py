@@ -153,14 +153,8 @@ class Editor:
         """The new text and its documents, proved; `Refused` otherwise."""
         if "\r" in self._text and "\r" in self._text.replace("\r\n", ""):
             raise Refused("its lines end with bare carriage returns")
-        edits = [edit for edit, _ in self._replaced.values()]
-        edits += self._removed.values()
-        edits += [self._insertion(node, tree) for node, tree in self._added.values()]
-        edits += [self._filling(key, child, tree) for key, child, tree in self._filled.values()]
         try:
-            text = apply_edits(self._text, edits)
-            if self._removed and not self._text.endswith("\n"):  # the last line went: no final newline stays none
-                text = text.removesuffix("\n").removesuffix("\r")
+            text = self._new_text()
             documents = compose(text)
         except (Refused, Unreadable) as error:
             raise Refused(f"the edit would not be valid YAML ({error})") from None
@@ -174,6 +168,34 @@ class Editor:
             hint = ", probably because an anchor or a merge key shares it" if "*" in self._text else ""
             raise Refused(f"the edit would change something that was not asked for{hint}")
         return text, documents
+
+    def edits(self) -> list[Edit]:
+        """The operations as edits of the text, not proved."""
+        edits = self._plain_edits()
+        after = self._new_text()
+        if apply_edits(self._text, edits) == after:
+            return edits
+        # The last line went, and the newline before it with it: one edit over all that differs.
+        before, head = self._text, 0
+        while before[head : head + 1] == after[head : head + 1] != "":
+            head += 1
+        tail = 0
+        while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+            tail += 1
+        return [Edit(head, len(before) - tail, after[head : len(after) - tail])]
+
+    def _plain_edits(self) -> list[Edit]:
+        edits = [edit for edit, _ in self._replaced.values()]
+        edits += self._removed.values()
+        edits += [self._insertion(node, tree) for node, tree in self._added.values()]
+        edits += [self._filling(key, child, tree) for key, child, tree in self._filled.values()]
+        return edits
+
+    def _new_text(self) -> str:
+        text = apply_edits(self._text, self._plain_edits())
+        if self._removed and not self._text.endswith("\n"):  # the last line went: no final newline stays none
+            text = text.removesuffix("\n").removesuffix("\r")
+        return text
 
     # --- finding places ------------------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from arc_toolkit.azureml.settings import Finding
+from arc_toolkit.edit.discover import Skipped
+from arc_toolkit.findings import Finding
 from arc_toolkit.output.safe import printable
 
 Style = Callable[..., str]
@@ -27,12 +27,12 @@ def finding_text(finding: Finding, source: bytes, style: Style, *, check: bool) 
         lines.append(f"  {' ' * len(number)} {style('|', 'dim')} {' ' * (finding.column - 1)}{style('^', 'bold')}")
     if finding.reason:
         lines.append(f"    {printable(finding.reason)}")
-    if finding.fixed and check:
-        lines.append("    `arc-toolkit patch --write` mends it")
-    elif finding.fixed and finding.severity != "note":
-        lines.append("    mended")
-    elif finding.unsafe_fix:
-        lines.append("    `arc-toolkit patch --write --unsafe-fixes` mends it")
+    if finding.applied and check:
+        lines.append("    `arc-toolkit patch --write` fixes it")
+    elif finding.applied and finding.severity != "note":
+        lines.append("    fixed")
+    elif finding.fixable == "unsafe":
+        lines.append("    `arc-toolkit patch --write --unsafe-fixes` fixes it")
     return "\n".join(lines)
 
 
@@ -47,9 +47,29 @@ def source_line(source: bytes, number: int) -> str | None:
     return line if len(line) <= 160 else line[:157] + "..."
 
 
-def finding_data(finding: Finding) -> dict[str, Any]:
-    """A finding in JSON."""
-    return asdict(finding)
+def finding_data(finding: Finding, *, written: bool) -> dict[str, Any]:
+    """A finding in JSON. `fixable`: a fix exists; `fixed`: this run wrote it into the file."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "message": finding.message,
+        "path": finding.path,
+        "line": finding.line,
+        "column": finding.column,
+        "reason": finding.reason,
+        "fixable": finding.fixable,
+        "fixed": written and finding.applied and finding.fix is not None,
+    }
+
+
+def skipped_data(skipped: Skipped) -> dict[str, Any]:
+    return {
+        "path": skipped.path,
+        "cause": skipped.cause.value,
+        "reason": skipped.reason,
+        "line": skipped.line,
+        "column": skipped.column,
+    }
 
 
 def summary(counts: Counter[str], order: Sequence[str]) -> str:

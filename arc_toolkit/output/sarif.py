@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
-from arc_toolkit.azureml.rules import Rule
-from arc_toolkit.azureml.settings import Finding
 from arc_toolkit.edit.discover import Problem
+from arc_toolkit.findings import Finding, Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

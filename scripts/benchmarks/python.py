@@ -16,7 +16,8 @@ from pathlib import Path
 
 from arc_toolkit.azureml.batch import run
 from arc_toolkit.azureml.python import patch_source
-from arc_toolkit.azureml.settings import FileResult, Settings
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.findings import FileResult
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
 SETTINGS = Settings(instance_type="32cpu128g", instance_count=2)

@@ -77,7 +77,12 @@ def test_json_names_files_findings_and_what_was_left_out(arc: Arc, tmp_path: Pat
     assert (file["status"], file["new_files"]) == ("changed", [])
     assert "+  instance_type: 32cpu128g" in file["diff"]
     assert {entry["reason"].partition(":")[0] for entry in data["skipped"]} == {"broken YAML", "not AzureML"}
-    assert {"amlarc-restep": True}.items() <= {entry["rule"]: entry["fixed"] for entry in data["findings"]}.items()
+    [restep] = [entry for entry in data["findings"] if entry["rule"] == "amlarc-restep"]
+    assert (restep["fixable"], restep["fixed"]) == ("safe", False)
+    written = json.loads(arc("patch", tmp_path, *TYPE, "--format", "json", "--write").out)["findings"]
+    assert ("amlarc-restep", "safe", True) in {
+        (entry["rule"], entry["fixable"], entry["fixed"]) for entry in written
+    }
 
 
 def test_standard_input(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +128,7 @@ def test_check_shows_the_line_and_exits_one(arc: Arc, tmp_path: Path) -> None:
         f"{path}:8:3: error: AMLARC_RESTEP is read by nothing: the variable is called AMLARC_PRESTEP [amlarc-restep]\n"
         "  8 |   AMLARC_RESTEP: x\n"
         "    |   ^\n"
-        "    `arc-toolkit patch --write` mends it\n"
+        "    `arc-toolkit patch --write` fixes it\n"
     )
     assert result.err == "checked 1 file: 1 error, 0 warnings, 0 notes, 0 skipped\n"
     assert path.read_text() == WRONG

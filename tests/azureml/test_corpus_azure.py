@@ -14,9 +14,10 @@ import yaml
 
 from arc_toolkit.azureml.batch import run, write
 from arc_toolkit.azureml.documents import parse
-from arc_toolkit.azureml.settings import FileResult, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
 from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.findings import FileResult
 from tests.support import CORPUS, needs_corpus, unavailable
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, needs_corpus, pytest.mark.filterwarnings("ignore")]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.azureml.settings import Skipped
-from arc_toolkit.edit.discover import Found, Problem, discover
+from arc_toolkit.edit.discover import Found, Problem, Skipped, discover
 from arc_toolkit.edit.gitignore import Gitignore
 
 

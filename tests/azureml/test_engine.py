@@ -47,7 +47,7 @@ def test_a_renamed_key_that_a_setting_would_change_again_is_refused() -> None:
     text = "type: pipeline\njobs:\n  a:\n    type: command\n    comput: azureml:x\n"
     result = patch(text, compute="b", unsafe_fixes=True)
     assert result.refused == "a second run would change it again"
-    assert not any(finding.fixed for finding in result.findings)
+    assert not any(finding.applied for finding in result.findings)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", b"---\n", b"- a\n", b"x", b"{}", b"\x00"])

@@ -179,4 +179,4 @@ def test_a_refused_file_claims_nothing() -> None:
     text = COMMAND_JOB.replace("\n", "\r") + "environment_variables: {AMLARC_RESTEP: x}\r"
     result = patch(text, threads="lightgbm", instance_type="t")
     assert result.refused is not None
-    assert not any(finding.fixed or "from get_cores" in finding.message for finding in result.findings)
+    assert not any(finding.applied or "from get_cores" in finding.message for finding in result.findings)

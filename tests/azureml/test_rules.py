@@ -134,16 +134,16 @@ def test_a_rule_can_be_skipped_and_ignored(rule: str) -> None:
 def test_restep_is_mended_in_keys_and_in_commands() -> None:
     text = "command: >-\n  export AMLARC_RESTEP=x &&\n  run\nenvironment: e\ncompute: c\n"
     result = check_transformed(text, text.replace("RESTEP", "PRESTEP"))
-    assert [(finding.rule, finding.fixed) for finding in result.findings] == [("amlarc-restep", True)]
+    assert [(finding.rule, finding.applied) for finding in result.findings] == [("amlarc-restep", True)]
     both = JOB + "environment_variables: {AMLARC_RESTEP: x, AMLARC_PRESTEP: y}\n"
     finding = check_noop(both).findings[0]
-    assert not finding.fixed
+    assert not finding.applied
     assert "there already" in finding.reason
 
 
 def test_unsafe_fixes_wait_for_their_option() -> None:
     wrong = CASES["misspelt-key"][0]
-    assert check_noop(wrong).findings[0].unsafe_fix
+    assert check_noop(wrong).findings[0].fixable == "unsafe"
     check_transformed(wrong, CASES["misspelt-key"][1], unsafe_fixes=True)
 
 

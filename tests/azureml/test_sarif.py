@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_toolkit.azureml.rules import all_rules
-from arc_toolkit.azureml.settings import Finding
+from arc_toolkit.findings import Finding
 from arc_toolkit.output.sarif import sarif
 from tests.azureml.test_rules import CASES
 from tests.support import Result, real_module

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.azureml.settings import Finding, Severity
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_core import CoreLoader, core_value
 from arc_toolkit.edit.yaml_nodes import MERGE, Node, place, read
 from arc_toolkit.errors import ArcError
+from arc_toolkit.findings import Finding, Severity
 
 RULE = "sweep-to-v2"
 

@@ -11,9 +11,10 @@ from arc_toolkit.azureml.migrate import hyperdrive, space
 from arc_toolkit.azureml.migrate.forms import literal, policy_expression
 from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
 from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
-from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
+from arc_toolkit.findings import Finding
 
 WIDTH = 100
 NOT_REWRITTEN = "the sweep is not rewritten"
@@ -46,7 +47,7 @@ def attempt(work: Work, node: ast.stmt, do: Callable[[Work], str]) -> None:
     work.edits += trial.edits
     work.classes |= trial.classes
     work.gone |= trial.gone
-    work.findings.append(Finding(RULE, "note", message, "", node.lineno, node.col_offset + 1, fixed=True))
+    work.findings.append(Finding(RULE, "note", message, "", node.lineno, node.col_offset + 1, applied=True))
     work.findings += trial.findings
 
 
@@ -149,7 +150,7 @@ def withdraw(work: Work, reason: str) -> None:
     """No edit after all: what was to be rewritten is reported with the reason."""
     work.edits.clear()
     work.findings[:] = [
-        replace(one, severity="warning", message=NOT_REWRITTEN, reason=reason, fixed=False)
+        replace(one, severity="warning", message=NOT_REWRITTEN, reason=reason, applied=False)
         for one in work.findings
-        if one.fixed
-    ] + [one for one in work.findings if not one.fixed and one.message == NOT_REWRITTEN]
+        if one.applied
+    ] + [one for one in work.findings if not one.applied and one.message == NOT_REWRITTEN]

@@ -33,9 +33,10 @@ from arc_toolkit.azureml.migrate.python_rewrite import (
     sweep_arguments,
     withdraw,
 )
-from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Edit, Refused, apply_edits
 from arc_toolkit.edit.python_source import Source
+from arc_toolkit.findings import Finding
 
 # AMLARC's migration note (2023) says so; no public client can show it.
 _OF_V15 = (

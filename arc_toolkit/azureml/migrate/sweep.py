@@ -21,7 +21,7 @@ from arc_toolkit.azureml.migrate.sweep_plan import (
     UNSET,
     SweepPlan,
 )
-from arc_toolkit.azureml.settings import FileResult, Finding, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     PRESTEP,
     Evidence,
@@ -32,6 +32,7 @@ from arc_toolkit.azureml.threads import (
     evidence_in_dependencies,
 )
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.findings import FileResult, Finding
 
 
 def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> FileResult:
@@ -53,7 +54,7 @@ def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> 
     if not new_files:  # an earlier run wrote them all
         return FileResult(path, data)
     names = ", ".join(posixpath.relpath(name, posixpath.dirname(path) or ".") for name in new_files)
-    done = Finding(RULE, "note", f"the v1.5 sweep is written as v2: {names}", path, fixed=True)
+    done = Finding(RULE, "note", f"the v1.5 sweep is written as v2: {names}", path, applied=True)
     return FileResult(
         path,
         data,
@@ -111,7 +112,7 @@ def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str,
     elif added := decision.variables(given):
         message = f"{' and '.join(added)} set for threads"
         plan.sweep.notes.append(
-            Finding("threads", "note", message, plan.sweep.path, fixed=True, reason=decision.reason)
+            Finding("threads", "note", message, plan.sweep.path, applied=True, reason=decision.reason)
         )
         given.update(added)
     return given

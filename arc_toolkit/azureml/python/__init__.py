@@ -6,8 +6,12 @@ nothing. Files without the key words of the SDKs are not parsed.
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.settings import FileResult, Finding, Settings, Skipped
-from arc_toolkit.edit.edits import Unreadable
+from dataclasses import replace
+
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.discover import Skipped
+from arc_toolkit.edit.edits import SkipCause, Unreadable
+from arc_toolkit.findings import FileResult, Finding
 
 __all__ = ["patch_source"]
 
@@ -33,8 +37,8 @@ def _unparsed(path: str, data: bytes) -> Skipped:
             with quiet():
                 parse(decode(data)[0])
         except Unreadable as error:
-            return Skipped(path, error.reason, error.line, error.column)
-    return Skipped(path, "no AzureML code")
+            return Skipped.of(path, error)
+    return Skipped(path, SkipCause.FOREIGN, "no AzureML code")
 
 
 def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
@@ -46,7 +50,7 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         text, encoding = decode(data)
         source = Source(text, parse(text))
     except Unreadable as error:
-        return FileResult(path, data, skipped=Skipped(path, error.reason, error.line, error.column))
+        return FileResult(path, data, skipped=Skipped.of(path, error))
     findings: tuple[Finding, ...] = ()
     try:
         if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
@@ -54,10 +58,13 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
             if edits:
                 text = apply_edits(text, edits)
                 source = Source(text, parse(text))
+        text_differs = text != decode(data)[0]
         result = rewrite([source], settings, path)
         text = apply_edits(text, result.edits[0])
     except Unreadable as error:
         return FileResult(path, data, findings=findings, refused=f"the converted sweep is {error.reason}")
+    if text_differs:  # the edits count in the converted text
+        result = replace(result, findings=tuple(replace(found, fix=None) for found in result.findings))
     findings += result.findings
     if result.refused is not None:
         return FileResult(path, data, findings=findings, refused=result.refused)
@@ -66,4 +73,6 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     except UnicodeEncodeError as error:
         refused = f"its encoding, {encoding}, has no {error.object[error.start : error.end]!r}"
         return FileResult(path, data, findings=findings, refused=refused)
-    return FileResult(path, data, None if after == data else after, findings, new_files=result.new_files)
+    return FileResult(
+        path, data, None if after == data else after, findings, new_files=result.new_files, encoding=encoding
+    )

@@ -7,8 +7,9 @@ are in `v2.py` and `v15.py`; nothing here looks at text but to copy it.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from arc_toolkit.azureml.kinds import Family
@@ -17,11 +18,12 @@ from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, PipelineFunction, is_resources_class
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot
 from arc_toolkit.azureml.python.targets import Target, find_targets
-from arc_toolkit.azureml.settings import Finding, Settings, Severity
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.python_editor import Changes, Place, quoted
 from arc_toolkit.edit.python_source import Source
+from arc_toolkit.findings import Finding, Fix, Severity
 
 
 def read_file(path: str) -> bytes:
@@ -60,11 +62,13 @@ class Planner:
         self.library: Library = first.library if first is not None else Library(read_file)
         self.meanings: Meanings = Meanings(module, folder, self.library)
         self.changes = Changes()
+        # Only the changes of a second plan count, not its findings.
+        self._is_second = first is not None
         self._findings: dict[Finding, None] = {}
         self.targets: list[Target] = find_targets(module, self.meanings)
         self.new_files: list[tuple[str, bytes]] = []
-        # Scope -> local name of JobResourceConfiguration and where it is imported (None: added in this run).
-        self._imports: dict[int, tuple[str, Spot | None] | None] = {}
+        # Scope -> local name of JobResourceConfiguration and where it is imported (or how this run adds it).
+        self._imports: dict[int, tuple[str, Spot | Callable[[], None]] | None] = {}
         self._ignores: dict[int, Ignores] = {}
 
     @property
@@ -107,10 +111,13 @@ class Planner:
         source: Source,
         node: ast.stmt | ast.expr | ast.keyword,
         *,
-        fixed: bool = False,
         reason: str = "",
+        fix: Changes | None = None,
+        title: str = "",
+        applied: bool = False,
     ) -> None:
-        if not self.allows(rule, source, node.lineno):
+        """A finding, unless it is ignored or not asked for. `fix` are those of the changes that fix it: all safe."""
+        if self._is_second or not self.allows(rule, source, node.lineno):
             return
         where = f"{source.label} line {node.lineno}: " if source.label else ""
         found = Finding(
@@ -119,9 +126,10 @@ class Planner:
             where + message,
             self.path,
             source.file_line(node.lineno),
-            1 if source.label else node.col_offset + 1,  # of a cell, only the line of the file is known
-            fixed,
+            1 if source.label else source.column(node),  # of a cell, only the line of the file is known
             reason,
+            None if fix is None else _as_fix(title, fix),
+            applied or fix is not None,
         )
         self._findings[found] = None
 
@@ -135,11 +143,9 @@ class Planner:
         rule = next(iter(self.rules_asked()), "instance-type")
         self._about(target, rule, "warning", "left as it is", reason=target.refusal)
 
-    def _about(
-        self, target: Target, rule: str, severity: Severity, what: str, *, fixed: bool = False, reason: str = ""
-    ) -> None:
+    def _about(self, target: Target, rule: str, severity: Severity, what: str, *, reason: str = "") -> None:
         message = f"{describe(target)}: {what}"
-        self.finding(rule, severity, message, target.spot.source, target.call, fixed=fixed, reason=reason)
+        self.finding(rule, severity, message, target.spot.source, target.call, reason=reason)
 
     def rules_asked(self) -> list[str]:
         settings = self.settings
@@ -237,8 +243,14 @@ class Planner:
                     None,
                 )
             found = self._imports[id(scope)]
-            if found is not None and (found[1] is None or _before(found[1], spot)):
-                return found[0]
+            if found is None:
+                continue
+            name, place = found
+            if not isinstance(place, Spot):
+                place()  # once more, for a fix that is recorded
+                return name
+            if _before(place, spot):
+                return name
         taken = self.meanings.binding(sdk.RESOURCES_CLASS, spot)
         if isinstance(taken, Binding):
             raise Refused(f"the name {sdk.RESOURCES_CLASS} means something else here")
@@ -265,17 +277,18 @@ class Planner:
                 if isinstance(found.stmt, ast.ImportFrom) and found.stmt.module == sdk.RESOURCES_MODULE
             ]
             if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
-                self.changes.add_import(merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS)
+                add = partial(self.changes.add_import, merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS)
             elif imports:
-                self.changes.insert_after(imports[-1], line)
+                add = partial(self.changes.insert_after, imports[-1], line)
             else:
                 continue
-            self._imports[id(scope)] = sdk.RESOURCES_CLASS, None
-            return
-        source = spot.source
-        first = next(stmt for stmt in source.body if not _is_preamble(stmt))
-        self.changes.insert_before(Place(source, first, source.body, first), line)
-        self._imports[id(self.module.top)] = sdk.RESOURCES_CLASS, None
+            break
+        else:
+            scope, source = self.module.top, spot.source
+            first = next(stmt for stmt in source.body if not _is_preamble(stmt))
+            add = partial(self.changes.insert_before, Place(source, first, source.body, first), line)
+        self._imports[id(scope)] = sdk.RESOURCES_CLASS, add
+        add()
 
     # --- pipelines -----------------------------------------------------------------------------------------------
 
@@ -312,6 +325,14 @@ def make_plan(module: Module, settings: Settings, path: str, folder: str, first:
             v15.place(planner, target, exposure)
     exposure.finish()
     return planner
+
+
+def _as_fix(title: str, changes: Changes) -> Fix | None:
+    try:
+        edits = tuple(edit for source, own in changes.edits().values() for edit in source.in_file(own))
+    except Refused:  # so is the whole file, and that is reported
+        return None
+    return Fix(title, True, edits)
 
 
 def describe(target: Target) -> str:

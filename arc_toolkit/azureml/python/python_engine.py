@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.names import read_again, read_module
 from arc_toolkit.azureml.python.planner import Planner, make_plan
-from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit import python_proof as proof
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
+from arc_toolkit.findings import Finding
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,21 @@ def _misspelt(planner: Planner, source: Source) -> None:
                 continue
             reason = "" if fixed else "it is part of an f-string or written with escapes"
             message = f"{RESTEP} is read by nothing: the name is {PRESTEP}"
-            planner.finding(AMLARC_RESTEP, "error", message, source, node, fixed=fixed, reason=reason)
-            if fixed and isinstance(node, ast.keyword):
-                planner.changes.rename_argument(place, node, text)
-            elif fixed and isinstance(node, ast.Constant):
-                planner.changes.replace(place, node, text)
+            with planner.changes.record() as fix:
+                if fixed and isinstance(node, ast.keyword):
+                    planner.changes.rename_argument(place, node, text)
+                elif fixed and isinstance(node, ast.Constant):
+                    planner.changes.replace(place, node, text)
+            planner.finding(
+                AMLARC_RESTEP,
+                "error",
+                message,
+                source,
+                node,
+                reason=reason,
+                fix=fix if fixed else None,
+                title=f"Rename {RESTEP} to {PRESTEP}",
+            )
 
 
 def _nodes(top: ast.stmt) -> Iterator[tuple[ast.AST, bool]]:

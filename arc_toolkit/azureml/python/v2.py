@@ -17,6 +17,7 @@ from arc_toolkit.azureml.python.names import Use
 from arc_toolkit.azureml.python.planner import Planner, Wanted, constant, given
 from arc_toolkit.azureml.python.targets import SETTINGS, Target
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_editor import Changes
 
 SET_RESOURCES = "set-resources"
 SWEEP_ARGUMENT = "sweep-instance-type"
@@ -34,13 +35,15 @@ _RESOURCE_ARGUMENTS = ("instance_type", "instance_count", "locations", "docker_a
 def place(planner: Planner, target: Target, exposure: Exposure, chosen: bool) -> None:
     """Mend what is wrong with a target, and give it what was asked for."""
     wanted = exposure.wanted(target) if chosen else []
-    mended = _mend_sweep(planner, target, wanted)
     _without_resources(planner, target)
-    if chosen and isinstance(target.meaning, Builder):
-        _builder(planner, target, wanted, exposure)
-    elif target.name and not target.refusal:
-        # The step that a sweep is made of hands everything on: the sweep gets it.
-        _node(planner, target, [] if target.swept else [*wanted, *mended], exposure)
+    with planner.changes.record() as fix:
+        moved = _drop_sweep_arguments(planner, target, wanted)
+        if chosen and isinstance(target.meaning, Builder):
+            _builder(planner, target, wanted, exposure)
+        elif target.name and not target.refusal:
+            # The step that a sweep is made of hands everything on: the sweep gets it.
+            _node(planner, target, [] if target.swept else [*wanted, *moved], exposure)
+    _report_sweep_arguments(planner, target, fix)
     if chosen:
         environment.place_v2(planner, target)
         compute.place_v2(planner, target)
@@ -184,6 +187,7 @@ def _mend_set_resources(planner: Planner, target: Target, calls: list[Use], conf
     call = calls[0].value
     assert isinstance(call, ast.Call)
     reason = ""
+    fix: Changes | None = None
     if len(calls) > 1:
         reason = "it is called more than once"
     elif configured:
@@ -192,8 +196,9 @@ def _mend_set_resources(planner: Planner, target: Target, calls: list[Use], conf
         reason = "its arguments come from ** or by position"
     else:
         try:
-            name = planner.resources_class(calls[0].spot)
-            planner.changes.call_to_assignment(calls[0].spot, f"{target.name}.resources", name)
+            with planner.changes.record() as fix:
+                name = planner.resources_class(calls[0].spot)
+                planner.changes.call_to_assignment(calls[0].spot, f"{target.name}.resources", name)
         except Refused as error:
             reason = str(error)
     for use in calls:
@@ -204,35 +209,46 @@ def _mend_set_resources(planner: Planner, target: Target, calls: list[Use], conf
             " instance_count then fails to serialize: assign resources = JobResourceConfiguration(...) instead",
             use.spot.source,
             use.spot.stmt,
-            fixed=not reason,
             reason=reason,
+            fix=None if reason else fix,
+            title=f"Assign {target.name}.resources",
         )
     return not reason
 
 
-def _mend_sweep(planner: Planner, target: Target, wanted: list[Wanted]) -> list[Wanted]:
-    """`.sweep(instance_type=...)` raises TypeError: take the argument out; gives what `resources` has to say."""
+def _sweep_arguments(planner: Planner, target: Target) -> dict[str, ast.keyword]:
+    """The arguments of `.sweep(instance_type=...)`, which raises TypeError."""
     if not isinstance(target.meaning, Sweep) or not planner.settings.wants(SWEEP_ARGUMENT):
+        return {}
+    names = ("instance_type", "instance_count")
+    return {keyword.arg: keyword for keyword in target.call.keywords if keyword.arg in names}
+
+
+def _drop_sweep_arguments(planner: Planner, target: Target, wanted: list[Wanted]) -> list[Wanted]:
+    """What the `resources` of the sweep have to say instead of its arguments, where it has a name."""
+    if not target.name or target.refusal:
         return []
     names = {item.name for item in wanted}
     moved = []
-    for keyword in target.call.keywords:
-        if keyword.arg not in ("instance_type", "instance_count"):
-            continue
-        fixed = bool(target.name) and not target.refusal
+    for name, keyword in _sweep_arguments(planner, target).items():
+        planner.changes.drop_argument(target.spot, target.call, name)
+        if name not in names:
+            text = target.spot.source.slice(keyword.value)
+            value = constant(target.call, name)
+            moved.append(Wanted(SWEEP_ARGUMENT, name, text, text if value is None else value))
+    return moved
+
+
+def _report_sweep_arguments(planner: Planner, target: Target, fix: Changes) -> None:
+    fixable = target.name and not target.refusal
+    for name, keyword in _sweep_arguments(planner, target).items():
         planner.finding(
             SWEEP_ARGUMENT,
             "error",
-            f"sweep() has no argument {keyword.arg} (TypeError): it belongs in the resources of the sweep",
+            f"sweep() has no argument {name} (TypeError): it belongs in the resources of the sweep",
             target.spot.source,
             keyword,
-            fixed=fixed,
-            reason="" if fixed else target.refusal or "the sweep has no name to set its resources by",
+            reason="" if fixable else target.refusal or "the sweep has no name to set its resources by",
+            fix=fix if fixable else None,
+            title=f"Assign {target.name}.resources",
         )
-        if fixed:
-            planner.changes.drop_argument(target.spot, target.call, keyword.arg)
-            if keyword.arg not in names:
-                text = target.spot.source.slice(keyword.value)
-                value = constant(target.call, keyword.arg)
-                moved.append(Wanted(SWEEP_ARGUMENT, keyword.arg, text, text if value is None else value))
-    return moved

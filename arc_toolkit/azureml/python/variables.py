@@ -240,7 +240,7 @@ def _said(planner: Planner, target: Target, variables: Mapping[str, str], decisi
     names = ", ".join(variables)
     message = f"{target.name or target.family}: environment variable{'s' if len(variables) > 1 else ''} {names}"
     planner.finding(
-        "threads", "note", message, target.spot.source, target.call, fixed=True, reason=decision.reason
+        "threads", "note", message, target.spot.source, target.call, applied=True, reason=decision.reason
     )
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_threads import is_windows
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs
+from arc_toolkit.findings import Rule
 
 OMP = "OMP_NUM_THREADS"
 
@@ -44,7 +44,7 @@ def check_threads(work: Work, document: Document, rule: Rule, framework: Framewo
             problem = _problem(work, target, right.how, right.number)
             if problem:
                 reason = f"{right.reason}; `patch --threads auto` sets them"
-                work.found(rule.id, rule.severity, f"{target.shown}: {problem}", target.at, reason=reason)
+                work.report(rule, f"{target.shown}: {problem}", target.at, reason=reason)
 
 
 def _settled(work: Work, target: Target) -> bool:

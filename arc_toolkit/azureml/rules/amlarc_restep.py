@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import yaml
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -25,7 +25,8 @@ def _check(work: Work, document: Document) -> None:
                 editor.replace(at, RESTEP, PRESTEP)
 
         done = work.is_planned(path)
-        work.found(RULE.id, RULE.severity, message, node, fix=None if done else fix, fixed=done)
+        title = f"Rename {RESTEP} to {PRESTEP}"
+        work.report(RULE, message, node, fix=None if done else fix, title=title, applied=done)
 
 
 def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node, bool]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import is_bound
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -18,10 +18,10 @@ def _check(work: Work, document: Document) -> None:
         if target.kind.role != Role.STEP:
             message = f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
             reason = "bind it on the pipeline's step: `patch --expose-parameters`"
-            work.found(RULE.id, RULE.severity, message, node, reason=reason)
+            work.report(RULE, message, node, reason=reason)
         elif target.kind.family == Family.COMMAND and target.get("component") is None:
             message = "an inline command step rejects a bound instance_count (`component` missing)"
-            work.found(RULE.id, RULE.severity, message, node, reason="move the job to a component file")
+            work.report(RULE, message, node, reason="move the job to a component file")
 
 
 RULE = Rule(

@@ -6,8 +6,8 @@ import os
 
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -15,7 +15,7 @@ def _check(work: Work, document: Document) -> None:
     for step in document.steps:
         if step.reference is not None and _leads_to(work, step, own):
             by = "itself" if step.reference == own else f"itself by way of {os.path.relpath(step.reference)}"
-            work.found(RULE.id, RULE.severity, f"step `{step.name}` makes the pipeline include {by}", step.at)
+            work.report(RULE, f"step `{step.name}` makes the pipeline include {by}", step.at)
 
 
 def _leads_to(work: Work, first: Target, own: str) -> bool:

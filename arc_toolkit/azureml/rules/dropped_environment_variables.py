@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -17,7 +17,7 @@ def _check(work: Work, document: Document) -> None:
             names = ", ".join(pairs(own[1])) if own else ""
             if own and names:
                 message = f"{names} never reaches the job: {target.kind.why}"
-                work.found(RULE.id, RULE.severity, message, own[0], reason=_way_out(target.kind))
+                work.report(RULE, message, own[0], reason=_way_out(target.kind))
 
 
 def _way_out(kind: TargetKind) -> str:

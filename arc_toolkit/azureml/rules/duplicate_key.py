@@ -5,9 +5,9 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import MERGE
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -21,7 +21,7 @@ def _check(work: Work, document: Document) -> None:
             seen: set[str] = set()
             for key in keys:
                 if key.value in seen:
-                    work.found(RULE.id, RULE.severity, f"`{key.value}` stands twice: only the last counts", key)
+                    work.report(RULE, f"`{key.value}` stands twice: only the last counts", key)
                 seen.add(key.value)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.rules._threads import check_threads
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:

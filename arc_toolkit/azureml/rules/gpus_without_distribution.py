@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.threads import gpus_of
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -20,7 +20,7 @@ def _check(work: Work, document: Document) -> None:
                 f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
             )
             at = target.get("resources", "instance_count") or target.at
-            work.found(RULE.id, RULE.severity, message, at)
+            work.report(RULE, message, at)
 
 
 def _distributed(work: Work, target: Target) -> bool:

@@ -7,9 +7,10 @@ import difflib
 import yaml
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule, all_rules
+from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import SETTING_RULES
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -22,7 +23,7 @@ def _check(work: Work, document: Document) -> None:
             hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
             mark = yaml.Mark("", 0, line - 1, 0, None, 0)
             node = yaml.ScalarNode("", "", mark, mark)
-            work.found(RULE.id, RULE.severity, f"an ignore of `{name}`, which is no rule", node, reason=hint)
+            work.report(RULE, f"an ignore of `{name}`, which is no rule", node, reason=hint)
 
 
 RULE = Rule(

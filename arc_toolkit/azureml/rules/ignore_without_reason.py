@@ -5,8 +5,8 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -15,7 +15,7 @@ def _check(work: Work, document: Document) -> None:
     for line in work.ignores.without_reason:
         mark = yaml.Mark("", 0, line - 1, 0, None, 0)
         message = "an ignore without a reason does not count: `# arc-toolkit: ignore[rule] reason`"
-        work.found(RULE.id, RULE.severity, message, yaml.ScalarNode("", "", mark, mark))
+        work.report(RULE, message, yaml.ScalarNode("", "", mark, mark))
 
 
 RULE = Rule(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -13,7 +13,7 @@ def _check(work: Work, document: Document) -> None:
     if kind.family == Family.SWEEP and kind.role == Role.SPEC:
         message = "a SweepComponent (v1.5) cannot name an instance type: it has to become a v2 sweep"
         reason = "`patch --sweep-to-v2` writes the v2 sweep beside it"
-        work.found(RULE.id, RULE.severity, message, document.root.at, reason=reason)
+        work.report(RULE, message, document.root.at, reason=reason)
 
 
 RULE = Rule(

@@ -6,10 +6,10 @@ import yaml
 
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
+from arc_toolkit.findings import Rule
 
 # What never stands at the top of a job, step, trial or component.
 _BELOW_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
@@ -24,10 +24,10 @@ def _check(work: Work, document: Document) -> None:
                     _to_resources(work, target, name, own[name])
         if target.kind.role == Role.SPEC and "resources" in own:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
-            work.found(RULE.id, RULE.severity, message, own["resources"][0])
+            work.report(RULE, message, own["resources"][0])
         if target.kind.role == Role.COMPONENT and "compute" in own:
             message = f"a {target.kind.name} has no `compute`: its step has, or the pipeline's default_compute"
-            work.found(RULE.id, RULE.severity, message, own["compute"][0])
+            work.report(RULE, message, own["compute"][0])
         task = pairs(target.get("task"))
         if target.kind.family == Family.PARALLEL and "environment_variables" in task:
             _from_task(work, target, task["environment_variables"])
@@ -35,7 +35,7 @@ def _check(work: Work, document: Document) -> None:
             inner = pairs(target.get(outer))
             if "environment_variables" in inner and target.kind.role != Role.SPEC:
                 message = f"`environment_variables` below `{outer}` are not read: they stand beside it"
-                work.found(RULE.id, RULE.severity, message, inner["environment_variables"][0])
+                work.report(RULE, message, inner["environment_variables"][0])
 
 
 def _to_resources(work: Work, target: Target, name: str, pair: tuple[Node, Node]) -> None:
@@ -48,7 +48,8 @@ def _to_resources(work: Work, target: Target, name: str, pair: tuple[Node, Node]
 
     movable = value is not None and target.text("resources", name) is None
     message = f"`{name}` of {target.shown} is read below `resources` only"
-    work.found(RULE.id, RULE.severity, message, pair[0], fix=fix if movable else None, unsafe=True)
+    title = f"Move `{name}` below `resources`"
+    work.report(RULE, message, pair[0], fix=fix if movable else None, title=title)
 
 
 def _from_task(work: Work, target: Target, pair: tuple[Node, Node]) -> None:
@@ -62,9 +63,8 @@ def _from_task(work: Work, target: Target, pair: tuple[Node, Node]) -> None:
             editor.set((*target.path, "environment_variables", name), text_of(value) or "")
 
     scalars = all(isinstance(value, yaml.ScalarNode) for _, value in own.values())
-    work.found(
-        RULE.id, RULE.severity, message, pair[0], fix=fix if movable and own and scalars else None, unsafe=True
-    )
+    title = "Move `environment_variables` to the step"
+    work.report(RULE, message, pair[0], fix=fix if movable and own and scalars else None, title=title)
 
 
 RULE = Rule(

@@ -6,9 +6,9 @@ import re
 
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Role
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import text_of
+from arc_toolkit.findings import Rule
 
 _KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![a-z])")
 
@@ -20,7 +20,7 @@ def _check(work: Work, document: Document) -> None:
             if evidence and work.effective(target, "resources", "instance_type") is None:
                 message = f"{target.shown} names no instance type: it gets 0.1 CPU and 2 GiB (limit 2 CPU)"
                 reason = f"{evidence}; `patch --instance-type NAME` sets one"
-                work.found(RULE.id, RULE.severity, message, target.at, reason=reason)
+                work.report(RULE, message, target.at, reason=reason)
 
 
 def kubernetes(work: Work, target: Target) -> str:

@@ -6,9 +6,9 @@ import os
 
 from arc_toolkit.azureml.documents import Document, Target, folder_of
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import Node, text_of
+from arc_toolkit.findings import Rule
 
 # Where a file of dependencies is named: v2, then v1.5.
 _DEPENDENCIES: tuple[tuple[str, ...], ...] = (
@@ -38,7 +38,7 @@ def _check(work: Work, document: Document) -> None:
 def _look(work: Work, path: str, at: Node, target: Target, key: str) -> None:
     if work.library.missing(path):
         message = f"`{key}` of {target.shown} names a file that does not exist"
-        work.found(RULE.id, RULE.severity, message, at, reason=f"there is no {os.path.relpath(path)}")
+        work.report(RULE, message, at, reason=f"there is no {os.path.relpath(path)}")
 
 
 RULE = Rule(

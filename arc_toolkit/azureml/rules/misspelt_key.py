@@ -7,10 +7,10 @@ import re
 
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs
+from arc_toolkit.findings import Rule
 
 # Every key that a job, step, trial or component may have (azure-ai-ml 1.35 and the v1.5 specification).
 _KEYS = frozenset(
@@ -80,7 +80,7 @@ def _look(
             continue
         if near[0] in own:
             message = f"`{name}` does nothing: `{near[0]}` stands beside it"
-            work.found(RULE.id, RULE.severity, message, own[name][0])
+            work.report(RULE, message, own[name][0])
             continue
         path = (*target.path, *below, name)
 
@@ -89,7 +89,8 @@ def _look(
 
         message = f"`{name}` does nothing: `{near[0]}` is meant"
         reason = "renaming it brings a setting to life that had no effect so far"
-        work.found(RULE.id, RULE.severity, message, own[name][0], reason=reason, fix=fix, unsafe=True)
+        title = f"Rename `{name}` to `{near[0]}`"
+        work.report(RULE, message, own[name][0], reason=reason, fix=fix, title=title)
 
 
 RULE = Rule(

@@ -7,9 +7,9 @@ import re
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.library import dockerfile_of
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.findings import Rule
 
 _OLD = re.compile(
     r"(?i)ubuntu[-_:]?(?:12|14|16|18)[._-]?(?:04|10)|(?:^|[^a-z])(?:trusty|xenial|bionic)(?![a-z])|ubuntu[-_:]?(?:14|16|18)(?!\d)"
@@ -30,17 +30,17 @@ def _look(work: Work, key: Node, environment: Node) -> None:
         node = get(environment, *place)
         image = text_of(node)
         if node is not None and image and _OLD.search(image):
-            work.found(RULE.id, RULE.severity, f"image {image} is older than Ubuntu 20.04", node)
+            work.report(RULE, f"image {image} is older than Ubuntu 20.04", node)
     name = text_of(environment)
     if name is not None and _OLD.search(name):
-        work.found(RULE.id, RULE.severity, f"environment {name} is older than Ubuntu 20.04", environment)
+        work.report(RULE, f"environment {name} is older than Ubuntu 20.04", environment)
     written = dockerfile_of(environment) if name is None else None
     if written is not None:
         path = os.path.join(os.path.dirname(os.path.abspath(work.file.path)), written.removeprefix("file:"))
         for image in _FROM.findall(work.library.read_text(os.path.normpath(path)) or ""):
             if _OLD.search(image):
                 message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
-                work.found(RULE.id, RULE.severity, message, key)
+                work.report(RULE, message, key)
 
 
 RULE = Rule(

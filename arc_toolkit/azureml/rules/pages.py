@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.findings import Rule
 from arc_toolkit.output.table import table
 
 _FIXES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.rules import Rule
+from arc_toolkit.findings import Rule
 
 RULE = Rule(
     id="set-resources",

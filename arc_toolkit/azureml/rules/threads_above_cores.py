@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, cores_of
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs, text_of
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -21,7 +21,7 @@ def _check(work: Work, document: Document) -> None:
             cores, source = cores_of(work.instance_type(target), work.settings)
             if number.isdigit() and cores is not None and int(number) > cores:
                 message = f"{name} is {number}, but {target.shown} has {cores} cores"
-                work.found(RULE.id, RULE.severity, message, key, reason=source)
+                work.report(RULE, message, key, reason=source)
 
 
 RULE = Rule(

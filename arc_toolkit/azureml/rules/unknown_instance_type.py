@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 
 from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
 from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import is_bound
+from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 
 
@@ -23,7 +23,7 @@ def _check(work: Work, document: Document) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:5])}"
             node = target.get("resources", "instance_type") or target.at
-            work.found(RULE.id, RULE.severity, f"no instance type {name} in --instance-types", node, reason=hint)
+            work.report(RULE, f"no instance type {name} in --instance-types", node, reason=hint)
 
 
 def _check_names(work: Work, document: Document) -> None:
@@ -37,9 +37,8 @@ def _check_names(work: Work, document: Document) -> None:
                 and (problem := name_problem(name))
                 and (why := kubernetes(work, target))
             ):
-                work.found(
-                    RULE.id,
-                    RULE.severity,
+                work.report(
+                    RULE,
                     problem,
                     target.get("resources", "instance_type") or target.at,
                     reason=why,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Role
-from arc_toolkit.azureml.rules import Rule
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.findings import Rule
 
 
 def _check(work: Work, document: Document) -> None:
@@ -14,7 +14,7 @@ def _check(work: Work, document: Document) -> None:
         return
     message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
     reason = "settings that a component cannot hold (environment variables, compute) have no step to go to"
-    work.found(RULE.id, RULE.severity, message, root.at, reason=reason)
+    work.report(RULE, message, root.at, reason=reason)
 
 
 RULE = Rule(

@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from arc_toolkit.azureml.migrate import sweep
-from arc_toolkit.azureml.settings import FileResult, Settings
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.findings import FileResult
 from tests.support import unavailable
 
 SWEEP: dict[str, Any] = {

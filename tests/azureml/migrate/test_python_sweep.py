@@ -10,8 +10,9 @@ import pytest
 
 from arc_toolkit.azureml.migrate.python_sweep import convert
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
-from arc_toolkit.azureml.settings import Finding, Settings
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import apply_edits
+from arc_toolkit.findings import Finding
 from tests.azureml.migrate.support import assert_valid, azure, body
 
 STEP = """\
@@ -63,7 +64,7 @@ def reasons(text: str) -> str:
     after, findings = rewritten(text)
     assert after == text
     assert findings
-    assert not any(finding.fixed for finding in findings)
+    assert not any(finding.applied for finding in findings)
     assert all(finding.line for finding in findings)
     return "\n".join(finding.reason for finding in findings)
 
@@ -94,7 +95,7 @@ def train_all(train, kind="a"):
     return {"model": step.outputs.model}
 """
     )
-    assert [finding.fixed for finding in findings] == [False, True]
+    assert [finding.applied for finding in findings] == [False, True]
     assert "load what `patch --sweep-to-v2` writes" in findings[0].reason
 
 

@@ -8,7 +8,8 @@ from textwrap import dedent
 
 from arc_toolkit.azureml.notebooks import patch_notebook
 from arc_toolkit.azureml.python import patch_source
-from arc_toolkit.azureml.settings import FileResult, Finding, Settings
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.findings import FileResult, Finding
 
 TYPE = Settings(instance_type="32cpu128g")
 BOTH = Settings(instance_type="32cpu128g", instance_count=2)

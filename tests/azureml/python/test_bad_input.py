@@ -10,7 +10,7 @@ import pytest
 
 from arc_toolkit.azureml.notebooks import patch_notebook
 from arc_toolkit.azureml.python import patch_source
-from arc_toolkit.azureml.settings import FileResult
+from arc_toolkit.findings import FileResult
 from tests.azureml.python.support import TYPE, notebook
 from tests.support import Result
 

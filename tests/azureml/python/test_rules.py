@@ -12,7 +12,7 @@ STEP = V2 + "\n@dsl.pipeline\ndef p(x, n=1):\n    node = train(x=x)\n"
 
 
 def rules(text: str, settings: Settings = CHECK) -> list[tuple[str, bool]]:
-    return [(finding.rule, finding.fixed) for finding in patch(text, settings).findings]
+    return [(finding.rule, finding.applied) for finding in patch(text, settings).findings]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def rules(text: str, settings: Settings = CHECK) -> list[tuple[str, bool]]:
 )
 def test_the_misspelt_variable_is_mended(code: str) -> None:
     findings = check_transformed(code + "\n", code.replace("RESTEP", "PRESTEP") + "\n", CHECK)
-    assert {(finding.rule, finding.severity, finding.fixed) for finding in findings} == {
+    assert {(finding.rule, finding.severity, finding.applied) for finding in findings} == {
         ("amlarc-restep", "error", True)
     }
 
@@ -38,7 +38,7 @@ def test_the_misspelt_variable_in_prose_is_left() -> None:
 
 def test_the_misspelt_variable_in_an_f_string_is_reported() -> None:
     findings = check_noop('text = f"AMLARC_RESTEP={x}"\n', CHECK)
-    assert [(finding.rule, finding.fixed) for finding in findings] == [("amlarc-restep", False)]
+    assert [(finding.rule, finding.applied) for finding in findings] == [("amlarc-restep", False)]
 
 
 def test_the_misspelt_variable_is_mended_and_merged_in_one_run() -> None:

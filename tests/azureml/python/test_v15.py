@@ -87,7 +87,7 @@ def test_environment_variables_for_threads() -> None:
         STEP + f'    step.runsettings.environment_variables = {{"AMLARC_PRESTEP": "{value}"}}\n',
         Settings(threads="lightgbm"),
     )
-    assert findings[0].fixed
+    assert findings[0].applied
 
 
 def test_environment_variables_are_merged() -> None:
