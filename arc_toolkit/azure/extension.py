@@ -17,6 +17,7 @@ from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 
 EXTENSION_TYPE = "Microsoft.AzureML.Kubernetes"
 RELEASE_NAMESPACE = "azureml"
+DEFAULT_TRAIN = "stable"
 
 TRAINING = "enableTraining"
 INFERENCE = "enableInference"
@@ -63,11 +64,11 @@ def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
     return found | {f"{prefix}effect": toleration.effect}
 
 
-def node_selector(text: str) -> tuple[str, str]:
+def node_selector_setting(text: str) -> tuple[str, str]:
     """The setting for `KEY=VALUE`. Settings are Helm paths, so a dot inside a label's key is escaped."""
     key, equals, value = text.partition("=")
     if not key or not equals or not value:
-        raise ArcError(f"{text!r} is no label: write KEY=VALUE, such as agentpool=system")
+        raise ArcError(f"{text!r} is not a label: write KEY=VALUE, such as agentpool=system")
     return NODE_SELECTOR + key.replace(".", r"\."), value
 
 
@@ -152,6 +153,114 @@ def derived_settings(settings: Mapping[str, str]) -> dict[str, str]:
     if "sslSecret" in settings:
         found["scoringFe.sslSecret"] = settings["sslSecret"]
     return found
+
+
+def chosen_settings(
+    switches: Mapping[str, bool | None], *, node_selector: Iterable[str] = (), others: Iterable[str] = ()
+) -> dict[str, str]:
+    """What the options say, without tolerations: their indices depend on the ones that are there.
+
+    `node_selector` and `others` are `KEY=VALUE`; a switch that is None is not set.
+    """
+    found = {key: str(value) for key, value in switches.items() if value is not None}
+    pairs = [node_selector_setting(text) for text in node_selector]
+    for text in others:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise ArcError(f"--set {text!r}: write KEY=VALUE")
+        if key in ("sslCertPemFile", "sslKeyPemFile"):
+            raise ArcError(
+                f"--set {key}: that is a protected setting; put certificate and key into a secret: sslSecret"
+            )
+        pairs.append((key, value))
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise ArcError(f"{key} is given twice, as {found[key]!r} and {value!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What to install or change."""
+
+    settings: Mapping[str, str]
+    tolerations: Sequence[Toleration] = ()
+    release_train: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class ExtensionPlan:
+    """What a request would do, and its body."""
+
+    name: str
+    title: str
+    changes: Sequence[SettingChange]
+    body: Mapping[str, Any]
+    notes: Sequence[str] = ()
+
+
+def plan_install(
+    cluster: Cluster,
+    resource: Mapping[str, Any],
+    installed: Mapping[str, Any] | None,
+    name: str,
+    options: PlanOptions,
+) -> ExtensionPlan:
+    """`resource` is the cluster's own JSON. Installs again where an earlier install failed."""
+    notes = []
+    if installed is not None:
+        name = str(installed.get("name"))
+        if (installed.get("properties") or {}).get("provisioningState") != "Failed":
+            raise ArcError(
+                f"the AzureML extension is installed already, as {name!r}: use `arc-toolkit cluster extension update`"
+            )
+        notes.append(f"the extension {name!r} is there, but Failed: installing it again")
+    settings = {
+        **cluster_settings(cluster, resource),
+        TRAINING: "True",
+        INFERENCE: "False",
+        VOLCANO: "True",
+        **options.settings,
+    }
+    settings |= derived_settings(settings) | add_tolerations({}, options.tolerations)
+    check_settings(settings)
+    return ExtensionPlan(
+        name,
+        f"install the AzureML extension {name!r} on {cluster.name}",
+        changes({}, settings),
+        install_body(settings, options.release_train or DEFAULT_TRAIN, options.version),
+        notes,
+    )
+
+
+def plan_update(
+    cluster: Cluster, installed: Mapping[str, Any] | None, options: PlanOptions
+) -> ExtensionPlan | None:
+    """None if there is nothing to change."""
+    if installed is None:
+        raise ArcError(
+            f"the AzureML extension is not installed on {cluster.name}: run `arc-toolkit cluster extension install`"
+        )
+    there, properties = settings_of(installed), installed["properties"]
+    settings = {
+        **options.settings,
+        **derived_settings(options.settings),
+        **add_tolerations(there, options.tolerations),
+    }
+    check_settings({**there, **settings})
+    changed = changes(there, settings)
+    train, version = options.release_train, options.version
+    if train is not None and train.lower() == str(properties.get("releaseTrain", "")).lower():
+        train = None
+    if version == properties.get("version") and not properties.get("autoUpgradeMinorVersion", True):
+        version = None
+    if not changed and train is None and version is None:
+        return None
+    title = f"update the AzureML extension {installed['name']!r} on {cluster.name}"
+    title += f", release train {train}" if train else ""
+    title += f", pinned to version {version}" if version else ""
+    return ExtensionPlan(installed["name"], title, changed, update_body(changed, train, version))
 
 
 def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str, str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from enum import Enum
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from arc_toolkit.azure import extension
 from arc_toolkit.azure.scope import Cluster
@@ -22,17 +23,37 @@ from arc_toolkit.sizing.occupants import Occupant
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
 from arc_toolkit.sizing.validation import Candidate, FitRule, fit_problem
 
-State = Literal["ok", "not ok", "cannot tell"]
+CheckState = Literal["ok", "not ok", "cannot tell"]
 Side = Literal["azure", "cluster"]
 
 INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
 
-REGISTER = "az provider register --namespace Microsoft.KubernetesConfiguration"
-INSTALL = "arc-toolkit cluster extension install"
-SHOW = "arc-toolkit cluster extension show"
-UPDATE = "arc-toolkit cluster extension update"
+
+class TargetOptions(Enum):
+    """The options that a command needs to mean the same cluster as this run."""
+
+    SUBSCRIPTION = ("subscription",)
+    CLUSTER = ("subscription", "resource_group", "cluster", "cluster_type")
+    CLUSTER_AND_WORKSPACE = (*CLUSTER, "workspace_resource_group")
+    KUBECONFIG = ("kubeconfig", "context")
+
+
+class FixCommand(NamedTuple):
+    text: str
+    options: TargetOptions
+
+
+def _extension_command(words: str) -> FixCommand:
+    return FixCommand(f"arc-toolkit cluster extension {words}", TargetOptions.CLUSTER)
+
+
+REGISTER = FixCommand(
+    "az provider register --namespace Microsoft.KubernetesConfiguration", TargetOptions.SUBSCRIPTION
+)
+INSTALL = _extension_command("install")
+SHOW = _extension_command("show")
 
 
 @dataclass(frozen=True)
@@ -60,13 +81,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the list; `mend` is a command."""
+    """One line of the list, with the command that fixes it."""
 
     name: str
     side: Side
-    state: State
+    state: CheckState
     reason: str
-    mend: str | None = None
+    command: FixCommand | None = None
 
 
 class _CannotTell(Exception):
@@ -89,14 +110,14 @@ def checks(facts: Facts, side: Side | None = None) -> list[Check]:
         if side is not None and belongs_to != side:
             continue
         try:
-            state, reason, mend = check(facts)
+            state, reason, command = check(facts)
         except _CannotTell as unknown:
-            state, reason, mend = "cannot tell", str(unknown), None
-        found.append(Check(name, belongs_to, state, reason, mend if state != "ok" else None))
+            state, reason, command = "cannot tell", str(unknown), None
+        found.append(Check(name, belongs_to, state, reason, command if state != "ok" else None))
     return found
 
 
-_Verdict = tuple[State, str, str | None]
+_Verdict = tuple[CheckState, str, FixCommand | None]
 
 
 def _provider(facts: Facts) -> _Verdict:
@@ -152,7 +173,7 @@ def _settings(facts: Facts) -> _Verdict:
         )
         options.append("--skip-resource-validation")
     if problems:
-        return "not ok", "; ".join(problems), f"{UPDATE} {' '.join(options)}"
+        return "not ok", "; ".join(problems), _extension_command(f"update {' '.join(options)}")
     if unknown:
         raise _CannotTell("; ".join(unknown))
     shown = [
@@ -174,7 +195,11 @@ def _crds(facts: Facts) -> _Verdict:
     if missing == [VOLCANO_CRD] and not extension.is_on(
         extension.settings_of(facts.extension), extension.VOLCANO, True
     ):
-        return "not ok", f"{text}, and the extension was told not to install Volcano", f"{UPDATE} --volcano"
+        return (
+            "not ok",
+            f"{text}, and the extension was told not to install Volcano",
+            _extension_command("update --volcano"),
+        )
     return "not ok", f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
 
 
@@ -183,9 +208,13 @@ def _compute(facts: Facts) -> _Verdict:
     if facts.cluster is None:
         raise _CannotTell("the cluster's name in Azure is not known")
     mine = attached(list(rows), facts.cluster)
-    command = f"arc-toolkit cluster attach NAME --workspace {facts.workspace or 'WORKSPACE'}"
+
+    def command(name: str) -> FixCommand:
+        text = f"arc-toolkit cluster attach {name} --workspace {facts.workspace or 'WORKSPACE'}"
+        return FixCommand(text, TargetOptions.CLUSTER_AND_WORKSPACE)
+
     if not mine:
-        return "not ok", f"no compute of the workspace {facts.workspace} is this cluster", command
+        return "not ok", f"no compute of the workspace {facts.workspace} is this cluster", command("NAME")
     bad = [row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"]
     if bad:
         properties = bad[0].get("properties") or {}
@@ -195,7 +224,7 @@ def _compute(facts: Facts) -> _Verdict:
         text = "; ".join(
             [f"compute {bad[0].get('name')} is {properties.get('provisioningState')}", *filter(None, reasons)]
         )
-        return "not ok", text, command.replace("NAME", str(bad[0].get("name")))
+        return "not ok", text, command(str(bad[0].get("name")))
     names = [
         f"{row.get('name')} (namespace {((row['properties'].get('properties') or {}).get('namespace')) or 'default'})"
         for row in mine
@@ -214,8 +243,10 @@ def _nodes(facts: Facts) -> _Verdict:
         return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
     text = f"no node can take jobs: {_some(refused)}" if nodes else "the cluster has no nodes"
     where = facts.cluster or Cluster("", "GROUP", "CLUSTER")
-    mend = f"az aks nodepool add --cluster-name {where.name} --resource-group {where.resource_group} --name POOL"
-    return "not ok", text, mend
+    command = (
+        f"az aks nodepool add --cluster-name {where.name} --resource-group {where.resource_group} --name POOL"
+    )
+    return "not ok", text, FixCommand(command, TargetOptions.SUBSCRIPTION)
 
 
 def _gpu(facts: Facts) -> _Verdict:
@@ -230,7 +261,7 @@ def _gpu(facts: Facts) -> _Verdict:
     text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): no device plugin"
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
-    return "not ok", text, f"{UPDATE} --set installNvidiaDevicePlugin=True" if nvidia else None
+    return "not ok", text, _extension_command("update --set installNvidiaDevicePlugin=True") if nvidia else None
 
 
 def _instance_types(facts: Facts) -> _Verdict:
@@ -238,7 +269,8 @@ def _instance_types(facts: Facts) -> _Verdict:
     if types:
         return "ok", f"{len(types)} instance types: {_some([_name(item) for item in types])}", None
     text = "none: every job gets the default type (100m and 2Gi)"
-    return "not ok", text, "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
+    command = "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
+    return "not ok", text, FixCommand(command, TargetOptions.KUBECONFIG)
 
 
 def _types_fit(facts: Facts) -> _Verdict:
@@ -256,13 +288,17 @@ def _types_fit(facts: Facts) -> _Verdict:
         elif broken := problem or misfit:
             bad.append(f"{_name(item)}: {broken.message}")
     if bad:
-        return "not ok", "; ".join(bad[:3]), "arc-toolkit gen-instance-types --from-cluster --check"
+        return (
+            "not ok",
+            "; ".join(bad[:3]),
+            FixCommand("arc-toolkit gen-instance-types --from-cluster --check", TargetOptions.KUBECONFIG),
+        )
     if away:
         text = f"no node that can take jobs now has the labels of {_some(away)}"
         settings = {} if isinstance(facts.extension, UnknownFact) else extension.settings_of(facts.extension)
         if extension.is_on(settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
             raise _CannotTell(f"{text} (a pool at zero?)")
-        return "not ok", text, "arc-toolkit cluster nodes"
+        return "not ok", text, FixCommand("arc-toolkit cluster nodes", TargetOptions.KUBECONFIG)
     return "ok", f"each of the {len(types)} fits on a node", None
 
 
@@ -287,7 +323,11 @@ def _placement(facts: Facts) -> _Verdict:
     if not defeated:
         return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
     rest = f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
-    return "not ok", next(iter(defeated.values())) + rest, f"{UPDATE} --node-selector {_system_pool(facts)}"
+    return (
+        "not ok",
+        next(iter(defeated.values())) + rest,
+        _extension_command(f"update --node-selector {_system_pool(facts)}"),
+    )
 
 
 _CHECKS: dict[str, tuple[Side, Any]] = {

@@ -67,8 +67,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     done = cluster_azure.send(
         lambda: attach(session, workspace, attachment, console.progress, dry_run=args.dry_run),
         "arc-toolkit cluster preflight",
-        args,
         console,
+        dry_run=args.dry_run,
+        yes=args.yes,
     )
     if done is None:
         return OK

@@ -14,6 +14,7 @@ from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
 
 _T = TypeVar("_T")
+DEFAULT_CLUSTER_TYPE = "managedClusters"
 
 _HELP = {
     "subscription": ("ID", "subscription id, or a name that `az account list` knows"),
@@ -56,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:
     group.add_argument(
         "--cluster-type",
         choices=list(PROVIDERS),
-        default="managedClusters",
+        default=DEFAULT_CLUSTER_TYPE,
         help="managedClusters is AKS (the default), connectedClusters is Azure Arc",
     )
 
@@ -87,10 +88,8 @@ def session(found: Resolver, console: Console) -> Session:
     return azure_session.open_session(found.az.cloud)
 
 
-def ask(question: str, args: argparse.Namespace, console: Console) -> bool:
+def ask(question: str, console: Console) -> bool:
     """Whether to go on. Without a terminal nobody can answer, so that is refused."""
-    if args.yes:
-        return True
     if not sys.stdin.isatty():
         raise ArcError(
             "this asks before it changes anything, and there is no terminal: add --yes (or --dry-run to look)"
@@ -101,10 +100,10 @@ def ask(question: str, args: argparse.Namespace, console: Console) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def send(call: Callable[[], _T], look: str, args: argparse.Namespace, console: Console) -> _T | None:
-    """Ask, send and wait. None where the answer was no, or where a dry run printed the request instead."""
-    if not args.dry_run:
-        if not ask("send it?", args, console):
+def send(call: Callable[[], _T], look: str, console: Console, *, dry_run: bool, yes: bool) -> _T | None:
+    """Ask, send and wait. None if the answer was no, or if a dry run printed the request instead."""
+    if not dry_run:
+        if not yes and not ask("send it?", console):
             console.note("nothing was changed")
             return None
         console.note("waiting for Azure, which takes some minutes")

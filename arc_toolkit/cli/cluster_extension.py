@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.extension import SettingChange
@@ -20,7 +19,6 @@ from arc_toolkit.output.safe import printable
 from arc_toolkit.output.table import table
 
 DEFAULT_NAME = "azureml"
-DEFAULT_TRAIN = "stable"
 
 ACTIONS = {
     "show": "show version, health and settings of the AzureML extension",
@@ -89,7 +87,7 @@ def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -
     )
     if installing:
         group.add_argument("--name", default=DEFAULT_NAME, help="name of the extension (default: %(default)s)")
-    train = f" (default: {DEFAULT_TRAIN})" if installing else ""
+    train = f" (default: {extension.DEFAULT_TRAIN})" if installing else ""
     group.add_argument("--release-train", metavar="NAME", help=f"stable or preview{train}")
     group.add_argument(
         "--extension-version", metavar="VERSION", help="pin this version; without it minor upgrades are automatic"
@@ -100,46 +98,50 @@ def run(args: argparse.Namespace, console: Console) -> int:
     found = cluster_azure.resolver(args)
     cluster = found.cluster(args.cluster_type)
     if args.action == "show":
-        return _show(cluster_azure.session(found, console), cluster, args, console)
-    wanted = wanted_settings(args)
-    if args.action == "install":
-        if cluster.kind != "managedClusters":
-            raise ArcError(_arc_refusal(cluster, args.name, wanted))
-        return _install(cluster_azure.session(found, console), cluster, wanted, args, console)
-    return _update(cluster_azure.session(found, console), cluster, wanted, args, console)
+        return _show(cluster_azure.session(found, console), cluster, console, as_json=args.format == "json")
+    installing = args.action == "install"
+    settings = extension.chosen_settings(
+        {
+            extension.TRAINING: args.training,
+            extension.VOLCANO: args.volcano,
+            extension.SKIP_VALIDATION: args.skip_resource_validation,
+        },
+        node_selector=args.node_selector,
+        others=args.set,
+    )
+    if installing and cluster.kind != "managedClusters":
+        raise ArcError(_arc_refusal(cluster, args.name, settings))
+    texts = [extension.SPOT_TOLERATION] * args.spot + args.toleration
+    options = extension.PlanOptions(
+        settings, [Toleration.parse(text) for text in texts], args.release_train, args.extension_version
+    )
+    session = cluster_azure.session(found, console)
+    plan = _plan_install(session, cluster, args.name, options, console) if installing else None
+    if not installing:
+        console.progress("reading the extension from Azure")
+        plan = extension.plan_update(cluster, operations.find(session, cluster), options)
+    if plan is None:
+        console.out(f"nothing to change: the AzureML extension on {cluster.name} has these settings already")
+        return OK
+    _show_plan(plan, console, updating=not installing)
+    call = operations.install if installing else operations.update
+    done = cluster_azure.send(
+        lambda: call(session, cluster, plan.name, plan.body, console.progress, dry_run=args.dry_run),
+        "arc-toolkit cluster extension show",
+        console,
+        dry_run=args.dry_run,
+        yes=args.yes,
+    )
+    if done is not None:
+        verb = "installed" if installing else "updated"
+        console.out(f"{verb} {extension.health(done).reason} on {cluster.name}")
+    return OK
 
 
-def wanted_settings(args: argparse.Namespace) -> dict[str, str]:
-    """What the options say, without tolerations: their indices depend on what is there."""
-    found: dict[str, str] = {}
-    switches = {
-        extension.TRAINING: args.training,
-        extension.VOLCANO: args.volcano,
-        extension.SKIP_VALIDATION: args.skip_resource_validation,
-    }
-    for key, value in switches.items():
-        if value is not None:
-            found[key] = str(value)
-    pairs = [extension.node_selector(text) for text in args.node_selector]
-    for text in args.set:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise ArcError(f"--set {text!r}: write KEY=VALUE")
-        if key in ("sslCertPemFile", "sslKeyPemFile"):
-            raise ArcError(
-                f"--set {key}: that is a protected setting; put certificate and key into a secret: sslSecret"
-            )
-        pairs.append((key, value))
-    for key, value in pairs:
-        if found.setdefault(key, value) != value:
-            raise ArcError(f"{key} is given twice, as {found[key]!r} and {value!r}")
-    return found
-
-
-def _show(session: Session, cluster: Cluster, args: argparse.Namespace, console: Console) -> int:
+def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool) -> int:
     item = operations.find(session, cluster)
     health = extension.health(item) if item else None
-    if args.format == "json":
+    if as_json:
         payload = {"cluster": cluster.resource_id, "healthy": bool(health and health.ok), "extension": item}
         console.out(document("cluster-extension", payload))
         return OK if health and health.ok else FOUND
@@ -170,113 +172,29 @@ def _show(session: Session, cluster: Cluster, args: argparse.Namespace, console:
     return OK if health.ok else FOUND
 
 
-def _install(
-    session: Session, cluster: Cluster, wanted: Mapping[str, str], args: argparse.Namespace, console: Console
-) -> int:
+def _plan_install(
+    session: Session, cluster: Cluster, name: str, options: extension.PlanOptions, console: Console
+) -> extension.ExtensionPlan:
     console.progress("reading the cluster from Azure")
     resource = operations.cluster_resource(session, cluster)
     _check_provider(session, cluster)
-    there = operations.find(session, cluster)
-    name = args.name
-    if there is not None:
-        name = str(there.get("name"))
-        if (there.get("properties") or {}).get("provisioningState") != "Failed":
-            raise ArcError(
-                f"the AzureML extension is installed already, as {name!r}: use `arc-toolkit cluster extension update`"
-            )
-        console.note(f"the extension {name!r} is there, but Failed: installing it again")
-    settings = {
-        **extension.cluster_settings(cluster, resource),
-        extension.TRAINING: "True",
-        extension.INFERENCE: "False",
-        extension.VOLCANO: "True",
-        **wanted,
-    }
-    settings |= extension.derived_settings(settings) | extension.add_tolerations({}, _tolerations(args))
-    extension.check_settings(settings)
-    plan = extension.changes({}, settings)
-    _show_plan(f"install the AzureML extension {name!r} on {cluster.name}", plan, args, console)
-    body = extension.install_body(settings, args.release_train or DEFAULT_TRAIN, args.extension_version)
-    return _send(operations.install, session, cluster, name, body, args, console)
+    return extension.plan_install(cluster, resource, operations.find(session, cluster), name, options)
 
 
-def _update(
-    session: Session, cluster: Cluster, wanted: Mapping[str, str], args: argparse.Namespace, console: Console
-) -> int:
-    console.progress("reading the extension from Azure")
-    item = operations.find(session, cluster)
-    if item is None:
-        raise ArcError(
-            f"the AzureML extension is not installed on {cluster.name}: run `arc-toolkit cluster extension install`"
-        )
-    there, properties = extension.settings_of(item), item["properties"]
-    settings = {
-        **wanted,
-        **extension.derived_settings(wanted),
-        **extension.add_tolerations(there, _tolerations(args)),
-    }
-    extension.check_settings({**there, **settings})
-    plan = extension.changes(there, settings)
-    train = args.release_train
-    if train is not None and train.lower() == str(properties.get("releaseTrain", "")).lower():
-        train = None
-    version = args.extension_version
-    if (
-        version is not None
-        and version == properties.get("version")
-        and not properties.get("autoUpgradeMinorVersion", True)
-    ):
-        version = None
-    if not plan and train is None and version is None:
-        console.out(f"nothing to change: {item['name']} on {cluster.name} has these settings already")
-        return OK
-    title = f"update the AzureML extension {item['name']!r} on {cluster.name}"
-    title += f", release train {train}" if train else ""
-    title += f", pinned to version {version}" if version else ""
-    _show_plan(title, plan, args, console)
-    body = extension.update_body(plan, train, version)
-    return _send(operations.update, session, cluster, item["name"], body, args, console)
-
-
-def _send(
-    call: Callable[..., Mapping[str, Any]],
-    session: Session,
-    cluster: Cluster,
-    name: str,
-    body: Mapping[str, Any],
-    args: argparse.Namespace,
-    console: Console,
-) -> int:
-    done = cluster_azure.send(
-        lambda: call(session, cluster, name, body, console.progress, dry_run=args.dry_run),
-        "arc-toolkit cluster extension show",
-        args,
-        console,
-    )
-    if done is None:
-        return OK
-    health = extension.health(done)
-    console.out(f"{'installed' if args.action == 'install' else 'updated'} {health.reason} on {cluster.name}")
-    return OK
-
-
-def _show_plan(title: str, plan: Sequence[SettingChange], args: argparse.Namespace, console: Console) -> None:
-    console.note(f"{title}:")
-    for change in plan:
+def _show_plan(plan: extension.ExtensionPlan, console: Console, *, updating: bool) -> None:
+    for note in plan.notes:
+        console.note(note)
+    console.note(f"{plan.title}:")
+    for change in plan.changes:
         mark = "  (undocumented by Microsoft)" if change.undocumented else ""
         if change.before is None:
             console.note(printable(f"  + {change.key} = {change.after}{mark}"))
         else:
             console.note(printable(f"  ~ {change.key}: {change.before} -> {change.after}{mark}"))
-    if args.action == "update" and any(change.key.startswith(_TOUCHES_JOBS) for change in plan):
+    if updating and any(change.key.startswith(_TOUCHES_JOBS) for change in plan.changes):
         console.warn(
             "this touches jobs that run now; an update can change or add a node selector but not remove one"
         )
-
-
-def _tolerations(args: argparse.Namespace) -> list[Toleration]:
-    texts = [extension.SPOT_TOLERATION] * args.spot + args.toleration
-    return [Toleration.parse(text) for text in texts]
 
 
 def _check_provider(session: Session, cluster: Cluster) -> None:

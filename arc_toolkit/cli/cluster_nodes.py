@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from arc_toolkit.cluster.snapshot import SizedNode
     from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
     from arc_toolkit.kube.nodes import UnusableNode
-    from arc_toolkit.sizing.schedulable import Assumptions, Schedulable
+    from arc_toolkit.sizing.schedulable import Schedulable
 
 EPILOG = """\
 examples:
@@ -60,7 +60,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "--by", choices=["group", "node"], default="group", help="one row a group (default) or node"
+        "--by", choices=["group", "node"], default="group", help="one row per group (default) or node"
     )
     parser.add_argument("--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)")
     parser.add_argument("--label", action="append", default=[], metavar="KEY", help="a column with this label")
@@ -68,32 +68,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    assumptions = live.assumptions(args)
+    from arc_toolkit.cluster import snapshot
+
+    assumptions, tolerations = live.assumptions(args), node_options.tolerations_of(args)
     client = live.connect(args)
+    by_node = args.by == "node"
 
     def look() -> int:
-        rows = sorted(read_rows(args, client, assumptions, console), key=SORTS[args.sort])
+        nodes = snapshot.sized_nodes(client, assumptions, tolerations, args.architecture, console.progress)
+        rows = make_rows(nodes, _types(client, console), by_node=by_node, labels=args.label)
+        rows.sort(key=SORTS[args.sort])
         console.clear_progress()
-        console.out(_json(rows) if args.format == "json" else _table(rows, args))
+        console.out(_json(rows) if args.format == "json" else _table(rows, by_node=by_node, labels=args.label))
         return OK
 
     return live.watch(client, console, look) if args.watch else look()
 
 
-def read_rows(args: argparse.Namespace, client: Client, assumptions: Assumptions, console: Console) -> list[Row]:
-    """The rows of a live cluster, unsorted."""
-    from arc_toolkit.cluster import snapshot
-
-    found = snapshot.sized_nodes(
-        client, assumptions, node_options.tolerations_of(args), args.architecture, console.progress
-    )
-    types = _types(client, console)
+def make_rows(
+    nodes: Sequence[SizedNode], types: Sequence[InstanceTypeSpec], *, by_node: bool, labels: Sequence[str]
+) -> list[Row]:
+    """One row for each node, or for the nodes of one size, pool and state."""
     groups: dict[tuple[str, ...], list[SizedNode]] = {}
-    for member in found:
-        node = member.node
-        key = (node.name,) if args.by == "node" else (node.size, node.pool, str(member.unusable or ""))
-        groups.setdefault(key, []).append(member)
-    return [_row(group, types, args) for group in groups.values()]
+    for sized in nodes:
+        node = sized.node
+        key = (node.name,) if by_node else (node.size, node.pool, str(sized.unusable or ""))
+        groups.setdefault(key, []).append(sized)
+    return [_row(group, types, by_node, labels) for group in groups.values()]
 
 
 def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
@@ -116,26 +117,28 @@ def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
     return found
 
 
-def _row(group: Sequence[SizedNode], types: Sequence[InstanceTypeSpec], args: argparse.Namespace) -> Row:
+def _row(
+    group: Sequence[SizedNode], types: Sequence[InstanceTypeSpec], by_node: bool, labels: Sequence[str]
+) -> Row:
     node, unusable = group[0].node, group[0].unusable
-    cpu = _levels(min((member.schedulable for member in group), key=lambda schedulable: schedulable.cpu_m))
-    memory = _levels(min((member.schedulable for member in group), key=lambda schedulable: schedulable.memory))
+    cpu = _levels(min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.cpu_m))
+    memory = _levels(min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.memory))
     counts: list[tuple[str, int]] = []
     for kind in types:
-        taken = [kind.count_on(member.schedulable)[0] for member in group if kind.selects(member.node.labels)]
+        taken = [kind.count_on(sized.schedulable)[0] for sized in group if kind.selects(sized.node.labels)]
         fewest = min(taken, default=0)
         if fewest and not unusable:
             counts.append((kind.name, fewest))
     return Row(
-        name=node.name if args.by == "node" else "",
+        name=node.name if by_node else "",
         size=node.size,
         pool=node.pool,
         nodes=len(group),
         **{key: (cpu[key][0], memory[key][1]) for key in cpu},
-        gpus=min(member.schedulable.gpus for member in group),
+        gpus=min(sized.schedulable.gpus for sized in group),
         unusable=unusable,
         types=tuple(counts),
-        labels={key: _some({member.node.labels.get(key, "") for member in group}) for key in args.label},
+        labels={key: _some({sized.node.labels.get(key, "") for sized in group}) for key in labels},
     )
 
 
@@ -161,15 +164,15 @@ def _some(values: set[str]) -> str:
     return ",".join(names[:3]) + (f",+{len(names) - 3}" if len(names) > 3 else "")
 
 
-def _table(rows: Sequence[Row], args: argparse.Namespace) -> str:
+def _table(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> str:
     from arc_toolkit.output.table import table
 
-    first = ["NODE", "SIZE", "POOL"] if args.by == "node" else ["SIZE", "POOL", "NODES"]
+    first = ["NODE", "SIZE", "POOL"] if by_node else ["SIZE", "POOL", "NODES"]
     amounts = ["CAPACITY", "ALLOCATABLE", "DAEMONSETS", "RESERVED", "SCHEDULABLE"]
-    headers = [*first, *amounts, "GPUS", *(key.rpartition("/")[2].upper() for key in args.label), "TYPES THAT FIT"]
+    headers = [*first, *amounts, "GPUS", *(key.rpartition("/")[2].upper() for key in labels), "TYPES THAT FIT"]
     lines = []
     for row in rows:
-        names = [row.name, row.size, row.pool] if args.by == "node" else [row.size, row.pool, str(row.nodes)]
+        names = [row.name, row.size, row.pool] if by_node else [row.size, row.pool, str(row.nodes)]
         numbers = [row.capacity, row.allocatable, row.daemonsets, row.reserved, row.schedulable]
         types = ", ".join(f"{name} x{count}" for name, count in row.types)
         lines.append(
@@ -177,7 +180,7 @@ def _table(rows: Sequence[Row], args: argparse.Namespace) -> str:
                 *(text or "-" for text in names),
                 *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in numbers),
                 str(row.gpus or "-"),
-                *(row.labels[key] or "-" for key in args.label),
+                *(row.labels[key] or "-" for key in labels),
                 f"left out: {row.unusable.brief}" if row.unusable else types or "-",
             ]
         )

@@ -1,11 +1,10 @@
-"""`cluster preflight`: what AzureML needs on this cluster, what is missing, and the command that mends it."""
+"""`cluster preflight`: what AzureML needs on this cluster, what is missing, and the command that fixes it."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from arc_toolkit.cli import cluster_azure, live
 from arc_toolkit.console import Console
@@ -62,8 +61,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         and (warning := different_cluster(server, facts.resource))
     ):
         console.warn(warning)
-    rows = [_pastable(check, args) for check in checks(facts, args.only)]
-    console.out(_json(rows) if args.format == "json" else _text(rows, console))
+    rows = checks(facts, args.only)
+    fixes = [_command(check, args) for check in rows]
+    console.out(_json(rows, fixes) if args.format == "json" else _text(rows, fixes, console))
     console.note(", ".join(f"{count} {state}" for state, count in _counts(rows).items() if count))
     return OK if all(check.state == "ok" for check in rows) else FOUND
 
@@ -72,41 +72,32 @@ def _counts(rows: list[Check]) -> dict[str, int]:
     return {state: sum(check.state == state for check in rows) for state in COLORS}
 
 
-def _text(rows: list[Check], console: Console) -> str:
+def _text(rows: list[Check], fixes: list[str | None], console: Console) -> str:
     lines = []
     width = max(len(check.name) for check in rows)
-    for check in rows:
+    for check, fix in zip(rows, fixes, strict=True):
         state = console.style(f"{check.state:<11}", COLORS[check.state])
         lines.append(f"{state}  {check.name:<{width}}  {printable(check.reason)}")
-        if check.mend:
-            lines.append(f"{'':11}  {'':{width}}  -> {console.style(printable(check.mend), 'bold')}")
+        if fix:
+            lines.append(f"{'':11}  {'':{width}}  -> {console.style(printable(fix), 'bold')}")
     return "\n".join(lines)
 
 
-def _json(rows: list[Check]) -> str:
-    payload: dict[str, Any] = {"summary": _counts(rows), "checks": [asdict(check) for check in rows]}
-    return document("cluster-preflight", payload)
+def _json(rows: list[Check], fixes: list[str | None]) -> str:
+    found = [
+        {"name": check.name, "side": check.side, "state": check.state, "reason": check.reason, "fix": fix}
+        for check, fix in zip(rows, fixes, strict=True)
+    ]
+    return document("cluster-preflight", {"summary": _counts(rows), "checks": found})
 
 
-def _pastable(check: Check, args: argparse.Namespace) -> Check:
-    """The command with the options that were given here, so that it means the same cluster."""
-    if check.mend is None:
-        return check
-    azure = ["subscription", "resource_group", "cluster"]
-    if check.mend.startswith("arc-toolkit cluster attach"):
-        azure.append("workspace_resource_group")
-    names = {
-        "arc-toolkit cluster extension": azure,
-        "arc-toolkit cluster attach": azure,
-        "az": ["subscription"],
-        "arc-toolkit": ["kubeconfig", "context"],
-    }
-    wanted = next(options for start, options in names.items() if check.mend.startswith(start))
-    words = [check.mend]
-    for name in wanted:
-        option, value = f"--{name.replace('_', '-')}", getattr(args, name)
-        if value:
-            words += [option, shlex.quote(value)]
-    if "arc-toolkit cluster " in check.mend and args.cluster_type != "managedClusters" and wanted is azure:
-        words += ["--cluster-type", args.cluster_type]
-    return replace(check, mend=" ".join(words))
+def _command(check: Check, args: argparse.Namespace) -> str | None:
+    """The command that fixes it, with the options that were used here, so that it means the same cluster."""
+    if check.command is None:
+        return None
+    words = [check.command.text]
+    for name in check.command.options.value:
+        value = getattr(args, name)
+        if value and (name, value) != ("cluster_type", cluster_azure.DEFAULT_CLUSTER_TYPE):
+            words += [f"--{name.replace('_', '-')}", shlex.quote(value)]
+    return " ".join(words)

@@ -14,6 +14,7 @@ from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, ge
 from arc_toolkit.sizing.shares import Share, Size
 
 if TYPE_CHECKING:
+    from arc_toolkit.sizing.node_groups import NodeGroup
     from arc_toolkit.sizing.node_selection import Selection
 
 EPILOG = """\
@@ -81,15 +82,33 @@ def run(args: argparse.Namespace, console: Console) -> int:
     live.check_options(args)
     client = live.connect(args) if args.from_cluster or args.apply else None
     if client and args.check == live.DRIFT:
-        return live.check(args, client, console)
+        return live.check(
+            client,
+            lambda: live.collect(args, client, console),
+            console,
+            as_json=args.format == "json",
+            watching=args.watch,
+        )
     selection = live.collect(args, client, console) if client and args.from_cluster else node_options.collect(args)
     if selection is None:
         raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
-    types = make_types(args, selection, console)
+    requests: list[Share | Size] = [Share.parse(text) for text in args.share]
+    requests += [Size.parse(text) for text in args.size]
+    types, refused = generate(
+        selection.groups,
+        requests or [Share(1)],
+        selection.assumptions,
+        template=args.name_template,
+        selector=args.node_selector,
+        whole_cores=args.whole_cores,
+        merge=args.merge,
+    )
+    selection.notes += type_notes(types, selection.groups, args.node_selector)
+    report(selection, refused, console)
     if args.check:
         return check_folder(types, Path(args.check), console)
     if args.output != "-":
-        write(types, selection, args, console)
+        write(types, selection, args.output, args.format, console)
     if args.explain and args.format != "json":
         from arc_toolkit.sizing.waterfall import explain
 
@@ -97,30 +116,37 @@ def run(args: argparse.Namespace, console: Console) -> int:
     elif args.output == "-" and not args.apply:
         console.out(text_of(types, selection, args.format), end="")
     if client and args.apply:
-        return live.apply(args, client, types, selection, console)
+        return live.apply(
+            client,
+            types,
+            selection,
+            console,
+            force=args.force_conflicts,
+            prune=args.prune,
+            dry_run=args.dry_run,
+            as_json=args.format == "json",
+        )
     return OK
 
 
-def make_types(args: argparse.Namespace, selection: Selection, console: Console) -> list[InstanceType]:
-    """The types that the options ask for; notes and refusals go to standard error."""
-    wanted: list[Share | Size] = [Share.parse(text) for text in args.share]
-    wanted += [Size.parse(text) for text in args.size]
-    types, refused = generate(
-        selection.groups,
-        wanted or [Share(1)],
-        selection.assumptions,
-        template=args.name_template,
-        selector=args.node_selector,
-        whole_cores=args.whole_cores,
-        merge=args.merge,
-    )
-    if args.node_selector != "auto":
-        note = f"--node-selector {args.node_selector}: the types fit only on {selection.groups[0].title}"
-        more = f" and {len(selection.groups) - 1} more groups" if len(selection.groups) > 1 else ""
-        selection.notes.append(f"{note}{more}: see that no other node is selected")
-    for entry in types:
-        if entry.group.gpus and not entry.gpus:
-            selection.notes.append(f"{entry.name} takes no GPU, though {entry.group.title} has {entry.group.gpus}")
+def type_notes(types: list[InstanceType], groups: list[NodeGroup], node_selector: str) -> list[str]:
+    """What to know about the types: that they may land on other nodes, or leave GPUs unused."""
+    notes = []
+    if node_selector != "auto":
+        more = f" and {len(groups) - 1} more groups" if len(groups) > 1 else ""
+        notes.append(
+            f"--node-selector {node_selector}: the types fit only on {groups[0].title}{more}: "
+            "see that no other node is selected"
+        )
+    return notes + [
+        f"{entry.name} takes no GPU, though {entry.group.title} has {entry.group.gpus}"
+        for entry in types
+        if entry.group.gpus and not entry.gpus
+    ]
+
+
+def report(selection: Selection, refused: list[str], console: Console) -> None:
+    """Notes and what could not be made, on standard error."""
     for group in selection.groups:
         cpu, memory = group.tightest_cpu, group.tightest_memory
         console.detail(
@@ -129,7 +155,6 @@ def make_types(args: argparse.Namespace, selection: Selection, console: Console)
     node_options.say(selection, console)
     for reason in refused:
         console.warn(reason)
-    return types
 
 
 def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
@@ -168,23 +193,23 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
     return table(headers, rows, right=(1, 2, 3, 4)) + "\n"
 
 
-def write(types: list[InstanceType], selection: Selection, args: argparse.Namespace, console: Console) -> None:
-    """To a folder (one file a type) or to one file; nothing is in place before all of it is written."""
+def write(types: list[InstanceType], selection: Selection, output: str, form: str, console: Console) -> None:
+    """To a folder (one file per type) or to one file; nothing is in place before all of it is written."""
     from arc_toolkit.files import make_folder, write_all
     from arc_toolkit.sizing import manifests
 
-    if not args.output:
+    if not output:
         raise ArcError("-o: give a folder, a file or -")
-    target = Path(args.output)
+    target = Path(output)
     if target.suffix in (".yaml", ".yml", ".json") and not target.is_dir():
-        form = "json" if target.suffix == ".json" and args.format == "yaml" else args.format
+        form = "json" if target.suffix == ".json" and form == "yaml" else form
         if form == "table" or (form == "json") != (target.suffix == ".json"):
             raise ArcError(f"-o {target}: a .json file gets --format json; a .yaml file yaml or list")
         files = {target: text_of(types, selection, form)}
     else:
-        if args.format != "yaml":
-            suffix = "json" if args.format == "json" else "yaml"
-            raise ArcError(f"--format {args.format} makes one file: give -o a name such as types.{suffix}")
+        if form != "yaml":
+            suffix = "json" if form == "json" else "yaml"
+            raise ArcError(f"--format {form} makes one file: give -o a name such as types.{suffix}")
         make_folder(target)
         files = {target / name: text for name, text in manifests.files(types).items()}
     write_all(files, lambda count: console.progress(f"wrote {count} of {len(files)} files"))
@@ -200,7 +225,7 @@ def check_folder(types: list[InstanceType], folder: Path, console: Console) -> i
     from arc_toolkit.sizing import manifests
 
     if not folder.is_dir():
-        raise ArcError(f"--check {folder}: not a folder with one file a type, as -o FOLDER writes it")
+        raise ArcError(f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it")
     expected = manifests.files(types)
     marks = [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
     present = {path.name: read_text(path) for path in marks if path.name in expected or _ours(path)}

@@ -119,38 +119,46 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
 
 
 def apply(
-    args: argparse.Namespace, client: Client, types: Sequence[InstanceType], selection: Selection, console: Console
+    client: Client,
+    types: Sequence[InstanceType],
+    selection: Selection,
+    console: Console,
+    *,
+    force: bool,
+    prune: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
-    """Apply the types, prune if asked, and print one line for each; 1 if a conflict was left."""
+    """Apply the types, prune if asked, and print one line for each; 1 if a conflict is left."""
     from arc_toolkit.cluster import live_types
 
     manifests = [entry.manifest() for entry in types]
     present = live_types.read(client)
-    told: list[ApplyResult] = []
+    results: list[ApplyResult] = []
 
-    def tell(outcomes: Iterable[ApplyResult]) -> None:
-        for outcome in outcomes:
-            told.append(outcome)
-            if args.format != "json":
-                console.out(_line(outcome, args.dry_run))
+    def report(rows: Iterable[ApplyResult]) -> None:
+        for row in rows:
+            results.append(row)
+            if not as_json:
+                console.out(_line(row, dry_run))
 
-    tell(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=args.dry_run))
-    if args.prune:
+    report(live_types.apply(client, manifests, present, force=force, dry_run=dry_run))
+    if prune:
         outdated, kept = live_types.outdated(manifests, present, selection.nodes, selection.unusable)
         if outdated:
             names = ", ".join(item["metadata"]["name"] for item in outdated)
-            fate = "would be deleted" if args.dry_run else "are deleted now"
+            fate = "would be deleted" if dry_run else "are deleted now"
             console.warn(f"made by arc-toolkit and no longer generated, these {fate}: {names}")
-        tell(live_types.prune(client, outdated, dry_run=args.dry_run))
-        tell(live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept)
-    if args.format == "json":
+        report(live_types.prune(client, outdated, dry_run=dry_run))
+        report(live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept)
+    if as_json:
         from arc_toolkit.output.jsonout import document
 
-        rows = [{"name": one.name, "action": one.action, "detail": one.detail} for one in told]
-        console.out(document("apply-instance-types", {"dry_run": args.dry_run, "results": rows}))
-    conflicts = sum(outcome.action == "conflict" for outcome in told)
+        rows = [{"name": row.name, "action": row.action, "detail": row.detail} for row in results]
+        console.out(document("apply-instance-types", {"dry_run": dry_run, "results": rows}))
+    conflicts = sum(row.action == "conflict" for row in results)
     if conflicts:
-        console.warn(f"{conflicts} of {len(told)} left as they are; --force-conflicts takes the fields over")
+        console.warn(f"{conflicts} of {len(results)} not changed; --force-conflicts takes the fields over")
     return FOUND if conflicts else OK
 
 
@@ -162,18 +170,18 @@ def _line(outcome: ApplyResult, dry_run: bool) -> str:
 # --- drift ------------------------------------------------------------------------------------------------------
 
 
-def check(args: argparse.Namespace, client: Client, console: Console) -> int:
+def check(
+    client: Client, select: Callable[[], Selection], console: Console, *, as_json: bool, watching: bool
+) -> int:
     """Which types of the cluster no longer fit; 1 if there are any."""
     from arc_toolkit.cluster import fits, live_types
 
     def look() -> int:
-        selection = collect(args, client, console)
+        selection = select()
         nodes = {node.name: node for node in selection.nodes}
-        usable = [
-            (nodes[schedulable.name], schedulable) for group in selection.groups for schedulable in group.nodes
-        ]
+        usable = [(nodes[sized.name], sized) for group in selection.groups for sized in group.nodes]
         found = fits.check(live_types.read(client), usable)
-        if args.format == "json":
+        if as_json:
             from arc_toolkit.output.jsonout import document
 
             console.out(document("check-instance-types", {"instance_types": [fit_json(fit) for fit in found]}))
@@ -181,7 +189,7 @@ def check(args: argparse.Namespace, client: Client, console: Console) -> int:
             console.out(drift_text(found, console))
         return FOUND if any(fit.drifted for fit in found) else OK
 
-    return watch(client, console, look) if args.watch else look()
+    return watch(client, console, look) if watching else look()
 
 
 def drift_text(found: list[Fit], console: Console) -> str:

@@ -161,7 +161,7 @@ def test_an_extension_that_failed_is_installed_again_under_its_name(arc: Arc, ar
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("install", "--node-selector", "agentpool"), "is no label"),
+        (("install", "--node-selector", "agentpool"), "is not a label"),
         (("install", "--toleration", "spot"), "is not a taint"),
         (("install", "--set", "x"), "--set 'x': write KEY=VALUE"),
         (("install", "--set", "sslKeyPemFile=k"), "protected setting"),
@@ -301,9 +301,9 @@ def test_preflight_prints_commands_that_mean_the_same_cluster(arc: Arc, arm: Arm
     assert found.code == 1
     data = json.loads(found.out)
     assert data["schema"] == "arc-toolkit/cluster-preflight/v1"
-    mends = {row["name"]: row["mend"] for row in data["checks"] if row["state"] == "not ok"}
+    fixes = {row["name"]: row["fix"] for row in data["checks"] if row["state"] == "not ok"}
     scope = f"--subscription {SUBSCRIPTION} --resource-group ml-rg --cluster gpu-aks"
-    assert mends == {
+    assert fixes == {
         "extension installed": f"arc-toolkit cluster extension install {scope}",
         "compute attached": f"arc-toolkit cluster attach NAME --workspace ml-ws {scope}",
     }

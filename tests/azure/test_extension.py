@@ -73,11 +73,11 @@ def test_a_plan_holds_what_differs_and_ignores_the_case_of_a_switch() -> None:
 
 
 def test_a_node_selector_escapes_the_dots_of_its_label_and_reads_back() -> None:
-    key, value = extension.node_selector("kubernetes.azure.com/mode=system")
+    key, value = extension.node_selector_setting("kubernetes.azure.com/mode=system")
     assert (key, value) == (r"nodeSelector.kubernetes\.azure\.com/mode", "system")
     assert extension.node_selector_of({key: value, "x": "y"}) == {"kubernetes.azure.com/mode": "system"}
-    with pytest.raises(ArcError, match="is no label"):
-        extension.node_selector("agentpool")
+    with pytest.raises(ArcError, match="is not a label"):
+        extension.node_selector_setting("agentpool")
 
 
 def test_an_install_carries_what_az_would_add_for_an_aks_cluster() -> None:
