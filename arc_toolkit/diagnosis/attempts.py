@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from arc_toolkit.diagnosis import causes, signals
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex, PodState, pool_of, vm_instance_of
+from arc_toolkit.diagnosis.cluster_index import (
+    ClusterIndex,
+    PodState,
+    pool_of,
+    pool_of_node,
+    vm_instance_of,
+    vm_instance_of_node,
+)
 from arc_toolkit.diagnosis.grouping import AttemptDraft, JobGroup, group
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -99,7 +106,7 @@ class _NodeLookup:
         if facts is None:
             node = self._cluster.nodes.get(name)
             if node is not None:
-                facts = node.pool, node.spot, node.vm_instance
+                facts = pool_of_node(node), node.spot, vm_instance_of_node(node)
             else:
                 facts = pool_of(name), self._cluster.spot_of(name), vm_instance_of(name)
             self._known[name] = facts

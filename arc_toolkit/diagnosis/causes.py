@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex, ContainerState, NodeState, PodState, within
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, ContainerState, PodState, within
 from arc_toolkit.diagnosis.model import Cause, CauseKind, Confidence, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.node_signals import CauseCandidate, explanation, from_event, from_signal, node_signals
 from arc_toolkit.diagnosis.signals import KINDS, ORDER, is_sidecar
+from arc_toolkit.kube.nodes import Node
 
 # NotReady is noticed after 40-50 s and the pod deleted after 300 s of toleration: the fault is up to 6 minutes before.
 LOOK_BACK_SECONDS = 600
@@ -225,7 +226,7 @@ def _absent(context: AttemptContext) -> CauseCandidate:
     return CauseCandidate(evidence, kind, "low")
 
 
-def _from_node_state(node: NodeState, begin: float, end: float, tie: Tie) -> list[CauseCandidate]:
+def _from_node_state(node: Node, begin: float, end: float, tie: Tie) -> list[CauseCandidate]:
     """Conditions and taints that the node has now, if they began in the window; a fault may have begun before."""
     candidates = []
     for signal, since in node_signals(node):

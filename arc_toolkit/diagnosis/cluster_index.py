@@ -15,6 +15,10 @@ from typing import Any
 from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.kube.nodes import Node, read_node
+from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
+from arc_toolkit.kube.raw import mapping, rows, text
+from arc_toolkit.kube.taints import SPOT_KEY
 
 Json = dict[str, Any]
 
@@ -54,18 +58,6 @@ class PodState:
 
 
 @dataclass(slots=True)
-class NodeState:
-    name: str
-    created: float | None
-    deleted: bool  # known from history only; its conditions are the last that were seen
-    pool: str | None
-    spot: bool
-    vm_instance: int | None
-    conditions: list[tuple[str, str, str, str, float | None]]  # type, status, reason, message, since
-    taints: list[tuple[str, str, float | None]]  # key, value, since
-
-
-@dataclass(slots=True)
 class ClusterEvent:
     reason: str
     message: str
@@ -77,7 +69,7 @@ class ClusterIndex:
     """All facts with their indexes. Events are in order of time; those without a time come first."""
 
     pods: list[PodState] = field(default_factory=list)
-    nodes: dict[str, NodeState] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
     node_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)
     pod_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)  # by pod UID, and by namespace/name
     cuts: dict[str, float] = field(default_factory=dict)  # node -> when its history begins anew
@@ -114,14 +106,12 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
         else:
             cluster.pods.append(pod)
     for raw in _newest(item for part in facts for item in part.nodes):
-        node = _node(raw)
+        node = read_node(raw)
         known = cluster.nodes.get(node.name)
-        if known is None or (node.created or 0) >= (known.created or 0):
+        created = times.parse(node.created)
+        if known is None or (created or 0) >= (times.parse(known.created) or 0):
             cluster.nodes[node.name] = node
-        created = max(
-            (moment for moment in (node.created, known.created if known else None) if moment), default=None
-        )
-        if node.name and created is not None:
+        if node.name and created:
             _cut(cluster, node.name, created)
     for raw in _newest(item for part in facts for item in part.events):
         _add_event(cluster, raw)
@@ -131,8 +121,8 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
         for begin in signals.REPLACED_BY:
             _cut_at_repairs(cluster, name, begin, events)
     for node in cluster.nodes.values():
-        if node.pool:
-            cluster.spot_pools[node.pool] = node.spot
+        if pool := pool_of_node(node):
+            cluster.spot_pools[pool] = node.spot
     return cluster
 
 
@@ -169,7 +159,8 @@ def parse_list(data: bytes, origin: str) -> ClusterFacts:
         raise ValueError("not a Kubernetes list or object")
     kind = str(document["kind"])
     whole = kind.endswith("List")
-    items = _list(document.get("items")) if whole else [document]
+    items = document.get("items") if whole else [document]
+    items = items if isinstance(items, list) else []
     facts = ClusterFacts(origin=origin, nodes_complete=False)
     complete = False
     for item in items:
@@ -200,14 +191,25 @@ def vm_instance_of(name: str) -> int | None:
     return int(found["id"], 36) if found and len(found["id"]) == 6 else None
 
 
+def pool_of_node(node: Node) -> str | None:
+    """The node pool, from a label or else from the name."""
+    return node.pool or pool_of(node.name)
+
+
+def vm_instance_of_node(node: Node) -> int | None:
+    """The VM instance id, from the provider id or else from the name."""
+    provider = PROVIDER_VM.search(node.provider_id)
+    return int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(node.name)
+
+
 def _newest(objects: Iterable[Any]) -> Iterable[Json]:
     best: dict[str, tuple[int, Json]] = {}
     for index, item in enumerate(objects):
         if not isinstance(item, dict):
             continue
-        meta = _dict(item.get("metadata"))
-        key = _text(meta.get("uid")) or f"{_text(meta.get('namespace'))}/{_text(meta.get('name'))}/{index}"
-        version = _text(meta.get("resourceVersion"))
+        meta = mapping(item.get("metadata"))
+        key = text(meta.get("uid")) or f"{text(meta.get('namespace'))}/{text(meta.get('name'))}/{index}"
+        version = text(meta.get("resourceVersion"))
         rank = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
         if key not in best or rank >= best[key][0]:
             best[key] = (rank, item)
@@ -215,87 +217,55 @@ def _newest(objects: Iterable[Any]) -> Iterable[Json]:
 
 
 def _pod(raw: Json) -> PodState:
-    meta, spec, status = (_dict(raw.get(part)) for part in ("metadata", "spec", "status"))
-    labels = _dict(meta.get("labels"))
-    name = _text(meta.get("name"))
-    role, task = _text(labels.get("jobRole")) or _text(labels.get("role")), rank_of(name)
+    pod = Pod(raw)
+    meta, spec, status, labels = pod.metadata, pod.spec, pod.status, pod.labels
+    name = text(meta.get("name"))
     disruption, disrupted = "", None
-    for condition in map(_dict, _list(status.get("conditions"))):
+    for condition in rows(status.get("conditions")):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            disruption = _text(condition.get("reason"))
+            disruption = text(condition.get("reason"))
             disrupted = times.parse(condition.get("lastTransitionTime"))
     containers = [
-        _container(_dict(entry))
+        _container(entry)
         for part in ("containerStatuses", "initContainerStatuses")
-        for entry in _list(status.get(part))
+        for entry in rows(status.get(part))
     ]
     deleted = times.parse(meta.get("deletionTimestamp"))
     ends = [container.finished for container in containers if container.finished is not None]
     return PodState(
-        uid=_text(meta.get("uid")),
+        uid=text(meta.get("uid")),
         name=name,
-        namespace=_text(meta.get("namespace")) or "default",
-        run_id=_text(labels.get(signals.RUN_ID_LABEL)) or None,
-        node=_text(spec.get("nodeName")) or None,
-        rank=task or (role or None),
-        phase=_text(status.get("phase")),
-        reason=_text(status.get("reason")),
-        message=_text(status.get("message")),
+        namespace=text(meta.get("namespace")) or "default",
+        run_id=text(labels.get(RUN_ID_LABEL)) or None,
+        node=text(spec.get("nodeName")) or None,
+        rank=rank_of(name) or text(labels.get("jobRole")) or text(labels.get("role")) or None,
+        phase=text(status.get("phase")),
+        reason=text(status.get("reason")),
+        message=text(status.get("message")),
         disruption=disruption,
         disrupted=disrupted,
         containers=containers,
         start=times.parse(status.get("startTime")) or times.parse(meta.get("creationTimestamp")),
         end=disrupted or (max(ends) if ends else None) or deleted,
         deleted=deleted,
-        wants_spot=any(_dict(item).get("key") == signals.SPOT_KEY for item in _list(spec.get("tolerations"))),
+        wants_spot=any(item.get("key") == SPOT_KEY for item in rows(spec.get("tolerations"))),
     )
 
 
 def _container(raw: Json) -> ContainerState:
-    state = _dict(raw.get("state"))
+    state = mapping(raw.get("state"))
     for word in ("terminated", "waiting", "running"):
         if isinstance(state.get(word), dict):
             inner = state[word]
             code = inner.get("exitCode")
             return ContainerState(
-                _text(raw.get("name")),
+                text(raw.get("name")),
                 word,
-                _text(inner.get("reason")),
+                text(inner.get("reason")),
                 code if isinstance(code, int) and not isinstance(code, bool) else None,
                 times.parse(inner.get("finishedAt")),
             )
-    return ContainerState(_text(raw.get("name")), "", "", None, None)
-
-
-def _node(raw: Json) -> NodeState:
-    meta, spec, status = (_dict(raw.get(part)) for part in ("metadata", "spec", "status"))
-    name, labels = _text(meta.get("name")), _dict(meta.get("labels"))
-    conditions = [
-        (
-            _text(item.get("type")),
-            _text(item.get("status")),
-            _text(item.get("reason")),
-            _text(item.get("message")),
-            times.parse(item.get("lastTransitionTime")),
-        )
-        for item in map(_dict, _list(status.get("conditions")))
-    ]
-    taints = [
-        (_text(item.get("key")), _text(item.get("value")), times.parse(item.get("timeAdded")))
-        for item in map(_dict, _list(spec.get("taints")))
-    ]
-    provider = PROVIDER_VM.search(_text(spec.get("providerID")))
-    return NodeState(
-        name=name,
-        created=times.parse(meta.get("creationTimestamp")),
-        deleted=meta.get("deletionTimestamp") is not None,
-        pool=next((_text(labels[key]) for key in signals.POOL_LABELS if labels.get(key)), None) or pool_of(name),
-        spot=labels.get(signals.SPOT_KEY) == "spot"
-        or any(key == signals.SPOT_KEY and value == "spot" for key, value, _ in taints),
-        vm_instance=int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(name),
-        conditions=conditions,
-        taints=taints,
-    )
+    return ContainerState(text(raw.get("name")), "", "", None, None)
 
 
 def _add_event(cluster: ClusterIndex, raw: Json) -> None:
@@ -303,8 +273,8 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
 
     One that was repeated is filed at its first and at its last time: in between, Kubernetes only counts.
     """
-    about = _dict(raw.get("involvedObject")) or _dict(raw.get("regarding"))
-    series, meta = _dict(raw.get("series")), _dict(raw.get("metadata"))
+    about = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
+    series, meta = mapping(raw.get("series")), mapping(raw.get("metadata"))
     last = _first_time(
         series.get("lastObservedTime"),
         raw.get("lastTimestamp"),
@@ -314,15 +284,15 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
         meta.get("creationTimestamp"),
     )
     first = _first_time(raw.get("firstTimestamp"), raw.get("deprecatedFirstTimestamp"), raw.get("eventTime"))
-    name = _text(about.get("name"))
+    name = text(about.get("name"))
     if about.get("kind") == "Node":
         target = cluster.node_events.setdefault(name, [])
     elif about.get("kind") == "Pod":
-        key = _text(about.get("uid")) or f"{_text(about.get('namespace')) or 'default'}/{name}"
+        key = text(about.get("uid")) or f"{text(about.get('namespace')) or 'default'}/{name}"
         target = cluster.pod_events.setdefault(key, [])
     else:
         return
-    reason, message = _text(raw.get("reason")), _text(raw.get("message")) or _text(raw.get("note"))
+    reason, message = text(raw.get("reason")), text(raw.get("message")) or text(raw.get("note"))
     for moment in (last,) if first is None or first == last else (first, last):
         target.append(ClusterEvent(reason, message, moment))
 
@@ -333,15 +303,3 @@ def _first_time(*values: object) -> float | None:
 
 def _cut(cluster: ClusterIndex, node: str, moment: float) -> None:
     cluster.cuts[node] = max(moment, cluster.cuts.get(node, moment))
-
-
-def _dict(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, NodeState
+from arc_toolkit.diagnosis import signals, times
+from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex
 from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.signals import ORDER, Signal
+from arc_toolkit.kube.nodes import Node
 
 # VMs that were removed on purpose: no fault of the node.
 EXPLANATIONS = (CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
@@ -57,21 +58,21 @@ def from_event(source: EvidenceSource, event: ClusterEvent, *, weaker: bool = Fa
     return from_signal(signal, event.time, weaker=weaker) if signal else None
 
 
-def node_signals(node: NodeState) -> list[tuple[Signal, float | None]]:
+def node_signals(node: Node) -> list[tuple[Signal, float | None]]:
     """The known bad conditions and taints of a node, each with the time since when it has them."""
     table = signals.table()
     result: list[tuple[Signal, float | None]] = []
-    for kind, status, reason, message, since in node.conditions:
-        signal = table.get((EvidenceSource.NODE_CONDITION, kind))
-        if signal is None or not signals.is_bad(kind, status):
+    for condition in node.conditions:
+        signal = table.get((EvidenceSource.NODE_CONDITION, condition.type))
+        if signal is None or not signals.is_bad(condition.type, condition.status):
             continue
-        if kind == "VMEventScheduled" and ("Preempt" in reason or "Preempt" in message):
+        if condition.type == "VMEventScheduled" and "Preempt" in condition.reason + condition.message:
             signal = table[EvidenceSource.NODE_CONDITION, "PreemptionScheduled"]
-        result.append((signal, since))
-    for key, value, since in node.taints:
-        signal = table.get((EvidenceSource.NODE_TAINT, key))
-        if signal and (not key.endswith("/draining") or value == "spot-eviction"):
-            result.append((signal, since))
+        result.append((signal, times.parse(condition.since)))
+    for taint in node.taints:
+        signal = table.get((EvidenceSource.NODE_TAINT, taint.key))
+        if signal and (not taint.key.endswith("/draining") or taint.value == "spot-eviction"):
+            result.append((signal, times.parse(taint.added)))
     return result
 
 
@@ -92,7 +93,7 @@ def explanation(
     ]
     if notices:
         return min(notices, key=lambda notice: (notice.priority, ORDER[notice.evidence.source]))
-    gone = node.deleted if node else cluster.nodes_complete
+    gone = bool(node.deleted) if node else cluster.nodes_complete
     gone = gone or any(_is_near(moment, time) for time in cluster.collected.get(name, ()))
     if spot and gone and not _came_back(events, moment):
         evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
@@ -105,7 +106,7 @@ def explanation(
     return _cordon(events, node, moment)
 
 
-def _cordon(events: list[ClusterEvent], node: NodeState | None, moment: float | None) -> CauseCandidate | None:
+def _cordon(events: list[ClusterEvent], node: Node | None, moment: float | None) -> CauseCandidate | None:
     """Cordoned before it was lost, and not uncordoned in between."""
     message = "cordoned before it was lost, as for a planned reboot or an upgrade"
     changes = [
@@ -116,9 +117,10 @@ def _cordon(events: list[ClusterEvent], node: NodeState | None, moment: float | 
     if changes and changes[-1].reason == signals.CORDONED:
         evidence = Evidence(EvidenceSource.NODE_EVENT, signals.CORDONED, message, changes[-1].time)
         return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
-    for key, _, since in node.taints if node else ():
-        if key == signals.CORDON_TAINT and _is_before(since, moment):
-            evidence = Evidence(EvidenceSource.NODE_TAINT, key, message, since)
+    for taint in node.taints if node else ():
+        since = times.parse(taint.added)
+        if taint.key == signals.CORDON_TAINT and _is_before(since, moment):
+            evidence = Evidence(EvidenceSource.NODE_TAINT, taint.key, message, since)
             return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     return None
 

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from arc_toolkit.diagnosis import signals, trim
+from arc_toolkit.diagnosis import trim
 from arc_toolkit.diagnosis.history import History, RecordedChange
 from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.kube.pods import RUN_ID_LABEL
 
 Json = dict[str, Any]
 
@@ -72,7 +73,7 @@ class ApiStream:
 
 STREAMS = (
     # The run id ties a pod to its job; pods without it do not belong to AzureML jobs.
-    ApiStream("pods", "Pod", "/api/v1/pods", {"labelSelector": signals.RUN_ID_LABEL}, trim.pod),
+    ApiStream("pods", "Pod", "/api/v1/pods", {"labelSelector": RUN_ID_LABEL}, trim.pod),
     ApiStream("nodes", "Node", "/api/v1/nodes", {}, trim.node),
     # core/v1, because events.k8s.io rejects these selectors.
     ApiStream(

@@ -174,8 +174,5 @@ def is_sidecar(container: str) -> bool:
     return IDENTITY_SIDECAR in container
 
 
-SPOT_KEY = "kubernetes.azure.com/scalesetpriority"
-POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")
-RUN_ID_LABEL = "ml.azure.com/run-id"
 IDENTITY_SIDECAR = "training-identity-sidecar"
 MAIN_CONTAINER = "execution-wrapper"

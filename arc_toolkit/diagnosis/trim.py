@@ -11,21 +11,23 @@ from typing import Any
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.model import EvidenceSource
+from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
+from arc_toolkit.kube.pods import RUN_ID_LABEL
+from arc_toolkit.kube.raw import mapping, rows
+from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.output.safe import redact
 
 Json = dict[str, Any]
 
-POD_LABELS = (signals.RUN_ID_LABEL, "jobRole", "role")
-NODE_LABELS = (*signals.POOL_LABELS, signals.SPOT_KEY, "node.kubernetes.io/instance-type")
+POD_LABELS = (RUN_ID_LABEL, "jobRole", "role")
+NODE_LABELS = (*POOL_LABELS, SPOT_KEY, SIZE_LABELS[0])
 METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 LONGEST_MESSAGE = 1000
 
 
 def pod(raw: Json) -> Json:
-    spec, status = _dict(raw.get("spec")), _dict(raw.get("status"))
-    tolerations = [
-        _pick(item, ("key",)) for item in _dicts(spec.get("tolerations")) if item.get("key") == signals.SPOT_KEY
-    ]
+    spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
+    tolerations = [_pick(item, ("key",)) for item in rows(spec.get("tolerations")) if item.get("key") == SPOT_KEY]
     kept: Json = {
         "metadata": _metadata(raw, POD_LABELS),
         "spec": _pick(spec, ("nodeName",)),
@@ -33,28 +35,28 @@ def pod(raw: Json) -> Json:
     }
     if tolerations:
         kept["spec"]["tolerations"] = tolerations
-    disrupted = [item for item in _dicts(status.get("conditions")) if item.get("type") == "DisruptionTarget"]
+    disrupted = [item for item in rows(status.get("conditions")) if item.get("type") == "DisruptionTarget"]
     if disrupted:
         kept["status"]["conditions"] = [
             _pick(item, ("type", "status", "reason", "lastTransitionTime")) for item in disrupted
         ]
     for part in ("containerStatuses", "initContainerStatuses"):
         if status.get(part):
-            kept["status"][part] = [_container(item) for item in _dicts(status.get(part))]
+            kept["status"][part] = [_container(item) for item in rows(status.get(part))]
     return kept
 
 
 def _container(raw: Json) -> Json:
     state = {
         word: _pick(inner, ("reason", "exitCode", "startedAt", "finishedAt"))
-        for word, inner in _dict(raw.get("state")).items()
+        for word, inner in mapping(raw.get("state")).items()
         if isinstance(inner, dict)
     }
     return {**_pick(raw, ("name",)), "state": state}
 
 
 def node(raw: Json) -> Json:
-    spec = _dict(raw.get("spec"))
+    spec = mapping(raw.get("spec"))
     kept: Json = {
         "metadata": _metadata(raw, NODE_LABELS),
         "spec": _pick(spec, ("unschedulable", "providerID")),
@@ -62,11 +64,11 @@ def node(raw: Json) -> Json:
             # Without the heartbeat, which changes every few minutes and says nothing.
             "conditions": [
                 _pick(item, ("type", "status", "reason", "message", "lastTransitionTime"))
-                for item in _dicts(_dict(raw.get("status")).get("conditions"))
+                for item in rows(mapping(raw.get("status")).get("conditions"))
             ]
         },
     }
-    taints = [_pick(item, ("key", "value", "effect", "timeAdded")) for item in _dicts(spec.get("taints"))]
+    taints = [_pick(item, ("key", "value", "effect", "timeAdded")) for item in rows(spec.get("taints"))]
     if taints:
         kept["spec"]["taints"] = taints
     return kept
@@ -76,7 +78,7 @@ def event(raw: Json) -> Json:
     kept = _pick(raw, ("reason", "message", "type", "count", "firstTimestamp", "lastTimestamp", "eventTime"))
     kept |= _pick(raw, ("reportingComponent",))
     kept["metadata"] = _metadata(raw, ())
-    kept["involvedObject"] = _pick(_dict(raw.get("involvedObject")), ("kind", "namespace", "name", "uid"))
+    kept["involvedObject"] = _pick(mapping(raw.get("involvedObject")), ("kind", "namespace", "name", "uid"))
     if isinstance(raw.get("source"), dict):
         kept["source"] = _pick(raw["source"], ("component",))
     if isinstance(raw.get("series"), dict):
@@ -86,7 +88,7 @@ def event(raw: Json) -> Json:
 
 def is_relevant_event(raw: Json) -> bool:
     """Every event of a node, and those of pods that say something (pods have many that do not)."""
-    about = _dict(raw.get("involvedObject"))
+    about = mapping(raw.get("involvedObject"))
     if about.get("kind") == "Node":
         return True
     reason, message = str(raw.get("reason")), str(raw.get("message"))
@@ -95,9 +97,9 @@ def is_relevant_event(raw: Json) -> bool:
 
 
 def _metadata(raw: Json, labels: Iterable[str]) -> Json:
-    metadata = _dict(raw.get("metadata"))
+    metadata = mapping(raw.get("metadata"))
     kept = _pick(metadata, METADATA)
-    named = _pick(_dict(metadata.get("labels")), labels)
+    named = _pick(mapping(metadata.get("labels")), labels)
     return {**kept, "labels": named} if named else kept
 
 
@@ -106,11 +108,3 @@ def _pick(raw: Mapping[str, Any], names: Iterable[str]) -> Json:
     if isinstance(kept.get("message"), str):
         kept["message"] = redact(kept["message"])[:LONGEST_MESSAGE]
     return kept
-
-
-def _dict(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

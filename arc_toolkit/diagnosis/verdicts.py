@@ -16,12 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodeState, pool_of, vm_instance_of
+from arc_toolkit.diagnosis.cluster_index import (
+    ClusterIndex,
+    pool_of,
+    pool_of_node,
+    vm_instance_of,
+    vm_instance_of_node,
+)
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource, Level, RunOutcome, Verdict
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
 from arc_toolkit.diagnosis.times import plural
+from arc_toolkit.kube.nodes import Node
 
 FALSE_DISCOVERY_RATE = 0.05
 NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
@@ -58,7 +65,7 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verd
     everywhere = fails_everywhere(attempts, widely)
     tallies = _count(attempts, cluster, widely)
     for node in cluster.nodes.values():
-        tallies.setdefault(node.name, Tally(pool=node.pool))
+        tallies.setdefault(node.name, Tally(pool=pool_of_node(node)))
     for name in cluster.node_events:
         tallies.setdefault(name, Tally(pool=pool_of(name)))
     _add_direct(tallies, cluster, _blamed_elsewhere(attempts, everywhere))
@@ -181,7 +188,7 @@ def _add_direct(
             _add_state(tallies[node.name], node, cluster)
 
 
-def _add_state(tally: Tally, node: NodeState, cluster: ClusterIndex) -> None:
+def _add_state(tally: Tally, node: Node, cluster: ClusterIndex) -> None:
     for signal, since in node_signals(node):
         if signal.kind is None:
             continue
@@ -262,12 +269,12 @@ def _verdict(
         reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"
     if tally.dropped:
         reason += f"; {tally.dropped} older not counted, the machine is another one since"
-    vm_instance = node.vm_instance if node else vm_instance_of(name)
-    gone = node.deleted if node else cluster.nodes_complete
+    vm_instance = vm_instance_of_node(node) if node else vm_instance_of(name)
+    gone = bool(node.deleted) if node else cluster.nodes_complete
     return Verdict(
         node=name,
         level=level,
-        pool=tally.pool or (node.pool if node else None),
+        pool=tally.pool or (pool_of_node(node) if node else None),
         failures=tally.failures,
         attempts=tally.attempts,
         interval=interval,
