@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from arc_toolkit.azureml.python.python_engine import converted_sweeps, is_candidate, rewrite
+from arc_toolkit.azureml.python.python_engine import is_candidate, rewrite
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits
@@ -183,15 +183,15 @@ def _item_edits(text: str, cell: Cell, first: int, last: int, edits: list[Edit])
     old = "".join(literal.value for literal in literals[first : last + 1])
     new = apply_edits(old, edits)
     begin, end = literals[first].start, literals[last].end
+    if not new and cell.is_list and last - first + 1 < len(literals):  # the lines are gone, and their items too
+        if last + 1 < len(literals):
+            return [Edit(begin, literals[last + 1].start, "")]
+        return [Edit(literals[first - 1].end, end, "")]
     if first != last:  # items that change together are written anew
         lines = re.split(r"(?<=\n)(?!\Z)", new)
         ascii_only = text[begin:end].isascii()
         written = (json.dumps(line, ensure_ascii=ascii_only) for line in lines)
         return [Edit(begin, end, _between(text, cell, first).join(written))]
-    if not new and cell.is_list and len(literals) > 1:  # the line is gone, and its item with it
-        if last + 1 < len(literals):
-            return [Edit(begin, literals[last + 1].start, "")]
-        return [Edit(literals[first - 1].end, end, "")]
     offsets = literals[first].offsets(text)
     if not cell.is_list or "\n" not in new[:-1]:
         return [Edit(offsets[edit.start], offsets[edit.end], _escaped(edit.text)) for edit in edits]
@@ -244,13 +244,10 @@ def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
 def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
     findings: list[Finding] = []
     try:
-        text = original = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
         cells = read_cells(text)
         if not is_candidate(data):
             return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no AzureML code"))
-        if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
-            text = _convert_sweeps(text, cells, settings, path, findings)
-            cells = read_cells(text)
         parsed, broken = _parsed(text, cells)
         findings += _about_broken(text, broken, settings, path)
         result = rewrite([source for _, source in parsed], settings, path)
@@ -264,8 +261,6 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         return FileResult(path, data, skipped=Skipped.of(path, error))
     except Refused as error:
         return FileResult(path, data, findings=tuple(findings), refused=error.reason)
-    if text != original:  # the edits count in the converted text
-        result = replace(result, findings=tuple(replace(found, fix=None) for found in result.findings))
     findings += result.findings
     if result.refused is not None:
         return FileResult(path, data, findings=tuple(findings), refused=result.refused)
@@ -295,33 +290,6 @@ def _about_broken(
         lines = _file_lines(text, cell)
         line = lines[min(max(error.line, 1), len(lines)) - 1]
         yield Finding("instance-type", "warning", message, path, line, 1, reason=error.reason)
-
-
-def _convert_sweeps(
-    text: str, cells: Sequence[Cell], settings: Settings, path: str, findings: list[Finding]
-) -> str:
-    """`--sweep-to-v2` over all cells at once, since the imports stand in another cell than the sweep."""
-    parsed, _ = _parsed(text, cells)
-    joined = "\n".join(source.text for _, source in parsed)
-    try:
-        edits, found = converted_sweeps(Source(joined, parse(joined)), settings, path)
-    except Unreadable as error:
-        raise Refused(f"its cells together are no Python: {error.reason}") from None
-    by_cell: list[list[Edit]] = []
-    start, first_line = 0, 1
-    for cell, source in parsed:
-        end, lines = start + len(source.text), source.text.count("\n") + 1
-        inside = [edit for edit in edits if start <= edit.start <= end]
-        if any(edit.end > end for edit in inside):
-            raise Refused(f"a converted sweep reaches beyond cell {cell.number}")
-        by_cell.append([Edit(edit.start - start, edit.end - start, edit.text) for edit in inside])
-        for finding in found:
-            if first_line <= finding.line < first_line + lines:
-                line = finding.line - first_line + 1
-                message = f"{source.label} line {line}: {finding.message}"
-                findings.append(replace(finding, message=message, line=source.file_line(line), column=1))
-        start, first_line = end + 1, first_line + lines
-    return _spliced(text, [cell for cell, _ in parsed], by_cell)
 
 
 def _spliced(text: str, cells: Sequence[Cell], edits: Sequence[Sequence[Edit]]) -> str:

@@ -5,7 +5,7 @@ Offsets count characters of the decoded text, not bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -72,14 +72,51 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
     Edits that insert at the same place keep the order in which they were given. Overlaps are refused.
     """
+    for edit in _right_to_left(edits, len(text)):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def compose_edits(text: str, first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
+    """The edits of a text that do what `first`, and then `second` on the text after them, would do."""
+    result: list[Edit] = []
+    start, new = 0, ""
+    for origin in [*_origins(text, first, second), len(text)]:
+        if isinstance(origin, str):
+            new += origin
+        else:
+            if new or origin > start:
+                result.append(Edit(start, origin, new))
+            start, new = origin + 1, ""
+    return result
+
+
+def old_offsets(text: str, edits: Iterable[Edit]) -> list[int]:
+    """For each offset of the text after the edits, the offset before them; that of new text is where it begins."""
+    result, following = [], 0
+    for origin in [*_origins(text, edits), len(text)]:
+        offset = following if isinstance(origin, str) else origin
+        result.append(offset)
+        following = offset if isinstance(origin, str) else offset + 1
+    return result
+
+
+def _origins(text: str, *rounds: Iterable[Edit]) -> list[int | str]:
+    """What each character of the new text is: an old one, by its offset, or a new one, by itself."""
+    characters: list[int | str] = list(range(len(text)))
+    for edits in rounds:
+        for edit in _right_to_left(edits, len(characters)):
+            characters[edit.start : edit.end] = edit.text
+    return characters
+
+
+def _right_to_left(edits: Iterable[Edit], length: int) -> Iterator[Edit]:
     ordered = sorted(enumerate(edits), key=lambda pair: (pair[1].start, pair[1].end, pair[0]))
     end = 0
     for _, edit in ordered:
-        if not 0 <= edit.start <= edit.end <= len(text):
+        if not 0 <= edit.start <= edit.end <= length:
             raise Refused(f"an edit at {edit.start}..{edit.end} is outside of the text")
         if edit.start < end:
             raise Refused(f"two edits overlap at character {edit.start}")
         end = edit.end
-    for _, edit in reversed(ordered):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    yield from (edit for _, edit in reversed(ordered))

@@ -89,9 +89,14 @@ class Changes:
         for change in self._on(place, function):
             change.values[name] = default
 
-    def replace(self, place: Place, node: ast.expr | ast.stmt, text: str) -> None:
-        """An expression or a one-line statement becomes another."""
+    def replace(self, place: Place, node: ast.expr, text: str) -> None:
+        """An expression becomes another."""
         for change in self._on(place, node):
+            change.text = text
+
+    def replace_statement(self, place: Place, text: str) -> None:
+        """The statement at `place` becomes those of `text`, or goes where there are none."""
+        for change in self._on(place, place.stmt):
             change.text = text
 
     def call_to_assignment(self, place: Place, target: str, callee: str) -> None:
@@ -142,7 +147,9 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
     if change.text is not None and isinstance(node, ast.keyword) and node.arg is not None:
         start = source.start(node)
         edits.append(Edit(start, start + len(node.arg), change.text))
-    elif change.text is not None and isinstance(node, ast.expr | ast.stmt):
+    elif change.text is not None and isinstance(node, ast.stmt):
+        edits.append(layout.replace_statement(source, node, change.text))
+    elif change.text is not None and isinstance(node, ast.expr):
         edits.append(Edit(source.start(node), source.end(node), change.text))
     if change.assigned is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         text = " = ".join(change.assigned)
@@ -211,9 +218,11 @@ def _apply(change: _OnNode) -> None:
         _become(node, ast.Assign(targets=[target], value=node.value))
     if change.text is not None and isinstance(node, ast.keyword):
         node.arg = change.text
+    elif change.text is not None and isinstance(node, ast.stmt):
+        at = _index(body, stmt)
+        body[at : at + 1] = ast.parse(change.text).body
     elif change.text is not None:
-        other = expression(change.text) if isinstance(node, ast.expr) else ast.parse(change.text).body[0]
-        _become(node, other)
+        _become(node, expression(change.text))
 
 
 def _become(node: ast.AST, other: ast.AST) -> None:

@@ -37,6 +37,25 @@ def before_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Ed
     return Edit(place, place, "".join(indent + line + source.newline for line in lines))
 
 
+def replace_statement(source: Source, stmt: ast.stmt, text: str) -> Edit:
+    """Other statements in place of one; without any, its lines go with it. A comment after it stays."""
+    start, end = source.start(stmt), source.end(stmt)
+    stop = source.line_end(end)
+    after = source.text[end:stop].lstrip()
+    if source.text[source.line_start(start) : start].strip() or (after and not after.startswith("#")):
+        raise Refused("another statement is on the same line", line=stmt.lineno)
+    tokens = tokenize.generate_tokens(io.StringIO(source.text[start:end]).readline)
+    if any(token.type == tokenize.COMMENT for token in tokens):
+        raise Refused("a comment inside the statement would be lost", line=stmt.lineno)
+    if text:
+        glue = source.newline + source.indent(start)
+        return Edit(start, end, text.replace("\r\n", "\n").replace("\n", glue))
+    if after:
+        return Edit(start, stop - len(after), "")
+    following = bisect_right(source.starts, stop)
+    return Edit(source.line_start(start), source.starts[following] if following < len(source.starts) else stop, "")
+
+
 def append(source: Source, last: tuple[int, int] | None, close: int, items: Sequence[str]) -> list[Edit]:
     """More items in a bracketed list whose last item spans `last` and whose closing bracket is at `close`.
 

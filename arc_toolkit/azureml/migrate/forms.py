@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import keyword
-import math
 import posixpath
 from typing import Any
 
@@ -12,7 +10,7 @@ from arc_toolkit.azureml.migrate import placeholders
 from arc_toolkit.azureml.migrate.emit import Note, emit
 from arc_toolkit.azureml.migrate.exports import exports
 from arc_toolkit.azureml.migrate.interface import PYTHON_NAMES, Input, legal
-from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS, POLICIES
+from arc_toolkit.azureml.migrate.python_text import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.migrate.sweep_plan import MARK, SCHEMA, UNSET, SweepPlan
 from arc_toolkit.resources import render
 
@@ -150,17 +148,8 @@ def python(plan: SweepPlan) -> str:
     defaults = [(one.name, literal(one.spec["default"])) for one in plan.fixed if one.has_default]
     defaults += [(kind, literal(plan.instance_type)), (count, literal(plan.instance_count))]
     used: set[str] = set()
-    swept = [(name, expression(drawn, used)) for name, drawn in plan.swept.items()]
-    policy = plan.body.get("early_termination")
-    settings = {
-        "primary_metric": literal(plan.body["objective"]["primary_metric"]),
-        "goal": literal(plan.body["objective"]["goal"]),
-        "sampling_algorithm": literal(plan.body["sampling_algorithm"]),
-        **{key: literal(value) for key, value in plan.body["limits"].items()},
-    }
-    if policy:
-        settings["early_termination_policy"] = policy_expression(policy)
-        used.add(POLICIES[policy["type"]].v2_class)
+    swept = [(name, distribution_text(drawn, used)) for name, drawn in plan.swept.items()]
+    settings = sweep_arguments(plan.body, used)
     taken = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
     local = {word: _free(word, taken) for word in ("trial", "node", "sweep")}
     function = _free(legal(str(plan.sweep.data.get("name") or "sweep"), component=True), taken)
@@ -250,44 +239,3 @@ def _job_command(plan: SweepPlan) -> str:
         return None if names & missing else placeholders.inner_text(one, place)
 
     return placeholders.render(plan.trial.parts, place, group)
-
-
-def expression(drawn: dict[str, Any], used: set[str]) -> str:
-    """`Uniform(min_value=0, max_value=1)`; the classes that it needs are added to `used`."""
-    known = DISTRIBUTIONS[drawn["type"]]
-    used.add(known.v2_class)
-    parts = []
-    for key in known.keys:
-        value = drawn[key]
-        text = (
-            f"[{', '.join(_element(item, used) for item in value)}]" if isinstance(value, list) else literal(value)
-        )
-        parts.append(f"{key}={text}")
-    return f"{known.v2_class}({', '.join(parts)})"
-
-
-def _element(item: Any, used: set[str]) -> str:
-    if not isinstance(item, dict):
-        return literal(item)
-    inner = (
-        f"{literal(key)}: {expression(value, used) if isinstance(value, dict) else literal(value)}"
-        for key, value in item.items()
-    )
-    return f"{{{', '.join(inner)}}}"
-
-
-def policy_expression(policy: dict[str, Any]) -> str:
-    """`BanditPolicy(slack_factor=0.1, evaluation_interval=1, delay_evaluation=0)`"""
-    arguments = ", ".join(f"{key}={literal(value)}" for key, value in policy.items() if key != "type")
-    return f"{POLICIES[policy['type']].v2_class}({arguments})"
-
-
-def literal(value: object) -> str:
-    """Python source of a value: `repr` with double quotes, and with the floats that have no literal."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    return repr(value)

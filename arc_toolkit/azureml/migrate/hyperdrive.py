@@ -1,17 +1,18 @@
-"""Calls of `azureml.train.hyperdrive` in Python source, read as data: distributions, policies, samplings.
+"""Calls of `azureml.train.hyperdrive` and v1.5 run settings in Python source, read as the v1.5 spec of a sweep.
 
-Only literals are read. Everything else is a `Refused` that says what is not one. Signatures are those of
-azureml-train-core 1.6x.
+Only literals are read; everything else is `Refused` with its line. Signatures are those of azureml-train-core 1.6x.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import Any
 
 from arc_toolkit.azureml.migrate import space
 from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
+from arc_toolkit.azureml.python.meaning import Meanings
+from arc_toolkit.azureml.python.names import Spot
+from arc_toolkit.azureml.python.planner import short
 from arc_toolkit.edit.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"
@@ -31,61 +32,94 @@ SAMPLINGS = {
     "GridParameterSampling": "grid",
     "BayesianParameterSampling": "bayesian",
 }
+# A longer range is not written out.
+_MOST_VALUES = 10_000
 
 
-class Names:
-    """What the names of a module mean: hyperdrive's own, however they were imported."""
+class HyperdriveReader:
+    """Reads one sweep into a v1.5 spec whose places are lines of the Python source."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.imports: list[ast.stmt] = []
-        self._local: dict[str, str] = {}
-        self._modules: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(MODULE):
-                self.imports.append(node)
-                self._local |= {alias.asname or alias.name: alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module == "azureml.train":
-                modules = {alias.asname or alias.name for alias in node.names if alias.name == "hyperdrive"}
-                self._modules |= modules
-                self.imports += [node] if modules else []
-            elif isinstance(node, ast.Import):
-                modules = {alias.asname or alias.name for alias in node.names if alias.name.startswith(MODULE)}
-                self._modules |= modules
-                self.imports += [node] if modules else []
+    def __init__(self, meanings: Meanings, spot: Spot) -> None:
+        self._meanings = meanings
+        self._spot = spot
+        self.spec = LegacySpec("", {"search_space": {}, "objective": {}, "limits": {}})
+        # Uses of imported hyperdrive names that were read, and go with what they are in.
+        self.names: set[int] = set()
 
-    def of(self, node: ast.expr) -> str | None:
-        """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`."""
+    def name(self, node: ast.expr | None) -> str:
+        """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
+        path = self._meanings.path(node, self._spot) if node is not None else None
+        return path.rpartition(".")[2] if path is not None and path.startswith(f"{MODULE}.") else ""
+
+    def called(self, node: ast.expr | None) -> str:
+        return self.name(node.func) if isinstance(node, ast.Call) else ""
+
+    def take(self, node: ast.expr) -> None:
+        """This use of a hyperdrive name goes with the edit."""
         if isinstance(node, ast.Name):
-            return self._local.get(node.id)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in self._modules:
-            return node.attr
-        return None
+            self.names.add(id(node))
 
-    def called(self, node: ast.expr) -> str | None:
-        return self.of(node.func) if isinstance(node, ast.Call) else None
+    def put(self, node: ast.expr, value: Any, *keys: str) -> None:
+        """A value of the spec, and where it is written."""
+        self.spec.places[keys] = node.lineno, node.col_offset + 1
+        inner = self.spec.data
+        for key in keys[:-1]:
+            inner = inner.setdefault(key, {})
+            if not isinstance(inner, dict):
+                raise Refused(f"{'.'.join(keys)} is set in two ways", line=node.lineno)
+        inner[keys[-1]] = value
 
-    def uses(self, tree: ast.Module) -> Iterator[ast.Name]:
-        """Every use of an imported name."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id in self._local:
-                yield node
+    def distribution(self, node: ast.expr, name: str) -> bool:
+        """`choice(1, 2)` or `uniform(0, 1)` into the search space; whether it is one."""
+        kind = self.called(node)
+        if kind not in space.DISTRIBUTIONS or not isinstance(node, ast.Call):
+            return False
+        drawn: dict[str, Any]
+        if kind == "choice":
+            if node.keywords:
+                raise Refused(f"{name}: choice takes no keyword arguments", line=node.lineno)
+            values = [value(item, f"a value of {name}") for item in node.args]
+            if len(values) == 1 and isinstance(values[0], list | tuple):
+                values = list(values[0])
+            drawn = {"values": [list(item) if isinstance(item, tuple) else item for item in values]}
+        else:
+            drawn = arguments(node, space.DISTRIBUTIONS[kind].keys, f"{kind} of {name}")
+        self.put(node, {"type": kind, **drawn}, "search_space", name)
+        self.take(node.func)
+        return True
+
+    def policy(self, node: ast.expr) -> bool:
+        """`BanditPolicy(...)` into early_termination; whether it is a policy."""
+        kind = self.called(node)
+        if kind not in POLICIES or not isinstance(node, ast.Call):
+            return False
+        policy_type, order = POLICIES[kind]
+        self.put(node, {"policy_type": policy_type, **arguments(node, order, kind)}, "early_termination")
+        self.take(node.func)
+        return True
+
+    def body(self) -> dict[str, Any]:
+        """What v2 says about the sweep; refused where something of it has no place in v2."""
+        body = space.sweep_body(self.spec)
+        for note in self.spec.notes:
+            if note.severity == "warning":
+                raise Refused(note.message, line=note.line)
+        return body
 
 
 def value(node: ast.expr, what: str) -> Any:
     """A literal, `range(...)` among them."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "range"
-        and not node.keywords
-    ):
-        bounds = [value(one, what) for one in node.args]
-        if all(isinstance(one, int) for one in bounds):
-            return list(range(*bounds))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        try:
+            numbers = range(*(value(item, what) for item in node.args))
+            if not node.keywords and len(numbers) <= _MOST_VALUES:
+                return list(numbers)
+        except (ValueError, TypeError, OverflowError):
+            pass
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise Refused(f"{what} is no literal: {_short(node)}", line=node.lineno) from None
+        raise Refused(f"{what} is not a literal: {short(node)}", line=node.lineno) from None
 
 
 def arguments(call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, Any]:
@@ -101,34 +135,4 @@ def arguments(call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, An
         if keyword.arg not in order:
             raise Refused(f"{what} has no argument {keyword.arg}", line=call.lineno)
         out[keyword.arg] = value(keyword.value, f"{keyword.arg} of {what}")
-    return {name: given for name, given in out.items() if given is not None}
-
-
-def distribution(call: ast.Call, kind: str, name: str) -> dict[str, Any]:
-    """`choice(1, 2)` or `uniform(0, 1)` as the mapping of a v2 search space."""
-    known = space.DISTRIBUTIONS[kind]
-    drawn: dict[str, Any]
-    if kind == "choice":
-        if call.keywords:
-            raise Refused(f"{name}: choice takes no keyword arguments", line=call.lineno)
-        values = [value(one, f"a value of {name}") for one in call.args]
-        if len(values) == 1 and isinstance(values[0], list | tuple):
-            values = list(values[0])
-        drawn = {"values": [list(one) if isinstance(one, tuple) else one for one in values]}
-    else:
-        drawn = arguments(call, known.keys, f"{kind} of {name}")
-    try:
-        return space.distribution(LegacySpec("", {}), {"type": kind, **drawn}, name)
-    except Refused as refused:
-        raise Refused(refused.reason, line=call.lineno) from None
-
-
-def policy(call: ast.Call, name: str) -> dict[str, Any]:
-    """`BanditPolicy(...)` as the early_termination of a v1.5 spec."""
-    kind, order = POLICIES[name]
-    return {"policy_type": kind, **arguments(call, order, name)}
-
-
-def _short(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return {name: item for name, item in out.items() if item is not None}

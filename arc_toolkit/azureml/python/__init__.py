@@ -6,12 +6,10 @@ nothing. Files without the key words of the SDKs are not parsed.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import SkipCause, Unreadable
-from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.findings import FileResult
 
 __all__ = ["patch_source"]
 
@@ -42,7 +40,7 @@ def _unparsed(path: str, data: bytes) -> Skipped:
 
 
 def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
-    from arc_toolkit.azureml.python.python_engine import converted_sweeps, rewrite
+    from arc_toolkit.azureml.python.python_engine import rewrite
     from arc_toolkit.edit.edits import apply_edits
     from arc_toolkit.edit.python_source import Source, decode, encode, parse
 
@@ -51,28 +49,20 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         source = Source(text, parse(text))
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
-    findings: tuple[Finding, ...] = ()
-    try:
-        if settings.sweep_to_v2 and settings.wants("sweep-to-v2"):
-            edits, findings = converted_sweeps(source, settings, path)
-            if edits:
-                text = apply_edits(text, edits)
-                source = Source(text, parse(text))
-        text_differs = text != decode(data)[0]
-        result = rewrite([source], settings, path)
-        text = apply_edits(text, result.edits[0])
-    except Unreadable as error:
-        return FileResult(path, data, findings=findings, refused=f"the converted sweep is {error.reason}")
-    if text_differs:  # the edits count in the converted text
-        result = replace(result, findings=tuple(replace(found, fix=None) for found in result.findings))
-    findings += result.findings
+    result = rewrite([source], settings, path)
     if result.refused is not None:
-        return FileResult(path, data, findings=findings, refused=result.refused)
+        return FileResult(path, data, findings=result.findings, refused=result.refused)
+    text = apply_edits(text, result.edits[0])
     try:
         after = encode(text, encoding, data)
     except UnicodeEncodeError as error:
         refused = f"its encoding, {encoding}, has no {error.object[error.start : error.end]!r}"
-        return FileResult(path, data, findings=findings, refused=refused)
+        return FileResult(path, data, findings=result.findings, refused=refused)
     return FileResult(
-        path, data, None if after == data else after, findings, new_files=result.new_files, encoding=encoding
+        path,
+        data,
+        None if after == data else after,
+        result.findings,
+        new_files=result.new_files,
+        encoding=encoding,
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import os.path
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import read_again, read_module
+from arc_toolkit.azureml.python.names import Module, read_module
 from arc_toolkit.azureml.python.planner import Planner, make_plan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit import python_proof as proof
-from arc_toolkit.edit.edits import Edit, Refused
+from arc_toolkit.edit.edits import Edit, Refused, compose_edits, old_offsets
+from arc_toolkit.edit.python_proof import prove
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.findings import Finding
+
+# Module, settings, path, folder and the plan of the run before -> plan.
+Plan = Callable[[Module, Settings, str, str, Planner | None], Planner]
 
 
 @dataclass(frozen=True)
@@ -42,54 +45,51 @@ def imports_sdk(data: bytes) -> bool:
 
 
 def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:
-    """All edits of a file, proven; none of them when one cannot be made or proven."""
+    """All edits of a file, proven; none of them when one cannot be made or proven.
+
+    Sweeps are converted first, and the settings are placed into what they become.
+    """
     folder = os.path.dirname(os.path.abspath(path))
-    module = read_module(sources)
-    planner = make_plan(module, settings, path, folder)
-    findings = planner.findings
+    if not (settings.sweep_to_v2 and settings.wants("sweep-to-v2")):
+        return _rewrite(sources, settings, path, folder, make_plan)[0]
+    from arc_toolkit.azureml.migrate.python_sweep import plan_sweeps
+
+    first, converted = _rewrite(sources, settings, path, folder, plan_sweeps)
+    if first.refused is not None:
+        return first
+    second, _ = _rewrite(converted, settings, path, folder, make_plan)
+    later = second.findings
+    if any(first.edits):  # their fixes count in the converted text
+        later = tuple(replace(finding, fix=None) for finding in later)
+    findings = (*first.findings, *later)
+    if second.refused is not None:
+        return replace(second, findings=findings)
+    pairs = zip(sources, first.edits, second.edits, strict=True)
+    return Rewrite([compose_edits(source.text, *edits) for source, *edits in pairs], findings, second.new_files)
+
+
+def _rewrite(
+    sources: Sequence[Source], settings: Settings, path: str, folder: str, plan: Plan
+) -> tuple[Rewrite, Sequence[Source]]:
+    """The edits of one plan, and the sources after them."""
+    planner = plan(read_module(sources), settings, path, folder, None)
+    findings, after = planner.findings, sources
     edits: list[list[Edit]] = [[] for _ in sources]
     if planner.changes:
         try:
             for source, found in planner.changes.edits().values():
                 edits[next(i for i, item in enumerate(sources) if item is source)] = found
-            _prove(sources, edits, planner, settings, path, folder)
+            after = prove(planner.changes, sources, edits)
+            if plan(read_module(after), settings, path, folder, planner).changes:
+                raise Refused("a second run would change it again")
         except Refused as error:
-            return Rewrite([[] for _ in sources], findings, (), error.reason)
-    module.forget()
-    return Rewrite(edits, findings, tuple(planner.new_files))
+            return Rewrite([[] for _ in sources], findings, (), error.reason), sources
+        after = [_with_old_lines(*texts) for texts in zip(sources, edits, after, strict=True)]
+    return Rewrite(edits, findings, tuple(planner.new_files)), after
 
 
-def converted_sweeps(source: Source, settings: Settings, path: str) -> tuple[list[Edit], tuple[Finding, ...]]:
-    """`--sweep-to-v2`: sweep settings of SDK v1.5 and hyperdrive calls as `.sweep(...)`."""
-    from arc_toolkit.azureml.migrate import python_sweep
-
-    edits, findings = python_sweep.convert(ast.Module(source.body, []), source.text, settings)
-    return list(edits), tuple(replace(found, path=path) for found in findings)
-
-
-def _prove(
-    sources: Sequence[Source],
-    edits: Sequence[Sequence[Edit]],
-    planner: Planner,
-    settings: Settings,
-    path: str,
-    folder: str,
-) -> None:
-    """Parse what changed, compare it with the old tree as it should have become, and plan once more: nothing."""
-    places = planner.changes.places()
-    parts = proof.segments(places)
-    by_source = {id(source): found for source, found in zip(sources, edits, strict=True)}
-    if sum(map(len, edits)) != sum(len(part.inside(by_source[id(part.source)])) for part in parts):
-        raise Refused("an edit lies outside of the statements it belongs to")
-    renewed = [part.reparse(by_source[id(part.source)]) for part in parts]
-    planner.changes.apply()
-    fresh: dict[int, Source] = {}
-    for part, new in zip(parts, renewed, strict=True):
-        if not proof.same(part.statements(), new.body):
-            raise Refused("the new text says more than what was asked for")
-        fresh |= {id(stmt): new for stmt in new.body}
-        part.replace(new.body)
-    again = read_again(planner.module, fresh, places)
-    if make_plan(again, settings, path, folder, planner).changes:
-        raise Refused("a second run would change it again")
-    again.forget()
+def _with_old_lines(old: Source, edits: Sequence[Edit], new: Source) -> Source:
+    """The source after its edits, whose lines are reported as those of the file before them."""
+    offsets = old_offsets(old.text, edits)
+    lines = (bisect_right(old.starts, offsets[start]) for start in new.starts)
+    return replace(new, file_lines=tuple(old.file_line(line) for line in lines))

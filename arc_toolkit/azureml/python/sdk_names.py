@@ -22,6 +22,7 @@ KEY_WORDS = (
     b"azureml.pipeline",
     b"azureml.contrib.pipeline",
     b"azureml.train.hyperdrive",
+    b"azureml.train import",
     b"mldesigner",
 )
 # Of the files with one of those, only files with one of these can hold a target or break a rule.

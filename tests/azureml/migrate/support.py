@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 
 from arc_toolkit.azureml.migrate import sweep
+from arc_toolkit.azureml.migrate.legacy_spec import RULE
+from arc_toolkit.azureml.python import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from tests.support import unavailable
@@ -64,6 +66,11 @@ def convert(
             path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
     path = folder / "sweep.yaml"
     return sweep.convert(str(path), path.read_bytes(), Settings(sweep_to_v2=True, **settings), read)
+
+
+def convert_python(text: str, **settings: Any) -> FileResult:
+    """The conversion of the sweeps of a Python file, and nothing else."""
+    return patch_source("p.py", text.encode(), Settings(sweep_to_v2=True, only=frozenset({RULE}), **settings))
 
 
 def read(path: str) -> bytes:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arc_toolkit.azureml.migrate.python_sweep import convert
+from arc_toolkit.azureml.migrate import python_sweep
+from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import apply_edits
+from arc_toolkit.azureml.migrate.sweep_change import SweepChange
+from arc_toolkit.azureml.python.names import Spot
+from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.python_editor import Changes
+from arc_toolkit.edit.python_source import Source
 from arc_toolkit.findings import Finding
-from tests.azureml.migrate.support import assert_valid, azure, body
+from tests.azureml.migrate.support import assert_valid, azure, body, convert_python
 
 STEP = """\
 from azureml.train.hyperdrive import BanditPolicy, choice, uniform
@@ -51,12 +57,11 @@ config = HyperDriveConfig(
 
 
 def rewritten(text: str, **settings: Any) -> tuple[str, list[Finding]]:
-    edits, findings = convert(ast.parse(text), text, Settings(**settings))
-    after = apply_edits(text, edits)
-    ast.parse(after)
-    again, _ = convert(ast.parse(after), after, Settings(**settings))
-    assert not again, "a second run changes nothing"
-    return after, findings
+    result = convert_python(text, **settings)
+    assert result.refused is None
+    after = (result.after or result.before).decode()
+    assert convert_python(after, **settings).after is None, "a second run changes nothing"
+    return after, list(result.findings)
 
 
 def reasons(text: str) -> str:
@@ -139,10 +144,10 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("max_total_trials=4", "max_total_trials=trials", "limits.max_total_trials is no literal: trials"),
+        ("max_total_trials=4", "max_total_trials=trials", "limits.max_total_trials is not a literal: trials"),
         ("max_total_trials=4, ", "", "limits.max_total_trials is missing"),
         ("(max_total_trials=4, timeout_minutes=3)", "(**limits)", "**arguments that cannot be read"),
-        ("uniform(0.1, 1.0)", "uniform(low, 1.0)", "min_value of uniform of lr is no literal: low"),
+        ("uniform(0.1, 1.0)", "uniform(low, 1.0)", "min_value of uniform of lr is not a literal: low"),
         ("uniform(0.1, 1.0)", "uniform(0.1)", "uniform needs max_value"),
         ('goal="minimize"', 'goal="best"', "use minimize or maximize"),
         ("slack_factor=0.2", "slack=0.2", "BanditPolicy has no argument slack"),
@@ -162,8 +167,8 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
             "lr=3",
             "is imported here, so the search space is in its spec",
         ),
-        ("node_count=2)", "node_count=2  # two\n    )", "a comment inside the settings"),
-        ('algorithm = "Random"', 'algorithm = "Random"; log()', "another statement stands on the same line"),
+        ("node_count=2)", "node_count=2  # two\n    )", "a comment inside the statement would be lost"),
+        ('algorithm = "Random"', 'algorithm = "Random"; log()', "another statement is on the same line"),
         (
             "    step = trial(",
             "    if train:\n        step = None\n    step2 = trial(",
@@ -174,6 +179,22 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
             "\n\n\nother = BanditPolicy(1, 2)\n\n\n@dsl",
             "BanditPolicy of hyperdrive is used in other places",
         ),
+        ("    return", "    if kind:\n        step.runsettings.priority = 3\n    return", "in another block too"),
+        ("limits.configure(max_total_trials=4, timeout_minutes=3)", "limits.max_total_trials += 4", "not a plain"),
+        ("limits.configure(max_total_trials=4, timeout_minutes=3)", "limits = 4", "limits is not a mapping"),
+        ('"minimize")', '"minimize", trials=1)', "objective.trials has no equivalent in v2"),
+        ('choice("a", True)', 'choice(values=["a"])', "choice takes no keyword arguments"),
+        ("uniform(0.1, 1.0)", "uniform(0.1, 1.0, 2)", "has more arguments than it takes"),
+        ("uniform(0.1, 1.0)", "uniform(**space)", "**arguments that cannot be read"),
+        ('choice("a", True)', "choice(range(10**9))", "a value of extra is not a literal"),
+        ("    step = trial", "    step: Node = trial", "not made by one call in the same block"),
+        ("\n\n\n@dsl", "\nfrom mine import Uniform\n\n\n@dsl", "the name Uniform means something else in line 2"),
+        (
+            "BanditPolicy, choice, uniform",
+            "(BanditPolicy, choice,  # why\n    uniform)",
+            "would be lost (import of",
+        ),
+        ("from azureml", "if True:\n    from azureml", "hyperdrive is not imported at the top of the file"),
     ],
 )
 def test_what_cannot_be_proved_is_left_with_a_reason(old: str, new: str, reason: str) -> None:
@@ -187,12 +208,20 @@ def test_what_cannot_be_proved_is_left_with_a_reason(old: str, new: str, reason:
         (
             "node = command(",
             "node = ScriptRunConfig(",
-            "node is no azure-ai-ml command; once it is, write config = node(",
+            "node is not an azure-ai-ml command; once it is, write config = node(",
         ),
         ("RandomParameterSampling({", "sampling({", "hyperparameter_sampling is not given as a hyperdrive call"),
-        ("choice(range(1, 4))", "choice(options)", "a value of n is no literal: options"),
+        ("choice(range(1, 4))", "choice(options)", "a value of n is not a literal: options"),
         ("max_total_runs=8,", "max_total_runs=8, resume_from=x,", "HyperDriveConfig with resume_from"),
         ("MedianStoppingPolicy(delay_evaluation=5)", "early", "policy is not given as a hyperdrive call"),
+        ("    run_config=node,", "    node,", "HyperDriveConfig with positional arguments cannot be read"),
+        ("config = Hyper", "config = other = Hyper", "HyperDriveConfig is not assigned to one name"),
+        ("PrimaryMetricGoal.MAXIMIZE", "goal", "objective.goal is None: use minimize or maximize"),
+        ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "space", "is not a literal dict"),
+        ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "{}", "the sweep has no search_space"),
+        ("choice(range(1, 4))", "3", "n in RandomParameterSampling is not a hyperdrive distribution"),
+        ('"n": choice(range(1, 4))', "**more", "** in RandomParameterSampling is not a hyperdrive distribution"),
+        ("from azure.ai.ml import command", "from mine import command", "node is not an azure-ai-ml command"),
     ],
 )
 def test_a_hyperdrive_config_that_cannot_be_proved_is_left(old: str, new: str, reason: str) -> None:
@@ -202,11 +231,73 @@ def test_a_hyperdrive_config_that_cannot_be_proved_is_left(old: str, new: str, r
 
 def test_settings_through_a_helper_are_reported() -> None:
     text = "def apply(step, config):\n    step.runsettings.sweep.algorithm = config.algorithm\n"
-    assert "not made by one call in the same block" in reasons(text)
+    assert "not made by one call in the same block" in reasons("import azure.ml.component\n" + text)
+
+
+@pytest.mark.parametrize("text", [STEP, CONFIG])
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (lambda edits: edits[:-1], "the new text would have a change that was not asked for"),
+        (
+            lambda edits: [Edit(0, 0, "import os\n"), *edits],
+            "the new text would have a change that was not asked for",
+        ),
+        (lambda edits: [Edit(one.start, one.end, one.text + " )") for one in edits], "does not parse"),
+        (lambda edits: edits + edits[-1:], "two edits overlap"),
+    ],
+)
+def test_a_conversion_is_refused_when_the_editor_lies(
+    monkeypatch: pytest.MonkeyPatch, text: str, lie: Callable[[list[Edit]], list[Edit]], reason: str
+) -> None:
+    honest = Changes.edits
+
+    def edits(changes: Changes) -> dict[int, tuple[Source, list[Edit]]]:
+        return {key: (source, lie(own)) for key, (source, own) in honest(changes).items()}
+
+    monkeypatch.setattr(Changes, "edits", edits)
+    result = convert_python(text)
+    assert result.after is None
+    assert reason in (result.refused or "")
+
+
+def test_a_conversion_that_a_second_run_would_change_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(planner: Planner, spot: Spot) -> SweepChange:
+        change = config_change(planner, spot)
+        change.statements = [(spot, f"{text}\n{ast.unparse(spot.stmt)}") for spot, text in change.statements]
+        change.reader.names.clear()
+        return change
+
+    monkeypatch.setattr(python_sweep, "config_change", again)
+    result = convert_python(CONFIG.replace("policy=MedianStoppingPolicy(delay_evaluation=5),", ""))
+    assert (result.after, result.refused) == (None, "a second run would change it again")
+
+
+def test_a_sweep_in_a_loop_and_two_of_the_same_name_are_converted() -> None:
+    first, _, second = STEP.partition("    return")[0].rpartition("    step = trial(")
+    step = "    step = trial(" + second
+    text = first + step + "    for _ in range(2):\n" + step.replace("    step", "        step") + step
+    after, findings = rewritten(text)
+    assert after.count("step = step.sweep(") == 3
+    assert "runsettings" not in after
+    assert sum(finding.applied for finding in findings) == 3
+
+
+def test_the_names_of_azure_ai_ml_are_imported_once() -> None:
+    head = "from azure.ai.ml.entities import JobResourceConfiguration\nfrom azure.ai.ml.sweep import Uniform\n"
+    after, _ = rewritten(head + STEP)
+    assert after.startswith(head + "from azure.ai.ml.sweep import BanditPolicy, Choice\n\n")
+
+
+def test_an_inline_ignore_keeps_a_sweep() -> None:
+    kept = STEP.replace('"Random"', '"Random"  # arc-toolkit: ignore[sweep-to-v2] it runs elsewhere')
+    result = convert_python(kept)
+    assert (result.after, result.findings) == (None, ())
 
 
 def test_a_file_without_the_words_has_nothing() -> None:
-    assert convert(ast.parse("x = 1\n"), "x = 1\n", Settings()) == ([], [])
+    result = convert_python("from azure.ai.ml import command\nx = 1\n")
+    assert (result.after, result.findings) == (None, ())
 
 
 # --- run for real ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,148 @@
+"""`step.runsettings.sweep.*` of SDK v1.5 as `step = step.sweep(...)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from arc_toolkit.azureml.migrate.hyperdrive import HyperdriveReader, value
+from arc_toolkit.azureml.migrate.python_text import call_lines, literal
+from arc_toolkit.azureml.migrate.sweep_change import SweepChange, resources_text
+from arc_toolkit.azureml.python.names import Binding, Scope, Use
+from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.edit.edits import Refused
+
+# AMLARC's migration note (2023) says so; no public client can show it.
+_OF_V15 = (
+    ". This file is of SDK v1.5, whose pipelines are said to take the v2 sweep; if yours does not, move its imports "
+    "and `dsl.pipeline` to azure.ai.ml"
+)
+_SECTIONS = ("objective", "limits", "early_termination")
+_RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
+
+
+def step_sweeps(planner: Planner, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
+    """The names that are steps with sweep settings, each with its settings in one block, in order."""
+    for name, uses in scope.uses.items():
+        blocks: dict[tuple[int, int], list[Use]] = {}
+        for use in uses:
+            if use.how != "argument" and use.path[:2] == ("runsettings", "sweep"):
+                made = planner.meanings.binding(name, use.spot)
+                blocks.setdefault((id(made), id(use.spot.body)), []).append(use)
+        yield from ((name, found) for found in blocks.values())
+
+
+def step_change(planner: Planner, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
+    """The conversion of one step."""
+    spot = sweeps[0].spot
+    made = planner.meanings.binding(name, spot)
+    if not (isinstance(made, Binding) and made.spot.body is spot.body and _is_call(made)):
+        raise Refused(f"{name} is not made by one call in the same block, so its settings may come from elsewhere")
+    call = made.value
+    assert isinstance(call, ast.Call)
+    settings = [
+        use
+        for use in scope.uses[name]
+        if use.how != "argument"
+        and use.path[0] == "runsettings"
+        and planner.meanings.binding(name, use.spot) is made
+    ]
+    _refuse_other_uses(name, made, settings, sweeps[-1])
+    reader = HyperdriveReader(planner.meanings, made.spot)
+    drawn = [keyword for keyword in call.keywords if reader.distribution(keyword.value, str(keyword.arg))]
+    if not drawn:
+        raise Refused(
+            f"no argument of the call of {name} is a hyperdrive distribution that is imported here, so the search "
+            "space is in its spec: convert that with `patch --sweep-to-v2`"
+        )
+    resources: dict[str, str] = {}
+    compute = ""
+    for use in settings:
+        compute = _take(reader, use, resources) or compute
+    change = SweepChange(spot, reader)
+    change.expressions += [(made.spot, keyword.value, change.distributions[str(keyword.arg)]) for keyword in drawn]
+    if planner.settings.compute:
+        compute = literal(planner.settings.compute.removeprefix("azureml:"))
+    *others, last = settings
+    lines = [
+        call_lines(f"{name} = {name}.sweep", change.arguments, last.spot.stmt.col_offset),
+        f"{name}.resources = {resources_text(planner.settings, resources)}",
+        *([f"{name}.compute = {compute}"] if compute else []),
+    ]
+    for use in others:
+        change.replace(use.spot, "")
+    change.replace(last.spot, "\n".join(lines))
+    is_v15 = any("azure.ml.component" in source.text for source in planner.module.sources)
+    reason = (
+        "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec"
+        + _OF_V15 * is_v15
+    )
+    change.message = f"runsettings.sweep of {name} is written as {name}.sweep(...)"
+    change.warning = f"{ast.unparse(call.func)} has to be a command component now", reason, call
+    return change
+
+
+def _is_call(made: Binding) -> bool:
+    stmt = made.spot.stmt
+    return isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(made.value, ast.Call)
+
+
+def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use) -> None:
+    """The name may stand for nothing else before its last sweep setting, and all its settings have to be readable."""
+    body = made.spot.body
+    taken = {id(use.spot.stmt) for use in settings}
+    for use in settings:
+        stmt = use.spot.stmt
+        if use.spot.body is not body:
+            raise Refused("its runsettings are set in another block too", line=stmt.lineno)
+        if not isinstance(stmt, ast.Expr) and not (isinstance(stmt, ast.Assign) and len(stmt.targets) == 1):
+            raise Refused("this is not a plain assignment", line=stmt.lineno)
+    for stmt in body[body.index(made.spot.stmt) + 1 : body.index(last.spot.stmt)]:
+        if id(stmt) not in taken and any(
+            isinstance(node, ast.Name) and node.id == name for node in ast.walk(stmt)
+        ):
+            reason = f"{name} is used before its last sweep setting, when it is not a sweep yet"
+            raise Refused(reason, line=stmt.lineno)
+
+
+def _take(reader: HyperdriveReader, use: Use, resources: dict[str, str]) -> str:
+    """One `runsettings` statement into the spec or the resources; gives the text of the compute."""
+    node, source = use.value, use.spot.source
+    match use.path[1:]:
+        case ("sweep", "algorithm"):
+            reader.put(node, value(node, "the algorithm"), "algorithm")
+        case ("sweep", section, "configure") if section in _SECTIONS and isinstance(node, ast.Call):
+            for keyword in _keywords(node, section):
+                reader.put(
+                    keyword.value, value(keyword.value, f"{section}.{keyword.arg}"), section, str(keyword.arg)
+                )
+        case ("sweep", "early_termination") if reader.policy(node):
+            pass
+        case ("sweep", section) if section in _SECTIONS:
+            reader.put(node, value(node, section), section)
+        case ("sweep", section, key) if section in _SECTIONS:
+            reader.put(node, value(node, f"{section}.{key}"), section, key)
+        case ("resource_layout", "configure") if isinstance(node, ast.Call):
+            for keyword in _keywords(node, "resource_layout"):
+                resources[_resource(keyword.arg, keyword.value)] = source.slice(keyword.value)
+        case ("resource_layout", key):
+            resources[_resource(key, node)] = source.slice(node)
+        case ("target",):
+            return source.slice(node)
+        case ("configure",) if isinstance(node, ast.Call) and [item.arg for item in node.keywords] == ["target"]:
+            return source.slice(node.keywords[0].value)
+        case path:
+            raise Refused(f"runsettings.{'.'.join(path)} has no equivalent on a v2 sweep", line=node.lineno)
+    return ""
+
+
+def _keywords(call: ast.Call, section: str) -> list[ast.keyword]:
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
+        raise Refused(f"{section}.configure takes **arguments that cannot be read", line=call.lineno)
+    return call.keywords
+
+
+def _resource(key: str | None, node: ast.expr) -> str:
+    if key not in _RESOURCES:
+        raise Refused(f"resource_layout.{key} has no equivalent on a v2 sweep", line=node.lineno)
+    return _RESOURCES[key]

@@ -1,0 +1,169 @@
+"""What the conversion of one Python sweep changes, and the changes of all of them with their imports."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from itertools import chain
+
+from arc_toolkit.azureml.migrate.hyperdrive import MODULE, HyperdriveReader
+from arc_toolkit.azureml.migrate.legacy_spec import RULE
+from arc_toolkit.azureml.migrate.python_text import distribution_text, literal, sweep_arguments
+from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
+from arc_toolkit.azureml.python.names import Binding, Spot
+from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_editor import Place
+from arc_toolkit.edit.python_layout import replace_statement
+
+SWEEP_MODULE = "azure.ai.ml.sweep"
+
+
+@dataclass
+class SweepChange:
+    """One sweep that was read completely: it is written completely, or not at all."""
+
+    spot: Spot
+    reader: HyperdriveReader
+    message: str = ""
+    # A warning, its reason and the node that it is about.
+    warning: tuple[str, str, ast.expr] | None = None
+    expressions: list[tuple[Spot, ast.expr, str]] = field(default_factory=list)
+    # Statements with what they become; "" takes one out.
+    statements: list[tuple[Spot, str]] = field(default_factory=list)
+    # Classes of azure.ai.ml.sweep that the new text needs.
+    classes: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.body = self.reader.body()
+        self.arguments = sweep_arguments(self.body, self.classes)
+        self.distributions = {
+            name: distribution_text(drawn, self.classes) for name, drawn in self.body["search_space"].items()
+        }
+
+    def replace(self, spot: Spot, text: str) -> None:
+        replace_statement(spot.source, spot.stmt, text)  # refused here where it cannot be done
+        self.statements.append((spot, text))
+
+
+def resources_text(settings: Settings, old: dict[str, str]) -> str:
+    """`JobResourceConfiguration(...)`: what was asked for, else what the old settings say, else the defaults."""
+    kind = literal(settings.instance_type) if settings.instance_type else old.get("instance_type")
+    count = literal(settings.instance_count) if settings.instance_count else old.get("instance_count")
+    kind, count = kind or literal(DEFAULT_INSTANCE_TYPE), count or literal(DEFAULT_INSTANCE_COUNT)
+    return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
+
+
+def refuse(planner: Planner, spot: Spot, refused: Refused) -> None:
+    """A sweep that stays as it is, at its line or at the one that is to blame."""
+    here = refused.line in (0, spot.stmt.lineno)
+    node = spot.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
+    planner.finding(RULE, "warning", "the sweep is not rewritten", spot.source, node, reason=refused.reason)
+
+
+def commit(planner: Planner, changes: list[SweepChange]) -> None:
+    """All changes to the planner, or none where the imports cannot be changed."""
+    if not changes:
+        return
+    try:
+        imports = _imports(planner, changes)
+    except Refused as refused:
+        for change in changes:
+            refuse(planner, change.spot, refused)
+        return
+    for place, lines, text in imports:
+        for line in lines:
+            planner.changes.insert_before(place, line)
+        if text is not None:
+            planner.changes.replace_statement(place, text)
+    for change in changes:
+        for spot, node, text in change.expressions:
+            planner.changes.replace(spot, node, text)
+        for spot, text in change.statements:
+            planner.changes.replace_statement(spot, text)
+        planner.finding(RULE, "note", change.message, change.spot.source, change.spot.stmt, applied=True)
+        if change.warning is not None:
+            message, reason, node = change.warning
+            planner.finding(RULE, "warning", message, change.spot.source, node, reason=reason)
+
+
+def _imports(planner: Planner, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
+    """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
+    anchors = [
+        Place(source, stmt, source.body, stmt)
+        for source in planner.module.sources
+        for stmt in source.body
+        if _imports_hyperdrive(stmt)
+    ]
+    if not anchors:
+        raise Refused("hyperdrive is not imported at the top of the file")
+    classes = {name for change in changes for name in change.classes}
+    imported = _hyperdrive_names(anchors)
+    uses = [
+        node
+        for source in planner.module.sources
+        for node in chain.from_iterable(map(ast.walk, source.body))
+        if isinstance(node, ast.Name) and node.id in imported
+    ]
+    read = {identity for change in changes for identity in change.reader.names}
+    used = {node.id for node in uses if id(node) not in read}
+    if clash := used & classes:
+        raise Refused(f"{', '.join(sorted(clash))} of hyperdrive is used in other places too")
+    # Only what the conversion made useless goes; a name that nothing here uses may be for others.
+    useless = ({node.id for node in uses} - used) | (classes & imported)
+    lines = _new_imports(planner, changes, classes, imported)
+    result: list[tuple[Place, list[str], str | None]] = []
+    for anchor in anchors:
+        result.append((anchor, lines, _without(anchor.stmt, useless)))
+        lines = []
+        try:
+            replace_statement(anchor.source, anchor.stmt, "")
+        except Refused as refused:
+            if result[-1][2] is not None:
+                raise Refused(f"{refused.reason} (import of hyperdrive)") from None
+    return result
+
+
+def _imports_hyperdrive(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, ast.ImportFrom):
+        names = [stmt.module or "", *(f"{stmt.module}.{alias.name}" for alias in stmt.names)]
+        return not stmt.level and any(name == MODULE or name.startswith(f"{MODULE}.") for name in names)
+    return isinstance(stmt, ast.Import) and any(alias.name.startswith(MODULE) for alias in stmt.names)
+
+
+def _hyperdrive_names(anchors: list[Place]) -> set[str]:
+    """The names that are imported from hyperdrive; not those of the module itself."""
+    return {
+        alias.asname or alias.name
+        for anchor in anchors
+        if isinstance(anchor.stmt, ast.ImportFrom) and (anchor.stmt.module or "").startswith(MODULE)
+        for alias in anchor.stmt.names
+    }
+
+
+def _without(stmt: ast.stmt, names: set[str]) -> str | None:
+    """An import from hyperdrive without these names; None where it has none of them."""
+    if not isinstance(stmt, ast.ImportFrom) or not (stmt.module or "").startswith(MODULE):
+        return None
+    kept = [alias for alias in stmt.names if (alias.asname or alias.name) not in names]
+    if len(kept) == len(stmt.names):
+        return None
+    return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
+
+
+def _new_imports(planner: Planner, changes: list[SweepChange], classes: set[str], imported: set[str]) -> list[str]:
+    """The imports that are missing; refused where one of the names means something else."""
+    missing: dict[str, list[str]] = {}
+    for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):
+        for name in names:
+            for change in changes:
+                bound = planner.meanings.binding(name, change.spot)
+                if isinstance(bound, Binding) and bound.value == f"{module}.{name}":
+                    continue
+                if isinstance(bound, Binding) and name not in imported:
+                    raise Refused(f"the name {name} means something else in line {bound.spot.stmt.lineno}")
+                if name not in missing.setdefault(module, []):
+                    missing[module].append(name)
+    return [f"from {module} import {', '.join(names)}" for module, names in missing.items()]
