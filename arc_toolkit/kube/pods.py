@@ -25,21 +25,20 @@ class PodKind(Enum):
 class Pod:
     """A raw Pod. A part of another shape than it should have counts as empty; `Pod.parse` refuses it instead."""
 
-    __slots__ = ("labels", "metadata", "spec", "status")
+    __slots__ = ("metadata", "spec", "status")
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.metadata = mapping(raw.get("metadata"))
         self.spec = mapping(raw.get("spec"))
         self.status = mapping(raw.get("status"))
-        self.labels = mapping(self.metadata.get("labels"))
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Pod:
         pod = cls(raw)
-        parts = (pod.metadata, pod.spec, pod.status)
-        for part, key in zip(parts, ("metadata", "spec", "status"), strict=True):
-            if not part and raw.get(key):
-                raise ArcError(f"pod {pod.name} is not shaped like a Pod object")
+        if not (pod.metadata and pod.spec and pod.status):
+            for part in ("metadata", "spec", "status"):
+                if not isinstance(raw.get(part) or {}, dict):
+                    raise ArcError(f"pod {pod.name} is not shaped like a Pod object")
         return pod
 
     @property
@@ -49,6 +48,10 @@ class Pod:
     @property
     def namespace(self) -> str:
         return str(self.metadata.get("namespace", ""))
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return mapping(self.metadata.get("labels"))
 
     @property
     def finished(self) -> bool:
@@ -72,25 +75,20 @@ class Pod:
                     return str(row["values"][0])
         return None
 
-    @property
-    def daemonset(self) -> str | None:
-        """The DaemonSet that owns it."""
-        return next((owner.get("name", self.name) for owner in self._owners if owner["kind"] == "DaemonSet"), None)
-
-    @property
-    def kind(self) -> PodKind:
+    def owner(self) -> tuple[PodKind, str]:
+        """What it belongs to, and the name to show: that of the DaemonSet, else its own."""
+        kind, name = PodKind.OTHER, self.name
+        for owner in self.metadata.get("ownerReferences") or ():
+            if owner.get("kind") == "DaemonSet":
+                kind, name = PodKind.DAEMONSET, owner.get("name", name)
+            elif owner.get("kind") == "Node":  # the mirror pod of a static pod
+                kind = PodKind.STATIC
+        if "kubernetes.io/config.mirror" in (self.metadata.get("annotations") or ()):
+            kind = PodKind.STATIC
         labels = self.labels
         if RUN_ID_LABEL in labels or labels.get("jobsource") == "aml":
-            return PodKind.JOB
-        owners = [owner["kind"] for owner in self._owners]
-        # The mirror pod of a static pod is owned by its node.
-        if "Node" in owners or "kubernetes.io/config.mirror" in (self.metadata.get("annotations") or {}):
-            return PodKind.STATIC
-        return PodKind.DAEMONSET if "DaemonSet" in owners else PodKind.OTHER
-
-    @property
-    def _owners(self) -> list[dict[str, Any]]:
-        return [owner for owner in self.metadata.get("ownerReferences") or () if owner.get("kind")]
+            kind = PodKind.JOB
+        return kind, name
 
     def requests(self) -> tuple[int, int, int]:
         """Milli-cores, bytes and GPUs that the scheduler counts for the pod.

@@ -115,8 +115,9 @@ def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
         pod = Pod.parse(raw)
         try:
             if not pod.finished and (node := pod.node_name):
-                name, requests = pod.daemonset or pod.name, pod.requests()
-                occupant = Occupant(name, *requests[:2], pod.kind, pod.namespace, "pods", requests[2])
+                kind, name = pod.owner()
+                cpu_m, memory, gpus = pod.requests()
+                occupant = Occupant(name, cpu_m, memory, kind, pod.namespace, "pods", gpus)
                 found.setdefault(node, []).append(occupant)
         except (QuantityError, ValueError) as error:
             raise ArcError(f"pod {pod.name}: {error}") from None
