@@ -71,5 +71,5 @@ def broken_yaml(error: Exception, where: str) -> ArcError:
     """One sentence with the place, where PyYAML knows it."""
     mark = getattr(error, "problem_mark", None)
     place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-    said = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).splitlines()[0]
-    return ArcError(f"{where}{place}: broken YAML: {said}")
+    problem = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).splitlines()[0]
+    return ArcError(f"{where}{place}: broken YAML: {problem}")

@@ -55,7 +55,7 @@ def catalogue() -> dict[str, str]:
 
 
 def _row(size: str, file: str, entry: InstanceType) -> list[str]:
-    return [f"[{size}]({file})", str(entry.wanted), entry.name, entry.cpu, entry.memory, str(entry.gpus or "")]
+    return [f"[{size}]({file})", str(entry.request), entry.name, entry.cpu, entry.memory, str(entry.gpus or "")]
 
 
 def _readme(rows: list[list[str]]) -> str:

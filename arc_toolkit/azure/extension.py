@@ -35,7 +35,7 @@ _TOLERATION_KEY = re.compile(rf"{TOLERATION}\[(\d+)\]\.(\w+)")
 
 @dataclass(frozen=True)
 class SettingChange:
-    """One setting that a request would change; `before` is None where it is not set."""
+    """One setting that a request would change; `before` is None if it is not set."""
 
     key: str
     before: str | None
@@ -58,10 +58,10 @@ def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
     """`workLoadToleration[i].*`."""
     prefix = f"{TOLERATION}[{index}]."
     value = toleration.value
-    found = {f"{prefix}key": toleration.key, f"{prefix}operator": "Exists" if value is None else "Equal"}
+    settings = {f"{prefix}key": toleration.key, f"{prefix}operator": "Exists" if value is None else "Equal"}
     if value is not None:
-        found[f"{prefix}value"] = value
-    return found | {f"{prefix}effect": toleration.effect}
+        settings[f"{prefix}value"] = value
+    return settings | {f"{prefix}effect": toleration.effect}
 
 
 def node_selector_setting(text: str) -> tuple[str, str]:
@@ -103,23 +103,23 @@ def is_on(settings: Mapping[str, str], key: str, default: bool = False) -> bool:
     return default if value is None else str(value).strip().lower() == "true"
 
 
-def add_tolerations(there: Mapping[str, str], wanted: Iterable[Toleration]) -> dict[str, str]:
+def add_tolerations(there: Mapping[str, str], tolerations: Iterable[Toleration]) -> dict[str, str]:
     """Settings for the tolerations that are not there yet, after the ones that are."""
     present = tolerations_of(there)
     index = max(present, default=-1) + 1
-    found: dict[str, str] = {}
-    for item in dict.fromkeys(wanted):
+    settings: dict[str, str] = {}
+    for item in dict.fromkeys(tolerations):
         if item not in present.values():
-            found |= toleration_settings(item, index)
+            settings |= toleration_settings(item, index)
             index += 1
-    return found
+    return settings
 
 
-def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> list[SettingChange]:
+def changes(there: Mapping[str, str], settings: Mapping[str, str]) -> list[SettingChange]:
     """What differs; a switch that is merely written in another case does not."""
     return [
         SettingChange(key, there.get(key), value)
-        for key, value in wanted.items()
+        for key, value in settings.items()
         if key not in there or not _same(there[key], value)
     ]
 
@@ -145,14 +145,14 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 def derived_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What `az k8s-extension` derives from the settings for inference: the names that the chart reads."""
-    found = {}
+    derived = {}
     if settings.get("inferenceRouterServiceType", "").lower() == "nodeport":
-        found["scoringFe.serviceType.nodePort"] = "true"
+        derived["scoringFe.serviceType.nodePort"] = "true"
     if settings.get("internalLoadBalancerProvider", "").lower() == "azure":
-        found["scoringFe.serviceType.internalLoadBalancer"] = "true"
+        derived["scoringFe.serviceType.internalLoadBalancer"] = "true"
     if "sslSecret" in settings:
-        found["scoringFe.sslSecret"] = settings["sslSecret"]
-    return found
+        derived["scoringFe.sslSecret"] = settings["sslSecret"]
+    return derived
 
 
 def chosen_settings(
@@ -160,9 +160,9 @@ def chosen_settings(
 ) -> dict[str, str]:
     """What the options say, without tolerations: their indices depend on the ones that are there.
 
-    `node_selector` and `others` are `KEY=VALUE`; a switch that is None is not set.
+    `node_selector` and `others` are `KEY=VALUE`; None leaves a switch as it is.
     """
-    found = {key: str(value) for key, value in switches.items() if value is not None}
+    settings = {key: str(value) for key, value in switches.items() if value is not None}
     pairs = [node_selector_setting(text) for text in node_selector]
     for text in others:
         key, equals, value = text.partition("=")
@@ -174,9 +174,9 @@ def chosen_settings(
             )
         pairs.append((key, value))
     for key, value in pairs:
-        if found.setdefault(key, value) != value:
-            raise ArcError(f"{key} is given twice, as {found[key]!r} and {value!r}")
-    return found
+        if settings.setdefault(key, value) != value:
+            raise ArcError(f"{key} is given twice, as {settings[key]!r} and {value!r}")
+    return settings
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str,
     if not location:
         raise ArcError(f"Azure names no location for {cluster.name}: cannot make the extension's settings")
     identifier = cluster.resource_id
-    found = {
+    settings = {
         "clusterId": identifier,
         "cluster_name": identifier,
         "cluster_name_friendly": cluster.name,
@@ -284,8 +284,8 @@ def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str,
     pools = (resource.get("properties") or {}).get("agentPoolProfiles") or ()
     if sum(int(pool.get("count") or 0) for pool in pools) < 3:
         # Three router replicas need three nodes.
-        found |= {"clusterPurpose": "DevTest", "inferenceRouterHA": "false"}
-    return found
+        settings |= {"clusterPurpose": "DevTest", "inferenceRouterHA": "false"}
+    return settings
 
 
 def install_body(settings: Mapping[str, str], release_train: str, version: str | None) -> dict[str, Any]:
@@ -330,8 +330,8 @@ def pick(extensions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def settings_of(item: Mapping[str, Any] | None) -> dict[str, str]:
-    found = ((item or {}).get("properties") or {}).get("configurationSettings") or {}
-    return {str(key): str(value) for key, value in found.items() if value is not None}
+    settings = ((item or {}).get("properties") or {}).get("configurationSettings") or {}
+    return {str(key): str(value) for key, value in settings.items() if value is not None}
 
 
 def health(item: Mapping[str, Any]) -> Health:
@@ -348,16 +348,16 @@ def health(item: Mapping[str, Any]) -> Health:
 def failure_reasons(item: Mapping[str, Any]) -> list[str]:
     """Every message of an error, without repeats."""
     properties = item.get("properties") or {}
-    found: list[str] = []
+    reasons: list[str] = []
     info = properties.get("errorInfo")
     while isinstance(info, Mapping):
-        found.append(_text(info.get("code"), info.get("message")))
+        reasons.append(_text(info.get("code"), info.get("message")))
         inner = info.get("details")
         info = inner[0] if isinstance(inner, list) and inner else None
     for row in properties.get("statuses") or ():
         if str(row.get("level") or "").lower() == "error":
-            found.append(_text(row.get("code"), row.get("message")))
-    return [text for text in dict.fromkeys(found) if text]
+            reasons.append(_text(row.get("code"), row.get("message")))
+    return [text for text in dict.fromkeys(reasons) if text]
 
 
 # Part of a failure's text, lower case -> what to do.
@@ -395,6 +395,6 @@ def _text(code: Any, message: Any) -> str:
     return " ".join(": ".join(str(part) for part in (code, message) if part).split())
 
 
-def _same(left: str, right: str) -> bool:
+def _same(before: str, after: str) -> bool:
     switches = {"true", "false"}
-    return left == right or (left.lower() == right.lower() and left.lower() in switches)
+    return before == after or (before.lower() == after.lower() and before.lower() in switches)

@@ -78,7 +78,7 @@ def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
 
 
 def unknown(side: Side, reason: str) -> dict[str, Any]:
-    """A side of which nothing can be had."""
+    """A side of which no fact is available."""
     return dict.fromkeys(AZURE_FACTS if side == "azure" else CLUSTER_FACTS, UnknownFact(reason))
 
 
@@ -93,11 +93,11 @@ def _kinds(client: Client, group: str) -> list[str]:
         versions = client.get(f"/apis/{group}").get("versions") or ()
     except NotFound:
         return []
-    found = []
+    names = []
     for version in versions:
         served = client.get(f"/apis/{version['groupVersion']}").get("resources") or ()
-        found += [f"{row['name']}.{group}" for row in served if "/" not in row["name"]]
-    return found
+        names += [f"{row['name']}.{group}" for row in served if "/" not in row["name"]]
+    return names
 
 
 def _fact(read: Callable[[], _T]) -> _T | UnknownFact:

@@ -25,19 +25,19 @@ Progress = Callable[[str], None]
 
 def provider_state(session: Session, subscription: str) -> str:
     """`Registered`, `NotRegistered`, `Registering` or `Unregistering`."""
-    found = session.get(f"/subscriptions/{subscription}/providers/{PROVIDER}", PROVIDERS_API)
-    return str((found or {}).get("registrationState") or "unknown")
+    provider = session.get(f"/subscriptions/{subscription}/providers/{PROVIDER}", PROVIDERS_API)
+    return str((provider or {}).get("registrationState") or "unknown")
 
 
 def cluster_resource(session: Session, cluster: Cluster) -> dict[str, Any]:
     """The cluster itself, raw; refuses one that is not there."""
-    found = session.get(cluster.resource_id, CLUSTER_API[cluster.kind])
-    if found is None:
+    resource = session.get(cluster.resource_id, CLUSTER_API[cluster.kind])
+    if resource is None:
         raise ArcError(
             f"no {cluster.kind[:-1]} {cluster.name!r} in resource group {cluster.resource_group!r}, subscription "
             f"{cluster.subscription}: see `az resource list --resource-type {cluster.provider}/{cluster.kind}`"
         )
-    return found
+    return resource
 
 
 def find(session: Session, cluster: Cluster) -> Mapping[str, Any] | None:
@@ -46,8 +46,8 @@ def find(session: Session, cluster: Cluster) -> Mapping[str, Any] | None:
         explained(f"reading the extensions of {cluster.name}"),
         _client(session, cluster, read_only=True) as client,
     ):
-        found = client.extensions.list(cluster.resource_group, cluster.provider, cluster.kind, cluster.name)
-        return extension.pick(item.serialize(keep_readonly=True) for item in found)
+        extensions = client.extensions.list(cluster.resource_group, cluster.provider, cluster.kind, cluster.name)
+        return extension.pick(item.serialize(keep_readonly=True) for item in extensions)
 
 
 def install(
@@ -78,13 +78,13 @@ def _change(
     with explained(doing), _client(session, cluster, read_only=dry_run) as client:
         poller = getattr(client.extensions, call)(*where, json.dumps(body).encode())
         try:
-            found: Mapping[str, Any] = wait(poller, doing, progress).serialize(keep_readonly=True)
+            changed: Mapping[str, Any] = wait(poller, doing, progress).serialize(keep_readonly=True)
         except _http_error() as error:
             raise _failed(session, cluster, doing, error) from error
-    verdict = extension.health(found)
+    verdict = extension.health(changed)
     if not verdict.ok:
         raise ArcError(f"{doing}: {verdict.reason}; {extension.advice(verdict.reason)}")
-    return found
+    return changed
 
 
 def wait(poller: Any, doing: str, progress: Progress) -> Any:

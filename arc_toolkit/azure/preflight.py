@@ -1,6 +1,6 @@
 """What AzureML on a cluster needs, as a list of checks. Pure: facts in, checks out.
 
-A fact that could not be had is an `UnknownFact` with its reason, and every check that needs it then cannot tell.
+A fact that is not available is an `UnknownFact` with its reason, and every check that needs it then cannot tell.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SHOW = _extension_command("show")
 
 @dataclass(frozen=True)
 class UnknownFact:
-    """A fact that could not be had."""
+    """A fact that is not available."""
 
     reason: str
 
@@ -105,7 +105,7 @@ def _known(fact: _T | UnknownFact) -> _T:
 
 def checks(facts: Facts, side: Side | None = None) -> list[Check]:
     """Every check in the order in which things are set up; only those of one side if asked."""
-    found = []
+    rows = []
     for name, (belongs_to, check) in _CHECKS.items():
         if side is not None and belongs_to != side:
             continue
@@ -113,8 +113,8 @@ def checks(facts: Facts, side: Side | None = None) -> list[Check]:
             state, reason, command = check(facts)
         except _CannotTell as unknown:
             state, reason, command = "cannot tell", str(unknown), None
-        found.append(Check(name, belongs_to, state, reason, command if state != "ok" else None))
-    return found
+        rows.append(Check(name, belongs_to, state, reason, command if state != "ok" else None))
+    return rows
 
 
 _Verdict = tuple[CheckState, str, FixCommand | None]
@@ -197,7 +197,7 @@ def _crds(facts: Facts) -> _Verdict:
     ):
         return (
             "not ok",
-            f"{text}, and the extension was told not to install Volcano",
+            f"{text}, and the extension is set not to install Volcano",
             _extension_command("update --volcano"),
         )
     return "not ok", f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
@@ -308,7 +308,7 @@ def _placement(facts: Facts) -> _Verdict:
         raise _CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
     defeated: dict[str, str] = {}
     for node, schedulable in _sized_nodes(facts):
-        guests = [row for row in schedulable.passing if row.namespace == extension.RELEASE_NAMESPACE]
+        guests = [row for row in schedulable.other_pods if row.namespace == extension.RELEASE_NAMESPACE]
         cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
         for item in types if guests else ():
             try:

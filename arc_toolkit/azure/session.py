@@ -65,7 +65,7 @@ class Session:
     def client_options(self, *, read_only: bool) -> dict[str, Any]:
         """Options for an SDK client; a read-only one raises WouldSend instead of sending anything but GET.
 
-        The guard stands twice: first in the pipeline, so that a dry run needs no token for its last request, and
+        The guard is there twice: first in the pipeline, so that a dry run needs no token for its last request, and
         again behind the SDK's own policies, because one of those registers resource providers by itself.
         """
         options = dict(self.options)
@@ -81,8 +81,8 @@ class Session:
             if response.status_code == 404:
                 return None
             _raise_for(response)
-            found: dict[str, Any] = response.json()
-            return found
+            content: dict[str, Any] = response.json()
+            return content
 
     def list(self, path: str, api_version: str) -> list[dict[str, Any]]:
         """Every item of a paged list, raw."""

@@ -53,8 +53,10 @@ def list_computes(session: Session, workspace: Workspace) -> list[dict[str, Any]
 
 def attached(computes: list[dict[str, Any]], cluster: Cluster) -> list[dict[str, Any]]:
     """Those that are this cluster."""
-    wanted = cluster.resource_id.lower()
-    return [row for row in computes if str((row.get("properties") or {}).get("resourceId", "")).lower() == wanted]
+    resource_id = cluster.resource_id.lower()
+    return [
+        row for row in computes if str((row.get("properties") or {}).get("resourceId", "")).lower() == resource_id
+    ]
 
 
 def attach(
@@ -87,12 +89,12 @@ def attach(
     )
     with explained(doing):
         client = ml_client(session, workspace, session.client_options(read_only=dry_run))
-        found = wait(client.compute.begin_create_or_update(compute), doing, progress)
-        state = found.provisioning_state
+        done = wait(client.compute.begin_create_or_update(compute), doing, progress)
+        state = done.provisioning_state
         return {
-            "name": found.name,
-            "namespace": found.namespace,
-            "resourceId": found.resource_id,
+            "name": done.name,
+            "namespace": done.namespace,
+            "resourceId": done.resource_id,
             "provisioningState": getattr(state, "value", state),  # an enum in newer versions
         }
 

@@ -36,8 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    found = cluster_azure.resolver(args)
-    cluster, workspace = found.cluster(args.cluster_type), found.workspace()
+    resolver = cluster_azure.resolver(args)
+    cluster, workspace = resolver.cluster(args.cluster_type), resolver.workspace()
     attachment = Attachment(
         args.name,
         cluster,
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         system_identity="system" in args.identity,
         user_identities=tuple(text for text in args.identity if text != "system"),
     )
-    session = cluster_azure.session(found, console)
+    session = cluster_azure.session(resolver, console)
     console.progress("reading the workspace from Azure")
     computes = list_computes(session, workspace)
     same_name = [row for row in computes if str(row.get("name", "")).lower() == args.name.lower()]

@@ -36,7 +36,7 @@ _ELSEWHERE = {
 
 
 def where_text(*, workspace: bool) -> str:
-    """For the end of --help: what stands in for an option."""
+    """For the end of --help: what is used instead of an option."""
     rows = [f"  {key:<27} {text}" for key, text in _ELSEWHERE.items() if workspace or "workspace" not in key]
     return "\n".join(
         [
@@ -78,14 +78,14 @@ def resolver(args: argparse.Namespace) -> Resolver:
     )
 
 
-def session(found: Resolver, console: Console) -> Session:
+def session(resolver: Resolver, console: Console) -> Session:
     """Signed in, as far as that shows before the first request."""
     from arc_toolkit.azure import session as azure_session
 
     console.progress("signing in to Azure")
-    for note in found.notes:
+    for note in resolver.notes:
         console.detail(note)
-    return azure_session.open_session(found.az.cloud)
+    return azure_session.open_session(resolver.az.cloud)
 
 
 def ask(question: str, console: Console) -> bool:

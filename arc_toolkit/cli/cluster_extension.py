@@ -95,10 +95,10 @@ def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    found = cluster_azure.resolver(args)
-    cluster = found.cluster(args.cluster_type)
+    resolver = cluster_azure.resolver(args)
+    cluster = resolver.cluster(args.cluster_type)
     if args.action == "show":
-        return _show(cluster_azure.session(found, console), cluster, console, as_json=args.format == "json")
+        return _show(cluster_azure.session(resolver, console), cluster, console, as_json=args.format == "json")
     installing = args.action == "install"
     settings = extension.chosen_settings(
         {
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     options = extension.PlanOptions(
         settings, [Toleration.parse(text) for text in texts], args.release_train, args.extension_version
     )
-    session = cluster_azure.session(found, console)
+    session = cluster_azure.session(resolver, console)
     plan = _plan_install(session, cluster, args.name, options, console) if installing else None
     if not installing:
         console.progress("reading the extension from Azure")
@@ -207,10 +207,10 @@ def _check_provider(session: Session, cluster: Cluster) -> None:
         )
 
 
-def _arc_refusal(cluster: Cluster, name: str, wanted: Mapping[str, str]) -> str:
+def _arc_refusal(cluster: Cluster, name: str, chosen: Mapping[str, str]) -> str:
     import shlex
 
-    settings = {extension.TRAINING: "True", **wanted}
+    settings = {extension.TRAINING: "True", **chosen}
     config = " ".join(shlex.quote(f"{key}={value}") for key, value in settings.items())
     return (
         "an Arc cluster needs an Azure Relay, which only `az` makes: "

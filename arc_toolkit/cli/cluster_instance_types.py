@@ -32,16 +32,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
             client, assumptions, node_options.tolerations_of(args), args.architecture, console.progress
         )
         usable = [(member.node, member.schedulable) for member in members if not member.unusable]
-        found = fits.check(present, usable)
+        checked = fits.check(present, usable)
         console.clear_progress()
         if args.format == "json":
             from arc_toolkit.output.jsonout import document
 
-            rows = [live.fit_json(fit) for fit in found]
+            rows = [live.fit_json(fit) for fit in checked]
             console.out(document("cluster-instance-types", {"instance_types": rows}))
         else:
-            console.out(live.types_table(found, console) if found else live.NO_TYPES)
-            for fit in found:
+            console.out(live.types_table(checked, console) if checked else live.NO_TYPES)
+            for fit in checked:
                 if fit.reason:
                     console.note(live.reason_text(fit))
         return OK

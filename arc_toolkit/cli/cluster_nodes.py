@@ -108,13 +108,13 @@ def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
     except NotFound as error:
         console.note(str(error))
         return []
-    found = []
+    specs = []
     for name, item in sorted(present.items()):
         try:
-            found.append(InstanceTypeSpec.parse(item))
+            specs.append(InstanceTypeSpec.parse(item))
         except ArcError as error:
             console.warn(f"InstanceType {name}: {error}")
-    return found
+    return specs
 
 
 def _row(
@@ -193,7 +193,7 @@ def _json(rows: Sequence[Row]) -> str:
     def amount(pair: Amount) -> dict[str, int]:
         return {"cpu_m": pair[0], "memory_bytes": pair[1]}
 
-    found = [
+    content = [
         {
             "name": row.name or None,
             "size": row.size,
@@ -211,4 +211,4 @@ def _json(rows: Sequence[Row]) -> str:
         }
         for row in rows
     ]
-    return document("cluster-nodes", {"rows": found})
+    return document("cluster-nodes", {"rows": content})

@@ -39,13 +39,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azure import gather
     from arc_toolkit.azure.preflight import UnknownFact, checks, different_cluster
 
-    found = cluster_azure.resolver(args)
+    resolver = cluster_azure.resolver(args)
     azure = gather.unknown("azure", "left out: --only cluster")
     cluster = gather.unknown("cluster", "left out: --only azure")
     server = None
     if args.only != "cluster":
         azure = gather.azure_side(
-            found, args.cluster_type, lambda: cluster_azure.session(found, console), console.progress
+            resolver, args.cluster_type, lambda: cluster_azure.session(resolver, console), console.progress
         )
     if args.only != "azure":
         try:
@@ -84,11 +84,11 @@ def _text(rows: list[Check], fixes: list[str | None], console: Console) -> str:
 
 
 def _json(rows: list[Check], fixes: list[str | None]) -> str:
-    found = [
+    content = [
         {"name": check.name, "side": check.side, "state": check.state, "reason": check.reason, "fix": fix}
         for check, fix in zip(rows, fixes, strict=True)
     ]
-    return document("cluster-preflight", {"summary": _counts(rows), "checks": found})
+    return document("cluster-preflight", {"summary": _counts(rows), "checks": content})
 
 
 def _command(check: Check, args: argparse.Namespace) -> str | None:

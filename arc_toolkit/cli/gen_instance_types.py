@@ -184,7 +184,7 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
             entry.memory,
             str(entry.gpus or ""),
             str(entry.portion.per_node),
-            str(entry.wanted or "merged"),
+            str(entry.request or "merged"),
             entry.group.title,
         ]
         for entry in types

@@ -180,26 +180,26 @@ def check(
         selection = select()
         nodes = {node.name: node for node in selection.nodes}
         usable = [(nodes[sized.name], sized) for group in selection.groups for sized in group.nodes]
-        found = fits.check(live_types.read(client), usable)
+        rows = fits.check(live_types.read(client), usable)
         if as_json:
             from arc_toolkit.output.jsonout import document
 
-            console.out(document("check-instance-types", {"instance_types": [fit_json(fit) for fit in found]}))
+            console.out(document("check-instance-types", {"instance_types": [fit_json(fit) for fit in rows]}))
         else:
-            console.out(drift_text(found, console))
-        return FOUND if any(fit.drifted for fit in found) else OK
+            console.out(drift_text(rows, console))
+        return FOUND if any(fit.drifted for fit in rows) else OK
 
     return watch(client, console, look) if watching else look()
 
 
-def drift_text(found: list[Fit], console: Console) -> str:
+def drift_text(rows: list[Fit], console: Console) -> str:
     """A table of all types, and for each that drifted why, with the waterfall of the node that takes fewest."""
-    if not found:
+    if not rows:
         return NO_TYPES
-    reasons = [reason_text(fit) for fit in found if fit.reason]
+    reasons = [reason_text(fit) for fit in rows if fit.reason]
     # Several types may fail on the same node; its waterfall is shown once.
-    tightest = {fit.tightest.name: fit.tightest for fit in found if fit.drifted and fit.tightest}
-    parts = [types_table(found, console), "\n".join(reasons), *map(waterfall_text, tightest.values())]
+    tightest = {fit.tightest.name: fit.tightest for fit in rows if fit.drifted and fit.tightest}
+    parts = [types_table(rows, console), "\n".join(reasons), *map(waterfall_text, tightest.values())]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -207,13 +207,13 @@ def reason_text(fit: Fit) -> str:
     return f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
 
 
-def types_table(found: list[Fit], console: Console) -> str:
-    """One row a type: what it asks, how many nodes it selects, how many of it each was meant to take, and takes."""
+def types_table(fits: list[Fit], console: Console) -> str:
+    """One row per type: what it asks, how many nodes it selects, how many of it each was meant to take, and takes."""
     from arc_toolkit.kube.quantities import cpu_text, memory_text
     from arc_toolkit.output.table import table
 
     rows = []
-    for fit in found:
+    for fit in fits:
         spec = fit.spec
         state = console.style(fit.state, "red" if fit.drifted else "yellow" if fit.state == "no node" else "green")
         asked = [cpu_text(spec.cpu_m), memory_text(spec.memory), str(spec.gpus or "")] if spec else ["", "", ""]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from arc_toolkit import inputs
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import items_of
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.safe import printable
@@ -65,22 +65,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     rules.add_argument(
         "--eviction-memory", metavar="QUANTITY", help="hard eviction threshold, instead of the rule"
     )
-    sits = parser.add_argument_group("pods already running on the nodes")
-    sits.add_argument("--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted")
-    sits.add_argument(
+    pods = parser.add_argument_group("pods already running on the nodes")
+    pods.add_argument("--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted")
+    pods.add_argument(
         "--daemonsets",
         action="append",
         metavar="NAME|FILE",
         help="profile or YAML file of name, cpu, memory; may be repeated; none for nothing "
         f"(default without --pods: {' and '.join(DEFAULT_DAEMONSETS)})",
     )
-    sits.add_argument(
+    pods.add_argument(
         "--extension-namespace",
         default=occupants.EXTENSION_NAMESPACE,
         metavar="NAME",
         help="where the extension runs; its pod that holds the reservation counts once (%(default)s)",
     )
-    sits.add_argument("--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
+    pods.add_argument("--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
 
 
 def assumptions_of(args: argparse.Namespace) -> Assumptions:
@@ -95,10 +95,10 @@ def assumptions_of(args: argparse.Namespace) -> Assumptions:
         windows=args.os == "windows",
         reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve),
         extension_namespace=args.extension_namespace,
-        capacity_memory=_amount(args.capacity_memory, "--capacity-memory", bytes_asked),
-        kube_reserved_cpu_m=_amount(args.kube_reserved_cpu, "--kube-reserved-cpu", cpu_asked),
-        kube_reserved_memory=_amount(args.kube_reserved_memory, "--kube-reserved-memory", bytes_asked),
-        eviction_memory=_amount(args.eviction_memory, "--eviction-memory", bytes_asked),
+        capacity_memory=_amount(args.capacity_memory, "--capacity-memory", bytes_requested),
+        kube_reserved_cpu_m=_amount(args.kube_reserved_cpu, "--kube-reserved-cpu", cpu_requested),
+        kube_reserved_memory=_amount(args.kube_reserved_memory, "--kube-reserved-memory", bytes_requested),
+        eviction_memory=_amount(args.eviction_memory, "--eviction-memory", bytes_requested),
     )
 
 

@@ -98,13 +98,13 @@ class Client:
         end = None if seconds is None else time.monotonic() + seconds
         broken_since: float | None = None
         while end is None or time.monotonic() < end:
-            left = _WATCH_SECONDS
+            duration = _WATCH_SECONDS
             if end is not None:
-                left = min(left, max(1, round(end - time.monotonic())))
-            query = {**(params or {}), "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": left}
+                duration = min(duration, max(1, round(end - time.monotonic())))
+            query = {**(params or {}), "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": duration}
             started = time.monotonic()
             try:
-                for event in self._stream(path, {**query, "resourceVersion": resource_version}, left + 15):
+                for event in self._stream(path, {**query, "resourceVersion": resource_version}, duration + 15):
                     kind, item = event.get("type"), event.get("object") or {}
                     if kind == "ERROR":
                         raise failures.from_response(
@@ -211,7 +211,7 @@ class Listing:
         Where the list expires between two pages (410), it is read again from the start and what was given already
         is left out. `resource_version` stays that of the first page, so a watch from there misses nothing.
         """
-        given: set[str] = set()
+        yielded: set[str] = set()
         again, token = False, ""
         while True:
             query = {"limit": PAGE, **self._params, **({"continue": token} if token else {})}
@@ -226,9 +226,9 @@ class Listing:
             self.resource_version = self.resource_version or metadata.get("resourceVersion", "")
             for item in page.get("items") or ():
                 uid = item["metadata"]["uid"]
-                if again and uid in given:
+                if again and uid in yielded:
                     continue
-                given.add(uid)
+                yielded.add(uid)
                 yield item
             token = metadata.get("continue") or ""
             if not token:
@@ -238,10 +238,10 @@ class Listing:
 def _parse(data: bytes) -> Object:
     """JSON, or what a server says in plain text (`404 page not found`) as the message of a Status."""
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except ValueError:
         return {"message": data[:300].decode("utf-8", "replace").strip()}
-    return found if isinstance(found, dict) else {"message": str(found)[:300]}
+    return content if isinstance(content, dict) else {"message": str(content)[:300]}
 
 
 # --- connecting -------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def connect(
     def authorize() -> dict[str, str]:
         # Asked for each time: a token of an exec plugin or a pod's account may have been renewed.
         settings = configuration.auth_settings().values()
-        headers = {one["key"]: one["value"] for one in settings if one.get("in") == "header" and one.get("value")}
+        headers = {row["key"]: row["value"] for row in settings if row.get("in") == "header" and row.get("value")}
         return {**headers, "Impersonate-User": as_user} if as_user else headers
 
     pool = ApiClient(configuration).rest_client.pool_manager

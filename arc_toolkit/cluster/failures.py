@@ -47,11 +47,11 @@ class Conflict(ApiError):
     def fields(self) -> list[tuple[str, str]]:
         """(field, manager) of each conflict of a server-side apply."""
         causes = (self.body.get("details") or {}).get("causes") or []
-        found = []
+        pairs = []
         for cause in causes:
             manager = re.search(r'"([^"]+)"', cause.get("message", ""))
-            found.append((cause.get("field", "?").lstrip("."), manager[1] if manager else "another manager"))
-        return found
+            pairs.append((cause.get("field", "?").lstrip("."), manager[1] if manager else "another manager"))
+        return pairs
 
 
 class Gone(ApiError):
@@ -65,7 +65,7 @@ def from_response(
     status: int, body: dict[str, Any], *, method: str, path: str, where: str, hint: str = ""
 ) -> ApiError:
     """The error for an answer of 400 or more; `hint` is what is known to be wrong with the credentials."""
-    said = str(body.get("message") or "no message").strip()
+    message = str(body.get("message") or "no message").strip()
     if status == 401:
         sentence = (
             f"{where} does not accept these credentials (401): {f'{hint}; ' if hint else ''}"
@@ -74,24 +74,24 @@ def from_response(
         )
         return ApiError(sentence, status, body)
     if status == 403:
-        return Forbidden(_forbidden(said, where), status, body)
+        return Forbidden(_forbidden(message, where), status, body)
     if status == 404:
-        return NotFound(_not_found(said, body, path, where), status, body)
+        return NotFound(_not_found(message, body, path, where), status, body)
     if status == 409:
-        return Conflict(f"{where}: {said}", status, body)
+        return Conflict(f"{where}: {message}", status, body)
     if status == 410 or _has_cause(body, "ResourceVersionTooLarge"):
-        return Gone(f"{where}: what was read has expired ({said})", status, body)
-    return ApiError(f"{where} answered {status} to {method} {path}: {said}", status, body)
+        return Gone(f"{where}: what was read has expired ({message})", status, body)
+    return ApiError(f"{where} answered {status} to {method} {path}: {message}", status, body)
 
 
 def _has_cause(body: dict[str, Any], cause: str) -> bool:
     return any(item.get("reason") == cause for item in (body.get("details") or {}).get("causes") or [])
 
 
-def _forbidden(said: str, where: str) -> str:
-    denied = _DENIED.search(said)
+def _forbidden(message: str, where: str) -> str:
+    denied = _DENIED.search(message)
     if not denied:
-        return f"{where} forbids it: {said}"
+        return f"{where} forbids it: {message}"
     if denied["user"] == "system:anonymous":
         return f"{where} needs a sign-in, and the user of this context has no credentials: check the kubeconfig"
     verb, resource = denied["verb"], denied["resource"]
@@ -104,14 +104,14 @@ def _forbidden(said: str, where: str) -> str:
     return sentence + f"the ClusterRole {role} of docs/rbac.yaml gives that right"
 
 
-def _not_found(said: str, body: dict[str, Any], path: str, where: str) -> str:
+def _not_found(message: str, body: dict[str, Any], path: str, where: str) -> str:
     # A kind that the server does not know is answered without the name of an object.
     if path.startswith(INSTANCE_TYPES) and not (body.get("details") or {}).get("name"):
         return (
             f"the AzureML extension is not installed, because {where} has no resource "
             "instancetypes.amlarc.azureml.com: install it with `arc-toolkit cluster extension install`"
         )
-    return f"{where} has no {path}: {said}"
+    return f"{where} has no {path}: {message}"
 
 
 def from_transport(error: Exception, where: str) -> Unreachable:
@@ -147,13 +147,13 @@ def _untrusted(message: str, where: str) -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
+    causes: list[BaseException] = []
     todo: list[BaseException | None] = [error]
     while todo:
-        one = todo.pop(0)
-        if one is None or one in found:
+        cause = todo.pop(0)
+        if cause is None or cause in causes:
             continue
-        found.append(one)
-        reasons = [getattr(one, "reason", None), one.__cause__, one.__context__, *one.args]
+        causes.append(cause)
+        reasons = [getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args]
         todo += [reason for reason in reasons if isinstance(reason, BaseException)]
-    return found
+    return causes

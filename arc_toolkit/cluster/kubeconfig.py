@@ -55,9 +55,9 @@ def _contexts(files: list[str]) -> tuple[list[str], str]:
     names: list[str] = []
     current = ""
     for path in files:
-        found = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8")) or {}
-        names += [str(one["name"]) for one in found.get("contexts") or [] if str(one["name"]) not in names]
-        current = current or str(found.get("current-context") or "")
+        content = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8")) or {}
+        names += [str(row["name"]) for row in content.get("contexts") or [] if str(row["name"]) not in names]
+        current = current or str(content.get("current-context") or "")
     return names, current
 
 
@@ -89,8 +89,8 @@ def certificate_expired(path: str | None) -> str | None:
         return None
     try:
         # The only reader of certificates in the standard library; private, so its absence must not matter.
-        found = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
-        end = ssl.cert_time_to_seconds(found["notAfter"])
+        certificate = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
+        end = ssl.cert_time_to_seconds(certificate["notAfter"])
     except (AttributeError, KeyError, OSError, ValueError):
         return None
     return time.strftime("%Y-%m-%d", time.gmtime(end)) if end < time.time() else None

@@ -32,12 +32,12 @@ class ApplyResult:
 
 def read(client: Client) -> dict[str, Object]:
     """Every InstanceType of the cluster by name, whole objects."""
-    found = {}
+    types = {}
     for item in client.list(INSTANCE_TYPES):
         item.setdefault("apiVersion", API_VERSION)  # the items of a list come without
         item.setdefault("kind", KIND)
-        found[item["metadata"]["name"]] = item
-    return found
+        types[item["metadata"]["name"]] = item
+    return types
 
 
 def apply(
@@ -48,7 +48,7 @@ def apply(
     force: bool = False,
     dry_run: bool = False,
 ) -> Iterator[ApplyResult]:
-    """One outcome a type, as it happens. A conflict is told and left, unless `force` takes the fields over."""
+    """One result per type, as it happens. A conflict changes nothing, unless `force` takes the fields over."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
         try:
@@ -77,12 +77,12 @@ def outdated(
     against `--from-cluster`) is kept: its pool may just have no nodes now. So is one whose nodes are there, but all
     left out of this run for a reason that passes.
     """
-    wanted = {manifest["metadata"]["name"]: _source(manifest) for manifest in manifests}
-    sources = set(wanted.values())
+    generated = {manifest["metadata"]["name"]: _source(manifest) for manifest in manifests}
+    sources = set(generated.values())
     refused = {row.node.name: row for row in unusable}
     prune, keep = [], []
     for name, item in sorted(present.items()):
-        if name in wanted or not _ours(item):
+        if name in generated or not _ours(item):
             continue
         selector = (item.get("spec") or {}).get("nodeSelector") or {}
         states = [refused.get(node.name) for node in nodes if matches(selector, node.labels)]
@@ -142,7 +142,7 @@ def _changes(old: Object, new: Object) -> str:
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:
     if not isinstance(value, dict):
         return {prefix: str(value)}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, inner in value.items():
-        found |= _flat(inner, f"{prefix}.{key}" if prefix else key)
-    return found
+        values |= _flat(inner, f"{prefix}.{key}" if prefix else key)
+    return values

@@ -51,15 +51,15 @@ def sized_nodes(
     progress: Progress,
 ) -> list[SizedNode]:
     """All nodes, those included that jobs cannot use, in the order of names."""
-    found = parse_nodes(nodes(client, progress), client.where)
-    sitting = by_node(pods(client, progress))
+    whole_nodes = parse_nodes(nodes(client, progress), client.where)
+    occupants = by_node(pods(client, progress))
     return [
         SizedNode(
             node,
-            schedulable_of_node(node, assumptions, sitting.get(node.name, [])),
+            schedulable_of_node(node, assumptions, occupants.get(node.name, [])),
             unusable(node, tolerations, architecture),
         )
-        for node in found
+        for node in whole_nodes
     ]
 
 

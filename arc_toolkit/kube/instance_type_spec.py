@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import matches, name_problem
 from arc_toolkit.kube.nodes import GPU_RESOURCES
-from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked, parse
+from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested, parse
 from arc_toolkit.kube.raw import mapping
 
 GROUP = "amlarc.azureml.com/"
@@ -43,7 +43,7 @@ class SpecRule(Enum):
 class SpecProblem:
     """One broken rule. `path` leads to the place in the manifest, and `at_key` means the last key, not its value.
 
-    `fatal`: what the type asks for cannot be told.
+    `fatal`: the request of the type is not known.
     """
 
     rule: SpecRule
@@ -82,7 +82,7 @@ class InstanceTypeSpec:
 
     @classmethod
     def parse(cls, manifest: Mapping[str, Any]) -> InstanceTypeSpec:
-        """An ArcError says what is missing where the request cannot be told."""
+        """An ArcError says what is missing if the request is not known."""
         for problem in problems(manifest, implied=True):
             if problem.fatal:
                 raise ArcError(problem.message)
@@ -92,8 +92,8 @@ class InstanceTypeSpec:
         gpu = next((key for key in GPU_RESOURCES if int(limits.get(key) or 0) > 0), None)
         return cls(
             name=str(metadata["name"]),
-            cpu_m=cpu_asked(str(requests["cpu"])),
-            memory=bytes_asked(str(requests["memory"])),
+            cpu_m=cpu_requested(str(requests["cpu"])),
+            memory=bytes_requested(str(requests["memory"])),
             gpus=int(limits[gpu]) if gpu else 0,
             gpu_resource=gpu,
             selector={key: str(value) for key, value in mapping(spec.get("nodeSelector")).items()},

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.quantities import QuantityError, bytes_given, cpu_given
+from arc_toolkit.kube.quantities import QuantityError, bytes_offered, cpu_offered
 from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Taint, Toleration, untolerated
 
@@ -32,8 +32,8 @@ class Condition(NamedTuple):
 class Node:
     """One node. Two nodes are equal if they are the same for sizing.
 
-    `read_node` leaves the amounts at 0 and None; `parse_node` reads them too. `ready` is None where the object
-    carries no conditions.
+    `read_node` leaves the amounts at 0 and None; `parse_node` reads them too. `ready` is None if the object has no
+    conditions.
     """
 
     name: str
@@ -126,7 +126,7 @@ def parse_node(item: Mapping[str, Any], where: str) -> Node:
         _check_shape(item)
         offers = {**capacity, **allocatable}
         gpu = next((key for key in GPU_RESOURCES if int(offers.get(key, 0)) > 0), None)
-        for resource, parse in (("cpu", cpu_given), ("memory", bytes_given)):
+        for resource, parse in (("cpu", cpu_offered), ("memory", bytes_offered)):
             if resource in allocatable and parse(str(allocatable[resource])) > parse(str(capacity[resource])):
                 raise ArcError(
                     f"{where}: node {name} has more {resource} allocatable than capacity: is it damaged?"
@@ -134,10 +134,10 @@ def parse_node(item: Mapping[str, Any], where: str) -> Node:
         return replace(
             read_node(item),
             name=name,
-            capacity_cpu_m=cpu_given(str(capacity["cpu"])),
-            capacity_memory=bytes_given(str(capacity["memory"])),
-            allocatable_cpu_m=cpu_given(str(allocatable["cpu"])) if "cpu" in allocatable else None,
-            allocatable_memory=bytes_given(str(allocatable["memory"])) if "memory" in allocatable else None,
+            capacity_cpu_m=cpu_offered(str(capacity["cpu"])),
+            capacity_memory=bytes_offered(str(capacity["memory"])),
+            allocatable_cpu_m=cpu_offered(str(allocatable["cpu"])) if "cpu" in allocatable else None,
+            allocatable_memory=bytes_offered(str(allocatable["memory"])) if "memory" in allocatable else None,
             gpu_resource=gpu,
             gpus=int(offers[gpu]) if gpu else 0,
             max_pods=int(offers["pods"]) if "pods" in offers else None,

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.quantities import bytes_asked, cpu_asked
+from arc_toolkit.kube.quantities import bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import mapping
 
 RUN_ID_LABEL = "ml.azure.com/run-id"
@@ -117,11 +117,11 @@ class Pod:
             memory = max(memory + sidecar_memory, peak_memory)
             gpus = max(gpus + sidecar_gpus, peak_gpus)
         if whole := (spec.get("resources") or {}).get("requests"):  # pod-level resources win (from 1.32)
-            cpu_m = cpu_asked(str(whole["cpu"])) if "cpu" in whole else cpu_m
-            memory = bytes_asked(str(whole["memory"])) if "memory" in whole else memory
+            cpu_m = cpu_requested(str(whole["cpu"])) if "cpu" in whole else cpu_m
+            memory = bytes_requested(str(whole["memory"])) if "memory" in whole else memory
         if overhead := spec.get("overhead"):
-            cpu_m += cpu_asked(str(overhead.get("cpu", "0")))
-            memory += bytes_asked(str(overhead.get("memory", "0")))
+            cpu_m += cpu_requested(str(overhead.get("cpu", "0")))
+            memory += bytes_requested(str(overhead.get("memory", "0")))
         return cpu_m, memory, gpus
 
 
@@ -130,4 +130,4 @@ def _requests(container: Mapping[str, Any]) -> tuple[int, int, int]:
     if not asked:
         return 0, 0, 0
     gpus = asked.get("nvidia.com/gpu") or asked.get("amd.com/gpu") or 0
-    return cpu_asked(str(asked.get("cpu", "0"))), bytes_asked(str(asked.get("memory", "0"))), int(gpus)
+    return cpu_requested(str(asked.get("cpu", "0"))), bytes_requested(str(asked.get("memory", "0"))), int(gpus)

@@ -29,7 +29,7 @@ _FORM = re.compile(
 
 
 class QuantityError(ValueError):
-    """Text that is no Kubernetes quantity."""
+    """Text that is not a Kubernetes quantity."""
 
 
 @cache
@@ -45,25 +45,25 @@ def parse(text: str) -> Fraction:
 
 
 @cache
-def cpu_asked(text: str) -> int:
+def cpu_requested(text: str) -> int:
     """Milli-cores that a request takes."""
     return -(-parse(text) * 1000 // 1)
 
 
 @cache
-def cpu_given(text: str) -> int:
+def cpu_offered(text: str) -> int:
     """Milli-cores that a node offers."""
     return parse(text) * 1000 // 1
 
 
 @cache
-def bytes_asked(text: str) -> int:
+def bytes_requested(text: str) -> int:
     """Bytes that a request takes."""
     return -(-parse(text) // 1)
 
 
 @cache
-def bytes_given(text: str) -> int:
+def bytes_offered(text: str) -> int:
     """Bytes that a node offers."""
     return parse(text) // 1
 

@@ -29,14 +29,14 @@ _FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
 class InstanceType:
     """One type, the group of nodes it fits on, and what part of them it is.
 
-    A merged type stands for several of one name: `parts` counts them, and `wanted` is None where they differ.
+    A merged type replaces several of one name: `parts` counts them, and `request` is None if they differ.
     """
 
     name: str
     portion: Portion
     selector: tuple[tuple[str, str], ...]
     group: NodeGroup
-    wanted: Share | Size | None
+    request: Share | Size | None
     what: str
     reserve: str
     parts: int = 1
@@ -62,8 +62,8 @@ class InstanceType:
         """How the share follows from what is schedulable."""
         if self.parts > 1:
             return f"the smallest of {self.parts} types of this name"
-        if isinstance(self.wanted, Share):
-            return f"schedulable / {self.wanted.n}"
+        if isinstance(self.request, Share):
+            return f"schedulable / {self.request.n}"
         return "as asked with --size"
 
     @property
@@ -76,7 +76,7 @@ class InstanceType:
             "size": self.group.size,
             "kubernetes-version": schedulable.version,
             "max-pods": str(schedulable.max_pods),
-            "share" if isinstance(self.wanted, Share) else "asked-size": str(self.wanted or ""),
+            "share" if isinstance(self.request, Share) else "asked-size": str(self.request or ""),
             "reserve": self.reserve,
         }
         return {PREFIX + key: value for key, value in pairs.items() if value}
@@ -133,7 +133,7 @@ def _arithmetic(title: str, amounts: list[tuple[str, int]], unit: str) -> list[s
 
 def generate(
     groups: Sequence[NodeGroup],
-    wanted: Sequence[Share | Size],
+    requests: Sequence[Share | Size],
     assumptions: Assumptions,
     *,
     template: str = DEFAULT_TEMPLATE,
@@ -143,25 +143,27 @@ def generate(
 ) -> tuple[list[InstanceType], list[str]]:
     """Types for every group and share, and the reasons why some could not be made.
 
-    With one group a share that cannot be given is an error; with several, the others still get theirs.
+    With one group, a share that does not fit is an error; with several, the others still get theirs.
     """
     check_template(template)
     types: list[InstanceType] = []
     refused: list[str] = []
     for group in groups:
-        for want in dict.fromkeys(wanted):
+        for request in dict.fromkeys(requests):
             try:
                 portion = (
-                    split(group, want, whole_cores=whole_cores) if isinstance(want, Share) else fit(group, want)
+                    split(group, request, whole_cores=whole_cores)
+                    if isinstance(request, Share)
+                    else fit(group, request)
                 )
             except DoesNotFit as error:
                 refused.append(str(error))
                 continue
-            name = make_name(template, group, want, portion)
+            name = make_name(template, group, request, portion)
             chosen = _selector(selector, group)
             types.append(
                 InstanceType(
-                    name, portion, chosen, group, want, f"{want} of {group.title}", str(assumptions.reserve)
+                    name, portion, chosen, group, request, f"{request} of {group.title}", str(assumptions.reserve)
                 )
             )
     if not types:
@@ -179,14 +181,14 @@ def check_template(template: str) -> None:
             raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are")
 
 
-def make_name(template: str, group: NodeGroup, want: Share | Size, portion: Portion) -> str:
+def make_name(template: str, group: NodeGroup, request: Share | Size, portion: Portion) -> str:
     """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people speak of them."""
-    if isinstance(want, Share):
-        cpu, memory = group.nominal_cpu_m // 1000 // want.n, group.nominal_memory // GI // want.n
+    if isinstance(request, Share):
+        cpu, memory = group.nominal_cpu_m // 1000 // request.n, group.nominal_memory // GI // request.n
     else:
-        cpu, memory = want.cpu_m // 1000, want.memory // GI
-    if isinstance(want, Size) and template == DEFAULT_TEMPLATE:
-        raw = str(want)
+        cpu, memory = request.cpu_m // 1000, request.memory // GI
+    if isinstance(request, Size) and template == DEFAULT_TEMPLATE:
+        raw = str(request)
     else:
         raw = template.format(
             cpu=cpu or f"{portion.cpu_m}m",
@@ -195,7 +197,7 @@ def make_name(template: str, group: NodeGroup, want: Share | Size, portion: Port
             gpus=portion.gpus,
             size=group.size or "node",
             pool=group.pools[0] if group.pools else "pool",
-            share=want.slug if isinstance(want, Share) else str(want),
+            share=request.slug if isinstance(request, Share) else str(request),
             n=portion.per_node,
         )
     name = raw.lower().replace("_", "-")
@@ -219,10 +221,10 @@ def _unique(types: list[InstanceType], merge: bool) -> list[InstanceType]:
     by_name: dict[str, list[InstanceType]] = {}
     for entry in types:
         by_name.setdefault(entry.name, []).append(entry)
-    found = []
+    unique = []
     for name, same in by_name.items():
         if len(same) == 1:
-            found.append(same[0])
+            unique.append(same[0])
             continue
         if not merge:
             first, second = same[0], same[1]
@@ -231,8 +233,8 @@ def _unique(types: list[InstanceType], merge: bool) -> list[InstanceType]:
                 "fewer nodes or shares, add {size}, {share} or {pool} to --name-template, or --merge them into one "
                 "that fits on all"
             )
-        found.append(_merged(same))
-    return found
+        unique.append(_merged(same))
+    return unique
 
 
 def _what(entry: InstanceType) -> str:
@@ -254,13 +256,13 @@ def _merged(same: list[InstanceType]) -> InstanceType:
     )
     cpu_m = min(entry.portion.cpu_m for entry in same)
     memory = min(entry.portion.memory for entry in same)
-    wants = {entry.wanted for entry in same}
+    requests = {entry.request for entry in same}
     return replace(
         same[0],
         portion=portion_of(merged, cpu_m, memory, same[0].gpus),
         selector=(),
         group=merged,
-        wanted=wants.pop() if len(wants) == 1 else None,
+        request=requests.pop() if len(requests) == 1 else None,
         what="; ".join(entry.what for entry in same),
         parts=len(same),
     )

@@ -32,5 +32,5 @@ def type_list(types: Sequence[InstanceType]) -> str:
 
 
 def files(types: Sequence[InstanceType]) -> dict[str, str]:
-    """File name -> text, for a folder with one type a file."""
+    """File name -> text, for a folder with one file per type."""
     return {f"{entry.name}.yaml": document(entry) for entry in types}

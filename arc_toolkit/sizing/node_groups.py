@@ -86,12 +86,12 @@ def group_nodes(
     everywhere: Callable[[Version], Sequence[Occupant]] = lambda version: (),
 ) -> list[NodeGroup]:
     """Nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects."""
-    found: dict[tuple[tuple[str, str], ...], list[Node]] = {}
+    by_labels: dict[tuple[tuple[str, str], ...], list[Node]] = {}
     for node in nodes:
         labels = [node.size_label] + ([node.pool_label] if by_pool else [])
-        found.setdefault(tuple(label for label in labels if label), []).append(node)
+        by_labels.setdefault(tuple(label for label in labels if label), []).append(node)
     groups = []
-    for selector, members in sorted(found.items()):
+    for selector, members in sorted(by_labels.items()):
         sized = tuple(
             schedulable_of_node(
                 node, assumptions, [*occupants.get(node.name, ()), *everywhere(version_of(node, assumptions))]

@@ -134,22 +134,22 @@ def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
 
 def _doubts(group: NodeGroup) -> list[str]:
     """What may be wrong with a group as a whole."""
-    found = []
+    notes = []
     if not group.selector:
-        found.append(f"{group.title}: their types have no nodeSelector and may land on any node")
+        notes.append(f"{group.title}: their types have no nodeSelector and may land on any node")
     size = vm_sizes.find(group.size) if group.size else None
     if size and size.gpu_resource and not group.gpus:
-        found.append(f"{group.title}: the size has GPUs and no node shows any: is the device plugin installed?")
-    return found
+        notes.append(f"{group.title}: the size has GPUs and no node shows any: is the device plugin installed?")
+    return notes
 
 
 def defeated(group: NodeGroup) -> str | None:
     """Pods of Deployments and the like that defeat a type which takes all that is schedulable."""
-    found = [(node.name, occupant) for node in group.nodes for occupant in node.passing]
-    if not found:
+    guests = [(node.name, occupant) for node in group.nodes for occupant in node.other_pods]
+    if not guests:
         return None
-    nodes = {name for name, _ in found}
-    pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in found]
+    nodes = {name for name, _ in guests}
+    pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in guests]
     return (
         f"{len(nodes)} of {len(group.nodes)} nodes of {group.title} also run pods that belong to no DaemonSet "
         f"and defeat a whole-node type there: {_some(pods)}; keep them off with a taint such as "
@@ -162,7 +162,7 @@ def _some(names: list[str], most: int = 3) -> str:
 
 
 def _sizes(names: Iterable[str]) -> list[vm_sizes.VmSize]:
-    found: dict[str, vm_sizes.VmSize] = {}
+    by_name: dict[str, vm_sizes.VmSize] = {}
     for name in names:
         if any(mark in name for mark in "*?["):
             pattern = name.lower()
@@ -175,5 +175,5 @@ def _sizes(names: Iterable[str]) -> list[vm_sizes.VmSize]:
                 raise ArcError(f"no VM size matches {name!r} in the shipped table")
         else:
             matches = [vm_sizes.lookup(name)]
-        found.update({size.name: size for size in matches})
-    return list(found.values())
+        by_name.update({size.name: size for size in matches})
+    return list(by_name.values())

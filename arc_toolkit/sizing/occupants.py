@@ -10,7 +10,7 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.pods import Pod, PodKind
-from arc_toolkit.kube.quantities import QuantityError, bytes_asked, cpu_asked
+from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing.reservations import Version, parse_version
 
@@ -32,26 +32,26 @@ class Occupant:
     pods: int = 1  # a row of a profile may stand for several
 
     @property
-    def stays(self) -> bool:
+    def permanent(self) -> bool:
         return self.kind in (PodKind.DAEMONSET, PodKind.STATIC)
 
 
 @cache
 def profiles() -> dict[str, dict[str, list[Occupant]]]:
     """Shipped profiles: name -> Kubernetes version ("" for any) -> occupants."""
-    found: dict[str, dict[str, list[Occupant]]] = {}
+    by_name: dict[str, dict[str, list[Occupant]]] = {}
     with open(data_file("daemonsets.csv"), encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(line for line in stream if not line.startswith("#")):
             source = f"profile {row['profile']}" + (f", seen on {row['kubernetes']}" if row["kubernetes"] else "")
             occupant = Occupant(
                 row["name"],
-                cpu_asked(row["cpu"]),
-                bytes_asked(row["memory"]),
+                cpu_requested(row["cpu"]),
+                bytes_requested(row["memory"]),
                 source=source,
                 pods=int(row["pods"]),
             )
-            found.setdefault(row["profile"], {}).setdefault(row["kubernetes"], []).append(occupant)
-    return found
+            by_name.setdefault(row["profile"], {}).setdefault(row["kubernetes"], []).append(occupant)
+    return by_name
 
 
 def profile(name: str, version: Version) -> list[Occupant]:
@@ -91,7 +91,7 @@ def from_document(data: Any, where: str) -> list[Occupant]:
     """A file of one's own: a list of `{name, cpu, memory}`."""
     if not isinstance(data, list) or not all(isinstance(row, dict) and "name" in row for row in data):
         raise ArcError(f"{where}: expected a list of DaemonSets, each with name, cpu and memory")
-    found = []
+    rows = []
     for row in data:
         unknown = set(row) - {"name", "cpu", "memory"}
         if unknown:
@@ -99,18 +99,18 @@ def from_document(data: Any, where: str) -> list[Occupant]:
                 f"{where}: {row['name']}: unknown key {sorted(unknown)[0]!r}; there are name, cpu and memory"
             )
         try:
-            cpu_m, memory = cpu_asked(str(row.get("cpu", "0"))), bytes_asked(str(row.get("memory", "0")))
+            cpu_m, memory = cpu_requested(str(row.get("cpu", "0"))), bytes_requested(str(row.get("memory", "0")))
         except QuantityError as error:
             raise ArcError(f"{where}: {row['name']}: {error}") from None
         if cpu_m < 0 or memory < 0:
             raise ArcError(f"{where}: {row['name']}: a request cannot be negative")
-        found.append(Occupant(str(row["name"]), cpu_m, memory, source=where))
-    return found
+        rows.append(Occupant(str(row["name"]), cpu_m, memory, source=where))
+    return rows
 
 
 def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
     """The running pods of a cluster (raw objects of a PodList) by their node."""
-    found: dict[str, list[Occupant]] = {}
+    occupants: dict[str, list[Occupant]] = {}
     for raw in pods:
         pod = Pod.parse(raw)
         try:
@@ -118,9 +118,9 @@ def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
                 kind, name = pod.owner()
                 cpu_m, memory, gpus = pod.requests()
                 occupant = Occupant(name, cpu_m, memory, kind, pod.namespace, "pods", gpus)
-                found.setdefault(node, []).append(occupant)
+                occupants.setdefault(node, []).append(occupant)
         except (QuantityError, ValueError) as error:
             raise ArcError(f"pod {pod.name}: {error}") from None
         except (AttributeError, TypeError, KeyError):
             raise ArcError(f"pod {pod.name} is not shaped like a Pod object") from None
-    return found
+    return occupants

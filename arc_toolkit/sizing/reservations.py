@@ -57,10 +57,10 @@ def parse_version(text: str) -> Version:
 
 def kube_reserved_cpu(cores: int) -> Reservation:
     """Milli-cores kept on a node of that many cores (all versions)."""
-    left, amount, terms = cores, 0, []
+    remaining, amount, terms = cores, 0, []
     for count, each in (*CPU_STEPS, (cores, CPU_BEYOND_M)):
-        if taken := min(left, count):
-            amount, left = amount + taken * each, left - taken
+        if taken := min(remaining, count):
+            amount, remaining = amount + taken * each, remaining - taken
             terms.append(f"{taken} x {each}m" if taken > 1 else f"{each}m")
     return Reservation(amount, " + ".join(terms))
 
@@ -93,9 +93,9 @@ def eviction(version: Version, windows: bool = False) -> Reservation:
 
 
 def _brackets_mib(nominal: int) -> int:
-    left = Fraction(nominal, MI)
+    remaining = Fraction(nominal, MI)
     amount = Fraction(0)
     for gib, percent in MEMORY_BRACKETS:
-        taken = min(left, Fraction(gib * 1024))
-        amount, left = amount + taken * percent / 100, left - taken
-    return int(amount + left * MEMORY_BEYOND_PERCENT / 100)
+        taken = min(remaining, Fraction(gib * 1024))
+        amount, remaining = amount + taken * percent / 100, remaining - taken
+    return int(amount + remaining * MEMORY_BEYOND_PERCENT / 100)

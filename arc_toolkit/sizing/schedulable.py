@@ -13,7 +13,7 @@ from fractions import Fraction
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
-from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_asked
+from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_requested
 from arc_toolkit.sizing import capacity, reservations
 from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
 from arc_toolkit.sizing.reservations import Reservation, Version, parse_version
@@ -74,7 +74,7 @@ class Reserve:
                 if not 0 <= percent < 100:
                     raise ArcError(f"--reserve {text}: give a percentage from 0% to less than 100%")
                 return cls(percent, asked=True)
-            amount = bytes_asked(text)
+            amount = bytes_requested(text)
             if 0 < amount < MI:
                 raise ArcError(f"--reserve {text} is less than 1Mi: did you mean {text}% or {text}Gi?")
         except (QuantityError, ValueError, ZeroDivisionError):
@@ -131,8 +131,8 @@ class Schedulable:
     remarks: tuple[str, ...] = ()
 
     @property
-    def passing(self) -> tuple[Occupant, ...]:
-        """Pods that no DaemonSet owns and that are no AzureML job: they defeat a type that takes all there is."""
+    def other_pods(self) -> tuple[Occupant, ...]:
+        """Pods that neither a DaemonSet nor an AzureML job owns: they defeat a type that takes all there is."""
         return tuple(o for o in self.occupants if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.gpus))
 
     @property
@@ -231,17 +231,17 @@ def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequenc
 
 def _keep(fall: _Waterfall, cores: int, nominal: int, assumptions: Assumptions, node: Node | None = None) -> None:
     """What the kubelet keeps, to allocatable: by rule, or as the node says where it says something else."""
-    cpu = _given(
+    cpu = _amount_or_rule(
         assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu", lambda: reservations.kube_reserved_cpu(cores)
     )
-    memory = _given(
+    memory = _amount_or_rule(
         assumptions.kube_reserved_memory,
         "--kube-reserved-memory",
         lambda: reservations.kube_reserved_memory(
             nominal, assumptions.version, assumptions.max_pods, assumptions.windows
         ),
     )
-    threshold = _given(
+    threshold = _amount_or_rule(
         assumptions.eviction_memory,
         "--eviction-memory",
         lambda: reservations.eviction(assumptions.version, assumptions.windows),
@@ -249,24 +249,26 @@ def _keep(fall: _Waterfall, cores: int, nominal: int, assumptions: Assumptions, 
     kept_cpu_m = (
         node.capacity_cpu_m - node.allocatable_cpu_m if node and node.allocatable_cpu_m is not None else None
     )
-    kept = node.capacity_memory - node.allocatable_memory if node and node.allocatable_memory is not None else None
+    kept_memory = (
+        node.capacity_memory - node.allocatable_memory if node and node.allocatable_memory is not None else None
+    )
     if kept_cpu_m is None or kept_cpu_m == cpu.amount:
         fall.take(LineKind.KUBELET, "kube-reserved cpu", cpu.amount, 0, cpu.rule, AKS_PAGE)
     else:
         rule = f"capacity - allocatable; the rules would say {cpu.amount}m, the node wins"
         fall.take(LineKind.KUBELET, "kept by the kubelet", kept_cpu_m, 0, rule, MEASURED)
-    if kept is None or kept == memory.amount + threshold.amount:
+    if kept_memory is None or kept_memory == memory.amount + threshold.amount:
         fall.take(LineKind.KUBELET, "kube-reserved memory", 0, memory.amount, memory.rule, AKS_PAGE)
         fall.take(LineKind.KUBELET, "hard eviction threshold", 0, threshold.amount, threshold.rule, AKS_PAGE)
     else:
         expected = (memory.amount + threshold.amount) // KI
         rule = f"capacity - allocatable; the rules would say {expected}Ki, the node wins"
-        fall.take(LineKind.KUBELET, "kept by the kubelet", 0, kept, rule, MEASURED)
-    measured = node is not None and (kept is not None or kept_cpu_m is not None)
+        fall.take(LineKind.KUBELET, "kept by the kubelet", 0, kept_memory, rule, MEASURED)
+    measured = node is not None and (kept_memory is not None or kept_cpu_m is not None)
     fall.level(LineKind.ALLOCATABLE, "status.allocatable" if measured else "", MEASURED if measured else "")
 
 
-def _given(amount: int | None, option: str, rule: Callable[[], Reservation]) -> Reservation:
+def _amount_or_rule(amount: int | None, option: str, rule: Callable[[], Reservation]) -> Reservation:
     """An amount that was given as an option, or else the rule's."""
     return rule() if amount is None else Reservation(amount, f"given as {option}")
 
@@ -286,36 +288,36 @@ def _finish(
     remarks: tuple[str, ...] = (),
 ) -> Schedulable:
     """DaemonSets, then the reservation (once), then what is schedulable."""
-    held = next(
+    holder = next(
         (o for o in occupants if _is_reservation(o, capacity_memory, assumptions.extension_namespace)), None
     )
-    staying = [occupant for occupant in occupants if occupant.stays]
-    pods = sum(occupant.pods for occupant in staying)
-    for occupant in staying:
-        if occupant is not held:
+    permanent = [occupant for occupant in occupants if occupant.permanent]
+    pods = sum(occupant.pods for occupant in permanent)
+    for occupant in permanent:
+        if occupant is not holder:
             fall.take(LineKind.POD, occupant.name, occupant.cpu_m, occupant.memory, "requests", occupant.source)
-    wanted = assumptions.reserve.of(capacity_memory)
-    if held is not None:
+    reserve = assumptions.reserve.of(capacity_memory)
+    if holder is not None:
         fall.take(
             LineKind.RESERVE,
-            f"reservation ({held.name})",
-            held.cpu_m,
-            held.memory,
+            f"reservation ({holder.name})",
+            holder.cpu_m,
+            holder.memory,
             "held by a pod on the node",
             EXTENSION_PAGE,
         )
-        if assumptions.reserve.asked and wanted > held.memory:
+        if assumptions.reserve.asked and reserve > holder.memory:
             fall.take(
                 LineKind.RESERVE,
                 "further reserve",
                 0,
-                wanted - held.memory,
+                reserve - holder.memory,
                 f"up to --reserve {assumptions.reserve}",
                 OPTION,
             )
-    elif wanted:
+    elif reserve:
         rule = f"{assumptions.reserve} of capacity" if assumptions.reserve.percent else "given as --reserve"
-        fall.take(LineKind.RESERVE, "reservation (AzureML extension)", 0, wanted, rule, EXTENSION_PAGE)
+        fall.take(LineKind.RESERVE, "reservation (AzureML extension)", 0, reserve, rule, EXTENSION_PAGE)
         pods += 1
     fall.level(LineKind.SCHEDULABLE, "what one whole-node job may ask for")
     return Schedulable(
@@ -325,7 +327,7 @@ def _finish(
         capacity_memory=capacity_memory,
         cpu_m=fall.cpu_m,
         memory=fall.memory,
-        gpus=max(0, gpus - sum(occupant.gpus for occupant in staying)),
+        gpus=max(0, gpus - sum(occupant.gpus for occupant in permanent)),
         gpu_resource=gpu_resource,
         max_pods=assumptions.max_pods,
         pods_taken=pods,

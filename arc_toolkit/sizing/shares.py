@@ -96,7 +96,7 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
         raise DoesNotFit(f"{group.title} has {group.gpus} GPUs, which do not divide into {n} equal shares")
     if n > group.pods_free:
         raise DoesNotFit(
-            f"--share {share}: {group.title} takes {group.pods_free} more pods (maxPods less what sits there), "
+            f"--share {share}: {group.title} takes {group.pods_free} more pods (maxPods less the pods already there), "
             f"not {n}"
         )
     step = 1000 if whole_cores else CPU_STEP_M

@@ -40,22 +40,22 @@ class Candidate:
     def selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
         """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""
         labels = _folded(self.labels) if fold else self.labels
-        wanted = _folded(selector) if fold else selector
-        return matches({key: wanted[key] for key in wanted if self.complete or key in labels}, labels)
+        pairs = _folded(selector) if fold else selector
+        return matches({key: pairs[key] for key in pairs if self.complete or key in labels}, labels)
 
 
 def candidates_of(selection: Selection) -> list[Candidate]:
     """Every node of a selection, those that jobs cannot use included."""
     labels = {node.name: node.labels for node in selection.nodes}
-    found = [
+    candidates = [
         Candidate(labels.get(node.name, dict(group.selector)), node, complete=node.name in labels)
         for group in selection.groups
         for node in group.nodes
     ]
     for unusable in selection.unusable:
         node = schedulable_of_node(unusable.node, selection.assumptions, [])
-        found.append(Candidate(unusable.node.labels, node, unusable=f"{unusable.node.name}: {unusable}"))
-    return found
+        candidates.append(Candidate(unusable.node.labels, node, unusable=f"{unusable.node.name}: {unusable}"))
+    return candidates
 
 
 class FitRule(Enum):
@@ -244,10 +244,10 @@ def _at(node: yaml.Node, place: Path, *, at_key: bool = False) -> yaml.Node:
         if isinstance(step, int):
             node = node.value[step]
             continue
-        found = next((pair for pair in _pairs(node) if pair[0].value == step), None)
-        if found is None:
+        pair = next((row for row in _pairs(node) if row[0].value == step), None)
+        if pair is None:
             return node
-        key, node = found
+        key, node = pair
     return key if at_key and key is not None else node
 
 

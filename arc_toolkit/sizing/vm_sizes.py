@@ -45,20 +45,20 @@ class VmSize:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader of this size's numbers should know."""
-        found = []
+        notes = []
         if self.vcpus_available != self.vcpus:
-            found.append(
+            notes.append(
                 f"{self.name} is a constrained size: {self.vcpus_available} of {self.vcpus} vCPUs are available"
             )
         if self.gpus.denominator != 1:
-            found.append(f"{self.name} has {self.gpus} of a GPU card, which the node shows as one GPU")
+            notes.append(f"{self.name} has {self.gpus} of a GPU card, which the node shows as one GPU")
         if self.gpus and self.gpu_resource is None:
-            found.append(
+            notes.append(
                 f"{self.name} has {self.gpu_vendor} accelerators, for which no device plugin name is known"
             )
         if self.architecture != "amd64":
-            found.append(f"{self.name} is {self.architecture}: its capacity bound is unproven")
-        return tuple(found)
+            notes.append(f"{self.name} is {self.architecture}: its capacity bound is unproven")
+        return tuple(notes)
 
 
 def read_table(lines: Iterable[str]) -> dict[str, VmSize]:

@@ -28,11 +28,11 @@ def explain(entry: InstanceType, style: Style) -> str:
     parts.append(_block(f"cpu{named}", tight_cpu.lines, "cpu", entry, sources, style))
     gpu = f", {entry.gpus} x {entry.gpu_resource}" if entry.gpus else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
-    if not isinstance(entry.wanted, Share):
+    if not isinstance(entry.request, Share):
         fits += f" (the limit is {portion.limit})"
-    left = f"left over: {portion.left_memory // KI:,}Ki and {portion.left_cpu_m}m"
-    left += f" and {portion.left_gpus} GPU" if portion.left_gpus else ""
-    parts.append(f"request = limit: cpu {entry.cpu}, memory {entry.memory}{gpu}. {fits}; {left}.")
+    leftover = f"left over: {portion.left_memory // KI:,}Ki and {portion.left_cpu_m}m"
+    leftover += f" and {portion.left_gpus} GPU" if portion.left_gpus else ""
+    parts.append(f"request = limit: cpu {entry.cpu}, memory {entry.memory}{gpu}. {fits}; {leftover}.")
     parts.append("\n".join(style(f"[{index}] {source}", "dim") for index, source in enumerate(sources, 1)))
     return "\n\n".join(parts)
 
@@ -56,13 +56,18 @@ def _block(
         name = line.name if line.is_level else f"- {line.name}"
         rows.append([name, *_numbers(amount, what), bar, line.rule + mark])
     portion = entry.portion
-    one = portion.memory if what == "memory" else portion.cpu_m
+    amount_each = portion.memory if what == "memory" else portion.cpu_m
     drawn = "".join(
-        _segment(index * one, (index + 1) * one, top, "█" if index % 2 == 0 else "▓")
+        _segment(index * amount_each, (index + 1) * amount_each, top, "█" if index % 2 == 0 else "▓")
         for index in range(min(portion.per_node, BAR))
     )
     rows.append(
-        [entry.name, *_numbers(one, what), style(drawn, "green", "bold"), entry.share_rule + ", rounded down"]
+        [
+            entry.name,
+            *_numbers(amount_each, what),
+            style(drawn, "green", "bold"),
+            entry.share_rule + ", rounded down",
+        ]
     )
     if what == "memory":
         return f"{title}\n" + table(["", "Mi", "Ki", "", ""], rows, right=(1, 2))
@@ -109,7 +114,7 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
     group, portion = entry.group, entry.portion
     return {
         "name": entry.name,
-        "wanted": str(entry.wanted or ""),
+        "wanted": str(entry.request or ""),
         "what": entry.what,
         "nodes": group.title,
         "cpu_m": portion.cpu_m,

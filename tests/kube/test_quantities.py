@@ -58,13 +58,13 @@ def test_what_kubernetes_refuses_is_refused(text: str) -> None:
 
 
 def test_requests_round_up_and_offers_round_down() -> None:
-    assert q.cpu_asked("1500001n") == 2
-    assert q.cpu_given("1500001n") == 1
-    assert q.bytes_asked("1m") == 1
-    assert q.bytes_given("1999m") == 1
+    assert q.cpu_requested("1500001n") == 2
+    assert q.cpu_offered("1500001n") == 1
+    assert q.bytes_requested("1m") == 1
+    assert q.bytes_offered("1999m") == 1
 
 
 @given(st.integers(0, 10**6), st.integers(0, 2**40))
 def test_written_quantities_read_back(milli: int, size: int) -> None:
-    assert q.cpu_asked(q.cpu_text(milli)) == milli
-    assert q.bytes_asked(q.memory_text(size)) == size
+    assert q.cpu_requested(q.cpu_text(milli)) == milli
+    assert q.bytes_requested(q.memory_text(size)) == size

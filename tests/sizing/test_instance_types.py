@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from arc_toolkit.kube.labels import name_problem
-from arc_toolkit.kube.quantities import bytes_asked, cpu_asked
+from arc_toolkit.kube.quantities import bytes_requested, cpu_requested
 from tests.sizing.builders import as_list, node, pod
 from tests.support import ROOT, Result
 
@@ -115,8 +115,8 @@ def test_merge_makes_one_type_that_fits_on_every_group(arc: Arc, tmp_path: Path)
     (entry,) = types(gen(arc, "--nodes", file, "--merge", "--daemonsets", "none"))
     assert "nodeSelector" not in entry["spec"]  # type: ignore[operator]
     request = entry["spec"]["resources"]["requests"]  # type: ignore[index]
-    assert cpu_asked(request["cpu"]) == 63000
-    assert bytes_asked(request["memory"]) == (250000000 - 263900000 // 20) // 1024 * 2**20
+    assert cpu_requested(request["cpu"]) == 63000
+    assert bytes_requested(request["memory"]) == (250000000 - 263900000 // 20) // 1024 * 2**20
 
 
 def test_merged_types_count_what_every_group_takes_and_name_each(arc: Arc) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.quantities import GI, MI, bytes_given, cpu_given
+from arc_toolkit.kube.quantities import GI, MI, bytes_offered, cpu_offered
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing import capacity, reservations
 
@@ -30,19 +30,19 @@ def _name(row: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("row", OBSERVED, ids=_name)
 def test_allocatable_equals_what_the_real_node_shows(row: dict[str, str]) -> None:
-    computed = bytes_given(row["capacity_memory"]) - _kept(row)
+    computed = bytes_offered(row["capacity_memory"]) - _kept(row)
     # A report in Gi with three decimals is exact to half a thousandth of a Gi, twice.
     tolerance = GI // 1000 if row["capacity_memory"].endswith("Gi") else 0
-    assert abs(computed - bytes_given(row["allocatable_memory"])) <= tolerance
+    assert abs(computed - bytes_offered(row["allocatable_memory"])) <= tolerance
     if row["allocatable_cpu"]:
         cores = int(row["vcpus"])
-        assert cores * 1000 - reservations.kube_reserved_cpu(cores).amount == cpu_given(row["allocatable_cpu"])
+        assert cores * 1000 - reservations.kube_reserved_cpu(cores).amount == cpu_offered(row["allocatable_cpu"])
 
 
 @pytest.mark.parametrize("row", OBSERVED, ids=_name)
 def test_estimated_capacity_is_never_above_the_truth_and_within_one_percent(row: dict[str, str]) -> None:
     nominal = int(Fraction(row["memory_gib"]) * GI)
-    truth = bytes_given(row["allocatable_memory"])
+    truth = bytes_offered(row["allocatable_memory"])
     estimate = nominal - capacity.kernel_loss(nominal, row["os"] == "windows").amount - _kept(row)
     assert truth * 99 // 100 <= estimate <= truth
 
@@ -50,7 +50,7 @@ def test_estimated_capacity_is_never_above_the_truth_and_within_one_percent(row:
 @pytest.mark.parametrize("row", [row for row in OBSERVED if row["os"] == "linux"], ids=_name)
 def test_the_bound_alone_would_hold_too(row: dict[str, str]) -> None:
     nominal = int(Fraction(row["memory_gib"]) * GI)
-    assert nominal - capacity.bound(nominal) <= bytes_given(row["capacity_memory"])
+    assert nominal - capacity.bound(nominal) <= bytes_offered(row["capacity_memory"])
 
 
 @pytest.mark.parametrize("row", [row for row in OBSERVED if row["os"] == "linux"], ids=_name)
@@ -60,7 +60,7 @@ def test_a_size_that_was_never_seen_is_estimated_within_a_few_percent(
     """Each memory size as if no node of it were known: never above; 2.5 % from 7 GiB on, where jobs can run at all."""
     monkeypatch.setattr(capacity, "observed_losses", dict)
     nominal = int(Fraction(row["memory_gib"]) * GI)
-    truth = bytes_given(row["allocatable_memory"])
+    truth = bytes_offered(row["allocatable_memory"])
     estimate = nominal - capacity.kernel_loss(nominal).amount - _kept(row)
     assert truth * (975 if nominal >= 7 * GI else 960) // 1000 <= estimate <= truth
 
@@ -80,7 +80,7 @@ def test_cpu_reservation_by_cores(cores: int, milli: int) -> None:
 @pytest.mark.parametrize("row", OBSERVED, ids=_name)
 def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(row: dict[str, str]) -> None:
     if row["os"] == "linux":
-        found = capacity.nominal_from_capacity(bytes_given(row["capacity_memory"]))
+        found = capacity.nominal_from_capacity(bytes_offered(row["capacity_memory"]))
         assert found == Fraction(row["memory_gib"]) * GI
 
 

@@ -125,7 +125,7 @@ def test_gpus_that_a_daemonset_takes_are_not_offered() -> None:
 def test_pods_without_requests_defeat_nothing() -> None:
     idle = pod("idle", "n", "0", "0", owner="ReplicaSet")
     schedulable = schedulable_of_node(parse_node(node("n"), "test"), Assumptions(), occupants.by_node([idle])["n"])
-    assert schedulable.passing == ()
+    assert schedulable.other_pods == ()
 
 
 def test_the_extension_may_run_in_another_namespace() -> None:
@@ -164,7 +164,7 @@ def test_only_daemonset_and_static_pods_count_and_deployments_are_named() -> Non
     sitting = occupants.by_node(pods)["n"]
     schedulable = schedulable_of_node(parse_node(node("n"), "test"), Assumptions(), sitting)
     assert schedulable.cpu_m == 63260 - 150
-    assert [occupant.name for occupant in schedulable.passing] == ["azureml-fe-v2-x1"]
+    assert [occupant.name for occupant in schedulable.other_pods] == ["azureml-fe-v2-x1"]
 
 
 def test_requests_count_as_the_scheduler_counts_them() -> None:
