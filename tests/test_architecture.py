@@ -56,11 +56,7 @@ ONLY_IN: dict[str, set[str]] = {
 STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files")
 PRINTS = ("cli", "console")
 
-KNOWN_IMPORTS: set[tuple[str, str]] = {
-    ("diagnosis", "argparse"),
-    ("diagnosis", "cluster"),
-    ("diagnosis", "console"),
-}
+KNOWN_IMPORTS: set[tuple[str, str]] = set()
 KNOWN_PRINTS: set[str] = set()
 KNOWN_CLASSES: set[str] = {
     "Evidence",

@@ -89,16 +89,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     _check(args)
     if args.watch:
         return _watch(args, console)
-    import gc
-
-    # Many small records and no cycles among them: looking for cycles would be a tenth of the whole run.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return _diagnose(args, console)
-    finally:
-        if collecting:
-            gc.enable()
+    return _diagnose(args, console)
 
 
 def _diagnose(args: argparse.Namespace, console: Console) -> int:

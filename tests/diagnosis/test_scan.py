@@ -172,6 +172,30 @@ def test_dates_and_ids_are_found_anywhere_in_the_first_chunk() -> None:
     assert found.start_exact
 
 
+def test_fields_are_found_after_text_with_letters_of_all_kinds() -> None:
+    lines = b"UUU 2026-07-01 INFO USER UTC 2 RUN_ID= POD_UID=! just a job failed. jjj\n" * 700
+    fields = b"+ export POD_UID=1-2-3 MLFLOW_RUN_ID=brave_1\nbootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
+    failure = b"AML Kubernetes job failed. 137: x\n"
+    found = scanned(lines + fields + node_line(NODE_A) + failure + lines)
+    assert (found.pod_uid, found.run_id, found.start) == ("1-2-3", "brave_1", 1772528400.0)
+    assert found.failure == ("137", "x")
+
+
+def test_the_first_date_and_ids_count() -> None:
+    first = b"AZUREML_RUN_ID=a POD_UID=b\nTue Mar  3 09:00:00 UTC 2026\n"
+    again = b"AZUREML_RUN_ID=c POD_UID=d\nTue Mar  3 10:00:00 UTC 2026\n"
+    found = scanned(b"Tue Mar 33 09:00:00 UTC 2026\n" + first + again + node_line(NODE_A))
+    assert (found.run_id, found.pod_uid, found.start) == ("a", "b", 1772528400.0)
+
+
+@pytest.mark.parametrize("place", [0, 5, CHUNK - 30, CHUNK - 5, CHUNK + OVERLAP - 9, 2 * CHUNK, 3 * CHUNK - 40])
+def test_the_last_failure_is_found_anywhere_in_a_long_log(place: int) -> None:
+    first = b"AML Kubernetes job failed. -220: first\n"
+    last = b"AzureML Kubernetes job failed. 9: last\n"
+    found = scanned(first + b"x" * place + b"\n" + last + b"y" * (4 * CHUNK - place))
+    assert found.failure == ("9", "last")
+
+
 def test_a_field_at_the_very_end_is_not_completed_with_bytes_of_another_log() -> None:
     scanned(b"x" * 30 + b"POD_UID=other\n" + node_line(NODE_A))
     cut = scanned(node_line(NODE_A) + b"POD_UID")
