@@ -30,8 +30,6 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _template(name: str) -> jinja2.Template:
-    import json
-
     import jinja2
 
     from arc_toolkit.output.safe import printable
@@ -45,5 +43,4 @@ def _template(name: str) -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters["printable"] = printable
-    environment.filters["quoted"] = json.dumps  # a string for YAML; `tojson` would escape for HTML too
     return environment.get_template(name)

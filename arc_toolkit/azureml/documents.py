@@ -10,6 +10,7 @@ from functools import lru_cache
 import yaml
 
 from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, TargetKind, recognise, step_kind
+from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
@@ -149,7 +150,7 @@ def _trial(sweep: Target, role: Role) -> Iterator[Target]:
 
 def local_reference(written: str | None, path: str) -> str | None:
     """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for others."""
-    if written is None or written.startswith("azureml:") or "${{" in written:
+    if written is None or written.startswith("azureml:") or is_bound(written):
         return None
     written = written.removeprefix("file:")
     if not written.lower().endswith((".yml", ".yaml")):

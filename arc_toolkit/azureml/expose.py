@@ -16,9 +16,11 @@ import yaml
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.yaml_style import FILE_STYLE, is_bound
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import construct, is_bound, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import construct, pairs, text_of
+from arc_toolkit.edit.yaml_writer import file_text
 
 RULE = "expose-parameters"
 SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
@@ -174,7 +176,7 @@ def _move_to_component(work: Work, step: Target) -> bool:
         work.found(RULE, "warning", f"instance_count of step `{step.name}` is not exposed", step.at, reason=reason)
         return False
     path = os.path.join(os.path.dirname(work.file.path), file)
-    work.new_files.append((path, yaml_text(body).encode()))
+    work.new_files.append((path, file_text(body, FILE_STYLE).encode()))
     reason = "an inline command step cannot bind its instance_count"
     work.found(RULE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
     return True
@@ -284,17 +286,7 @@ def _wrap(work: Work, leaf: Target) -> None:
         body["outputs"] = outputs
     body["jobs"] = {re.sub(r"[^a-z0-9_]+", "_", stem.lower()): step}
     path = os.path.join(os.path.dirname(work.file.path), f"{stem}.sized.yml")
-    work.new_files.append((path, yaml_text(body).encode()))
+    work.new_files.append((path, file_text(body, FILE_STYLE).encode()))
     reason = "a leaf component cannot bind instance_count to an input of its own"
     message = f"{os.path.basename(path)} exposes instance_type and instance_count"
     work.found(RULE, "note", message, leaf.at, reason=reason, applied=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def yaml_text(body: dict[str, Any]) -> str:
-    """A new file: keys in their order, no anchors, long commands unfolded."""
-    return yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)

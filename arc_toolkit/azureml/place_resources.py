@@ -5,7 +5,8 @@ from __future__ import annotations
 from arc_toolkit.azureml.documents import Document, Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.work import Work
-from arc_toolkit.edit.yaml_nodes import Node, get, is_bound, text_of
+from arc_toolkit.azureml.yaml_style import is_bound
+from arc_toolkit.edit.yaml_nodes import Node, get, text_of
 
 # Names of computes that are no references to a compute of the workspace.
 _BARE_COMPUTES = frozenset(["local", "serverless"])

@@ -14,7 +14,8 @@ from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_resources import place_resources
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.azureml.work import Work
-from arc_toolkit.edit.yaml_nodes import get, is_bound, text_of
+from arc_toolkit.azureml.yaml_style import is_bound
+from arc_toolkit.edit.yaml_nodes import get, text_of
 
 RULE = "threads"
 

@@ -13,6 +13,7 @@ from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import Evidence
+from arc_toolkit.azureml.yaml_style import EDIT_STYLE, is_bound
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
@@ -44,7 +45,7 @@ class Work:
         self.settings = settings
         # Whether a folder was given, so that "nothing uses it" means something.
         self.in_folder = in_folder
-        self.editor = Editor(file.yaml)
+        self.editor = Editor(file.yaml, EDIT_STYLE)
         self.ignores: Ignores = find_ignores(file.yaml.text)
         self.findings: list[Finding] = []
         self._everything = not (
@@ -107,7 +108,7 @@ class Work:
 
     def _fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
         """The fix as data, made in this file as well if it is usable; `Refused` if it cannot be made."""
-        alone = Editor(self.file.yaml)
+        alone = Editor(self.file.yaml, EDIT_STYLE)
         operation(alone)
         if usable:
             operation(self.editor)  # proved together with all other changes of the file
@@ -170,7 +171,7 @@ class Work:
         if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
             return found
         for rule, path, operation in self._operations:
-            editor = Editor(self.file.yaml)
+            editor = Editor(self.file.yaml, EDIT_STYLE)
             try:
                 operation(editor)
                 editor.finish()
@@ -180,7 +181,7 @@ class Work:
 
     def attempt(self, operations: Operation) -> None:
         """Several operations, all or none: they are tried on an editor of their own first."""
-        operations(Editor(self.file.yaml))
+        operations(Editor(self.file.yaml, EDIT_STYLE))
         operations(self.editor)
 
     def refuse(self, rule: str, target: Target, reason: str) -> None:
@@ -218,7 +219,7 @@ class Work:
     def instance_type(self, target: Target) -> str | None:
         """The instance type that a target will run on; None where none is set or it is bound."""
         found = self.effective(target, "resources", "instance_type")
-        return None if found is not None and "${{" in found else found
+        return None if is_bound(found) else found
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""

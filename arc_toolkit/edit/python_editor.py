@@ -1,7 +1,7 @@
 """The closed set of changes to Python code, each made twice: as text, and on the syntax tree for the proof.
 
 A plan collects changes here; `edits` gives the spans, `apply` changes the old tree as the new text should read.
-Comparing that tree with the parsed new text proves that nothing else happened (`proof.py`).
+Comparing that tree with the parsed new text proves that nothing else happened (`python_proof.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from arc_toolkit.edit.python_source import Source
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Where a statement stands: its text, the top-level statement around it, and the list that holds it."""
+    """Where a statement is: its text, and the list that holds it."""
 
     source: Source
-    top: ast.stmt
     body: list[ast.stmt]
     stmt: ast.stmt
 
@@ -129,10 +128,6 @@ class Changes:
             edits = found.setdefault(id(source), (source, []))[1]
             edits += _edits(change, source)
         return found
-
-    def places(self) -> list[Place]:
-        """The statements that something happens in."""
-        return list({id(change.place.stmt): change.place for change in self._nodes.values()}.values())
 
     # --- on the tree ---------------------------------------------------------------------------------------------
 

@@ -37,9 +37,11 @@ _PYTHON_2_LINE = re.compile(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without warnings about invalid escapes in other people's strings, and without the collector of cycles: trees
-    are many small objects without any, and it would walk them again and again. What holds cycles here is cut by hand
-    (`Module.forget`)."""
+    """Without warnings about invalid escapes in other people's strings, and without the collector of cycles.
+
+    Trees are many small objects, and the collector would walk them again and again: with it, 244 files of azure-ai-ml
+    take 2.1 times as long as `ast.parse` alone, without it 1.2 times (`scripts/bench python`).
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -13,9 +13,7 @@ from typing import Any
 import yaml
 
 from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.yaml_nodes import INT, MERGE, NULL, STR, Loader, Node, place
-
-BOOL, FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+from arc_toolkit.edit.yaml_nodes import BOOL, FLOAT, INT, MERGE, NULL, STR, Loader, Node, place
 
 # INT comes before FLOAT, so that a whole number stays whole; the merge key is that of 1.1, as in ruamel.yaml.
 _PATTERNS = {

@@ -22,8 +22,8 @@ MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 1000
 MAX_EXPANDED = 1_000_000
 
-STR, INT, NULL, MERGE, MAP, SEQ = (
-    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "null", "merge", "map", "seq")
+STR, INT, FLOAT, BOOL, NULL, MERGE, MAP, SEQ = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "merge", "map", "seq")
 )
 
 
@@ -235,11 +235,6 @@ def text_of(node: Node | None) -> str | None:
 
 def is_null(node: Node | None) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == NULL
-
-
-def is_bound(text: str | None) -> bool:
-    """`${{parent.inputs.x}}`: a value that another place gives."""
-    return text is not None and "${{" in text
 
 
 def place(node: Node) -> tuple[int, int]:

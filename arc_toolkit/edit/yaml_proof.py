@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.yaml_nodes import INT, STR, Node, is_null, pairs
+from arc_toolkit.edit.yaml_nodes import BOOL, FLOAT, INT, NULL, STR, Node, is_null, pairs
+from arc_toolkit.edit.yaml_writer import number
 
-# What was asked, as a tree beside the document: key -> subtree or leaf.
-Value = str | int | dict[str, Any]
+Value = str | int | float | bool | None | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,18 @@ class Named:
 
 # Pairs of nodes that are known to be the same; None where no alias makes a node come twice.
 Memo = set[tuple[int, int]] | None
-Change = dict[Any, Any]  # of Change, Put, Drop or Named; mypy has no recursive type for this
+# What was asked, as a tree beside the document: key or index -> Change, Put, Drop or Named.
+Change = dict[Any, Any]
+# As a key of a change of a list: the items that come after its last one.
+APPENDED = object()
 
 
-def same(old: Node | None, new: Node | None, change: Change | None, memo: Memo) -> bool:
+def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: Memo) -> bool:
     """Whether `new` means what `old` means, with exactly the asked change made."""
     if old is None or new is None:
         return old is new
+    if isinstance(change, Put):
+        return holds(new, change.value)
     if change and is_null(old):
         return holds(new, {key: _values(leaf) for key, leaf in change.items()})
     if old.tag != new.tag:
@@ -58,9 +63,10 @@ def same(old: Node | None, new: Node | None, change: Change | None, memo: Memo) 
             memo.add((id(old), id(new)))
         return _unchanged(old, new, memo)
     if isinstance(old, yaml.SequenceNode):
-        return len(old.value) == len(new.value) and all(
-            same(one, other, change.get(index), memo)
-            for index, (one, other) in enumerate(zip(old.value, new.value, strict=True))
+        size = len(old.value)
+        return holds(yaml.SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(
+            same(item, new.value[index] if index < len(new.value) else None, change.get(index), memo)
+            for index, item in enumerate(old.value)
         )
     return _same_mapping(old, new, change, memo)
 
@@ -128,5 +134,18 @@ def holds(node: Node | None, value: Any) -> bool:
             return False
         own = pairs(node)
         return all(key in own and holds(own[key][1], child) for key, child in value.items())
-    tag = INT if isinstance(value, int) else STR
-    return isinstance(node, yaml.ScalarNode) and node.tag == tag and node.value == str(value)
+    if isinstance(value, list):
+        return (
+            isinstance(node, yaml.SequenceNode)
+            and len(node.value) == len(value)
+            and all(holds(item, child) for item, child in zip(node.value, value, strict=True))
+        )
+    if not isinstance(node, yaml.ScalarNode):
+        return False
+    if value is None:
+        return bool(node.tag == NULL)
+    if isinstance(value, bool):  # `yes` is a word in YAML 1.2
+        return bool(node.tag == BOOL and node.value.lower() == str(value).lower())
+    if isinstance(value, float):
+        return bool(node.tag == FLOAT and node.value == number(value))
+    return bool(node.tag == (INT if isinstance(value, int) else STR) and node.value == str(value))

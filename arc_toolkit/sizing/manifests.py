@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arc_toolkit.edit.yaml_writer import quoted
 from arc_toolkit.kube.instance_type_spec import API_VERSION, LIST_KIND
 from arc_toolkit.resources import render
 from arc_toolkit.sizing.instance_types import InstanceType
@@ -11,7 +12,7 @@ from arc_toolkit.sizing.instance_types import InstanceType
 
 def document(entry: InstanceType) -> str:
     """One manifest with the arithmetic as comments."""
-    return render("instance_type.yaml.j2", manifest=entry.manifest(), comments=entry.comments)
+    return render("instance_type.yaml.j2", manifest=entry.manifest(), comments=entry.comments, quoted=quoted)
 
 
 def documents(types: Sequence[InstanceType]) -> str:

@@ -22,7 +22,7 @@ def replaced(text: str, line: int, new: str) -> str:
     )
     stmt = next(stmt for stmt in body if stmt.lineno == line)
     changes = Changes()
-    changes.replace_statement(Place(source, stmt, source.body if body is source.body else body, stmt), new)
+    changes.replace_statement(Place(source, source.body if body is source.body else body, stmt), new)
     ((_, edits),) = changes.edits().values()
     after = apply_edits(text, edits)
     changes.apply()

@@ -7,11 +7,12 @@ import posixpath
 from typing import Any
 
 from arc_toolkit.azureml.migrate import placeholders
-from arc_toolkit.azureml.migrate.emit import Note, emit
 from arc_toolkit.azureml.migrate.exports import exports
 from arc_toolkit.azureml.migrate.interface import PYTHON_NAMES, Input, legal
 from arc_toolkit.azureml.migrate.python_text import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.migrate.sweep_plan import MARK, SCHEMA, UNSET, SweepPlan
+from arc_toolkit.azureml.yaml_style import FILE_STYLE
+from arc_toolkit.edit.yaml_writer import Comment, file_text
 from arc_toolkit.resources import render
 
 
@@ -35,7 +36,7 @@ def component(plan: SweepPlan, docker: Any) -> dict[str, Any]:
             out[key] = str(source.data[key])
     if tags := source.mapping("tags"):
         out["tags"] = {str(key): str(value) for key, value in tags.items()}
-    out[Note("As the sweep says, for which v1.5's default is false; v2 reuses runs by default.")] = None
+    out[Comment("As the sweep says, for which v1.5's default is false; v2 reuses runs by default.")] = None
     out["is_deterministic"] = plan.sweep.data.get("is_deterministic") is True
     if taken.inputs:
         out["inputs"] = {one.name: one.spec for one in taken.inputs.values()}
@@ -47,7 +48,9 @@ def component(plan: SweepPlan, docker: Any) -> dict[str, Any]:
     prefix = "" if plan.settings.sweep_as == "job" else exports(plan.variables, plan.cores)
     if plan.cores is not None and f"={plan.cores}" in prefix:
         out[
-            Note(f"{plan.cores} threads are for {plan.instance_type}: another instance type wants another number.")
+            Comment(
+                f"{plan.cores} threads are for {plan.instance_type}: another instance type wants another number."
+            )
         ] = None
     out["command"] = prefix + _component_command(plan)
     out["environment"] = docker
@@ -79,12 +82,12 @@ def step(plan: SweepPlan) -> str:
     inputs: dict[str, Any] = {one.name: _value(one) for one in plan.fixed}
     bound: dict[str, Any] = {one.name: f"${{{{parent.inputs.{one.name}}}}}" for one in plan.fixed}
     for one in plan.left_out:
-        inputs[Note(f"optional: {one.name}: {one.spec['type'] if one.port else 'a value'}")] = None
-        bound[Note(f"optional: {one.name}: ${{{{parent.inputs.{one.name}}}}}")] = None
+        inputs[Comment(f"optional: {one.name}: {one.spec['type'] if one.port else 'a value'}")] = None
+        bound[Comment(f"optional: {one.name}: ${{{{parent.inputs.{one.name}}}}}")] = None
     out: dict[str, Any] = {
         **_head(plan, "pipelineJob", "pipeline"),
         "inputs": {
-            Note("Where and how wide each trial runs."): None,
+            Comment("Where and how wide each trial runs."): None,
             kind: plan.instance_type,
             count: plan.instance_count,
             **inputs,
@@ -104,7 +107,7 @@ def step(plan: SweepPlan) -> str:
         "instance_count": f"${{{{parent.inputs.{count}}}}}",
     }
     out["jobs"] = {"sweep": node}
-    return emit(out)
+    return file_text(out, FILE_STYLE)
 
 
 def job(plan: SweepPlan, docker: Any) -> str:
@@ -119,7 +122,7 @@ def job(plan: SweepPlan, docker: Any) -> str:
     name = posixpath.relpath(plan.component_path, plan.folder or ".")
     without = ", without its environment variables" if plan.variables else ""
     trial: dict[str, Any] = {
-        Note(f"A sweep job holds its trial inline; {name} is the same trial as a component{without}."): None,
+        Comment(f"A sweep job holds its trial inline; {name} is the same trial as a component{without}."): None,
         "code": plan.move(taken.code),
         "command": command,
         "environment": docker,
@@ -138,7 +141,7 @@ def job(plan: SweepPlan, docker: Any) -> str:
             f"a sweep job takes no additional includes: copy {', '.join(taken.includes)} beside the code, "
             "or use --as step",
         )
-    return emit(out)
+    return file_text(out, FILE_STYLE)
 
 
 def python(plan: SweepPlan) -> str:
@@ -191,7 +194,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _head(plan: SweepPlan, schema: str, kind: str) -> dict[str, Any]:
     out: dict[str, Any] = {
-        Note(f"{MARK} from {plan.origin}."): None,
+        Comment(f"{MARK} from {plan.origin}."): None,
         "$schema": SCHEMA.format(schema),
         "type": kind,
         "display_name": plan.title,
@@ -209,7 +212,7 @@ def _value(one: Input) -> Any:
     if not one.port:
         return UNSET
     out: dict[str, Any] = {"type": one.spec["type"]}
-    out[Note("path: azureml:NAME@latest, or a folder, file or URL")] = None
+    out[Comment("path: azureml:NAME@latest, or a folder, file or URL")] = None
     if "mode" in one.spec:
         out["mode"] = one.spec["mode"]
     return out

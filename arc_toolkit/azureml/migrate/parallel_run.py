@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from arc_toolkit.azureml.migrate.emit import Note, emit
 from arc_toolkit.azureml.migrate.interface import legal
 from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE, SCHEMA, UNSET
+from arc_toolkit.azureml.yaml_style import FILE_STYLE
+from arc_toolkit.edit.yaml_writer import Comment, file_text
 
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"
 
@@ -70,7 +71,7 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
     step = _step(given, inputs, side, output, notes)
     name = legal(str(given.get("name") or "parallel"), component=True)
     out: dict[str, Any] = {
-        Note(f"{MARK} from a v1 ParallelRunStep."): None,
+        Comment(f"{MARK} from a v1 ParallelRunStep."): None,
         "$schema": SCHEMA.format("pipelineJob"),
         "type": "pipeline",
         "display_name": str(given.get("name") or name),
@@ -78,14 +79,14 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
     if "description" in given:
         out["description"] = str(given["description"])
     out["inputs"] = {
-        Note("Where and how wide it runs."): None,
+        Comment("Where and how wide it runs."): None,
         "instance_type": _instance_type(given, notes),
         "instance_count": given.get("node_count", DEFAULT_INSTANCE_COUNT),
     }
     for one in (*inputs, *side):
         out["inputs"][one] = {
             "type": "uri_folder",
-            Note("path: azureml:NAME@latest, or a folder or URL; a tabular dataset is an mltable"): None,
+            Comment("path: azureml:NAME@latest, or a folder or URL; a tabular dataset is an mltable"): None,
         }
     if inputs or side:
         notes.append(f"give a path to {', '.join((*inputs, *side))} before the job is submitted")
@@ -97,11 +98,11 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
     out["settings"] = {"default_compute": _compute(given)}
     if given.get("allow_reuse") is False:
         out["settings"] |= {
-            Note("allow_reuse=False: an inline step has no is_deterministic."): None,
+            Comment("allow_reuse=False: an inline step has no is_deterministic."): None,
             "force_rerun": True,
         }
     out["jobs"] = {name: step}
-    return emit(out), notes
+    return file_text(out, FILE_STYLE), notes
 
 
 def _step(given: dict[str, Any], inputs: list[str], side: list[str], output: str | None, notes: list[str]) -> Any:

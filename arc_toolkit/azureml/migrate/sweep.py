@@ -10,7 +10,6 @@ from __future__ import annotations
 import posixpath
 
 from arc_toolkit.azureml.migrate import exports, forms, space, trial
-from arc_toolkit.azureml.migrate.emit import Note, emit
 from arc_toolkit.azureml.migrate.environments import convert_environment
 from arc_toolkit.azureml.migrate.interface import legal
 from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, ReadFile, parse_spec, read_or_none
@@ -31,7 +30,9 @@ from arc_toolkit.azureml.threads import (
     evidence_in_command,
     evidence_in_dependencies,
 )
+from arc_toolkit.azureml.yaml_style import FILE_STYLE
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.yaml_writer import Comment, file_text
 from arc_toolkit.findings import FileResult, Finding
 
 
@@ -78,7 +79,9 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
     _note_variables(plan)
 
     header = f"{MARK} from {posixpath.basename(spec.path)}, the trial of {plan.origin}."
-    files = {component_path: emit({Note(header): None, **forms.component(plan, environment.value)})}
+    files = {
+        component_path: file_text({Comment(header): None, **forms.component(plan, environment.value)}, FILE_STYLE)
+    }
     for name, text in environment.new_files.items():
         files[name] = f"{text.rstrip()}\n# {header}\n"
     if python:

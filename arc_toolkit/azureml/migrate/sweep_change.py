@@ -92,7 +92,7 @@ def commit(planner: Planner, changes: list[SweepChange]) -> None:
 def _imports(planner: Planner, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
     """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
     anchors = [
-        Place(source, stmt, source.body, stmt)
+        Place(source, source.body, stmt)
         for source in planner.module.sources
         for stmt in source.body
         if _imports_hyperdrive(stmt)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Literal
 
 from arc_toolkit.edit.python_editor import Place
@@ -121,13 +120,6 @@ class Module:
     def top(self) -> Scope:
         return self.scopes[0]
 
-    def forget(self) -> None:
-        """Cut the circles of scopes and places, so that the memory of a file goes with it."""
-        for scope in self.scopes:
-            scope.bindings.clear()
-            scope.uses.clear()
-            scope.spots.clear()
-
     @cached_property
     def _mentions(self) -> dict[int, list[int]]:
         words = list(_WORDS)
@@ -154,8 +146,7 @@ def read_module(sources: Sequence[Source]) -> Module:
     walker = _Walker(module)
     block = Block("scope")
     for source in sources:
-        for stmt in source.body:
-            walker.statement(stmt, source.body, scope, block, source, stmt)
+        walker.walk_body(source.body, scope, block, source)
     makers = [
         name
         for name, bindings in scope.bindings.items()
@@ -163,29 +154,6 @@ def read_module(sources: Sequence[Source]) -> Module:
     ]
     walker.finish([*_FUNCTION_WORDS, *makers])
     return module
-
-
-def read_again(module: Module, fresh: Mapping[int, Source], places: Sequence[Place]) -> Module:
-    """Walk once more what was changed: `fresh` gives the new statements (by identity) with their sources.
-
-    Scopes without a change are left out: what was planned for them, nothing, stands.
-    """
-    functions = set()
-    for place in places:
-        scope = place.scope if isinstance(place, Spot) else None
-        while scope is not None:
-            functions.add(id(scope.node))
-            scope = scope.parent
-    again = Module([*module.sources, *{id(source): source for source in fresh.values()}.values()])
-    scope = Scope(None, None)
-    again.scopes.append(scope)
-    walker = _Walker(again, fresh)
-    block = Block("scope")
-    for source in module.sources:
-        for stmt in source.body:
-            walker.statement(stmt, source.body, scope, block, source, stmt)
-    walker.finish(None, functions)
-    return again
 
 
 def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -> bool:
@@ -202,45 +170,31 @@ def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -
 
 
 class _Walker:
-    def __init__(self, module: Module, fresh: Mapping[int, Source] = MappingProxyType({})) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
-        self.fresh = fresh
         self.order = 0
-        self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source, ast.stmt]] = []
+        self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source]] = []
 
-    def finish(self, words: Sequence[str] | None, functions: Container[int] = ()) -> None:
-        """Walk the functions, after the scopes around them, since they see their last bindings.
-
-        Those with one of the words (a function around another holds its words too), or just those given.
-        """
-        lines: dict[int, list[int]] = {}
-        for source in self.module.sources if words is not None else ():
-            lines[id(source)] = source.lines_with(words or ())
+    def finish(self, words: Sequence[str]) -> None:
+        """Walk the functions that have one of the words, after the scopes around them, since they see their last
+        bindings. A function around another has its words too."""
+        lines = {id(source): source.lines_with(words) for source in self.module.sources}
         while self.later:
-            function, inner, source, top = self.later.pop(0)
-            if words is None:
-                wanted = id(function) in functions or id(function) in self.fresh
-            else:
-                at = lines[id(source)]
-                index = bisect_left(at, function.lineno)
-                # A function inside of one that matters may use what that one binds.
-                wanted = bool(function.decorator_list) or (
-                    inner.parent is not self.module.top
-                    or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
-                )
-            if wanted:
+            function, inner, source = self.later.pop(0)
+            at = lines[id(source)]
+            index = bisect_left(at, function.lineno)
+            # A function inside of one that matters may use what that one binds.
+            if (
+                function.decorator_list
+                or inner.parent is not self.module.top
+                or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
+            ):
                 self.module.scopes.append(inner)
-                block = Block("scope")
-                for stmt in function.body:
-                    self.statement(stmt, function.body, inner, block, source, top)
+                self.walk_body(function.body, inner, Block("scope"), source)
 
-    def statement(
-        self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt
-    ) -> None:
+    def statement(self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
         self.order += 1
-        if self.fresh:
-            source = self.fresh.get(id(stmt), source)
-        spot = Spot(source, top, body, stmt, scope, block, self.order)
+        spot = Spot(source, body, stmt, scope, block, self.order)
         match stmt:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 scope.spots.append(spot)
@@ -276,45 +230,45 @@ class _Walker:
                 for star in (arguments.vararg, arguments.kwarg):
                     if star:
                         _bind(inner, star.arg, spot, None, "a parameter")
-                self.later.append((stmt, inner, source, top))
+                self.later.append((stmt, inner, source))
             case ast.ClassDef():
                 _bind(scope, stmt.name, spot, None, "a class")
                 inner = Scope(stmt, scope, spot)
                 self.module.scopes.append(inner)
-                self._body(stmt.body, inner, Block("scope"), source, top)
+                self.walk_body(stmt.body, inner, Block("scope"), source)
             case ast.If():
                 scope.spots.append(spot)
-                self._body(stmt.body, scope, Block("if", block), source, top)
-                self._body(stmt.orelse, scope, Block("if", block), source, top)
+                self.walk_body(stmt.body, scope, Block("if", block), source)
+                self.walk_body(stmt.orelse, scope, Block("if", block), source)
             case ast.For() | ast.AsyncFor() | ast.While():
                 scope.spots.append(spot)
                 if not isinstance(stmt, ast.While):
                     self._targets([stmt.target], scope, spot, "a loop variable")
-                self._body(stmt.body, scope, Block("loop", block), source, top)
-                self._body(stmt.orelse, scope, Block("plain", block), source, top)
+                self.walk_body(stmt.body, scope, Block("loop", block), source)
+                self.walk_body(stmt.orelse, scope, Block("plain", block), source)
             case ast.With() | ast.AsyncWith():
                 scope.spots.append(spot)
                 for item in stmt.items:
                     if item.optional_vars is not None:
                         self._targets([item.optional_vars], scope, spot, "made by a with statement")
-                self._body(stmt.body, scope, Block("plain", block), source, top)
+                self.walk_body(stmt.body, scope, Block("plain", block), source)
             case ast.Try() | ast.TryStar():
-                self._body(stmt.body, scope, Block("plain", block), source, top)
+                self.walk_body(stmt.body, scope, Block("plain", block), source)
                 for handler in stmt.handlers:
-                    self._body(handler.body, scope, Block("except", block), source, top)
-                self._body(stmt.orelse, scope, Block("plain", block), source, top)
-                self._body(stmt.finalbody, scope, Block("plain", block), source, top)
+                    self.walk_body(handler.body, scope, Block("except", block), source)
+                self.walk_body(stmt.orelse, scope, Block("plain", block), source)
+                self.walk_body(stmt.finalbody, scope, Block("plain", block), source)
             case ast.Match():
                 for case in stmt.cases:
-                    self._body(case.body, scope, Block("if", block), source, top)
+                    self.walk_body(case.body, scope, Block("if", block), source)
             case ast.Return():
                 scope.spots.append(spot)
             case _:
                 pass
 
-    def _body(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source, top: ast.stmt) -> None:
+    def walk_body(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
         for stmt in body:
-            self.statement(stmt, body, scope, block, source, top)
+            self.statement(stmt, body, scope, block, source)
 
     def _assignment(self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, scope: Scope, spot: Spot) -> None:
         value = stmt.value

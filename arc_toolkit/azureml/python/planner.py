@@ -286,7 +286,7 @@ class Planner:
         else:
             scope, source = self.module.top, spot.source
             first = next(stmt for stmt in source.body if not _is_preamble(stmt))
-            add = partial(self.changes.insert_before, Place(source, first, source.body, first), line)
+            add = partial(self.changes.insert_before, Place(source, source.body, first), line)
         self._imports[id(scope)] = sdk.RESOURCES_CLASS, add
         add()
 

@@ -33,7 +33,7 @@ def _misspelt(planner: Planner, source: Source) -> None:
     """AMLARC_RESTEP in string literals and keyword arguments; nothing reads that name."""
     for top in source.body:
         for node, in_f_string in _nodes(top):
-            place = Place(source, top, source.body, top)
+            place = Place(source, source.body, top)
             if isinstance(node, ast.keyword) and node.arg == RESTEP:
                 text, fixed = PRESTEP, True
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and RESTEP in node.value:

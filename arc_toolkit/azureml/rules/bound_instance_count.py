@@ -5,7 +5,7 @@ from __future__ import annotations
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.work import Work
-from arc_toolkit.edit.yaml_nodes import is_bound
+from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.findings import Rule
 
 

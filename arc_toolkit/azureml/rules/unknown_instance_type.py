@@ -7,7 +7,7 @@ import difflib
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
 from arc_toolkit.azureml.work import Work
-from arc_toolkit.edit.yaml_nodes import is_bound
+from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.azureml.notebooks import mask, patch_notebook, read_cells, splice
+from arc_toolkit.azureml.notebooks import patch_notebook
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Edit, apply_edits
+from arc_toolkit.edit.notebook import mask, read_cells, splice
 from tests.azureml.python.support import BOTH, TYPE, notebook, patch_cells, sources
 
 IMPORTS = ["from azure.ai.ml import dsl, load_component\n", "from azure.ai.ml.entities import Environment"]

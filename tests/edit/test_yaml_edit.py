@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES, read
+from arc_toolkit.edit.yaml_writer import YamlStyle
 from tests.support import CORPUS
+
+STYLE = YamlStyle(neighbours={"resources": ("compute", "type")})
 
 
 def edit(text: str, *sets: tuple[Path, Any]) -> str:
-    editor = Editor(read(text.encode()))
+    editor = Editor(read(text.encode()), STYLE)
     for path, value in sets:
         editor.set((0, *path), value)
     return editor.finish()[0]
@@ -89,7 +92,7 @@ def test_a_bom_is_kept() -> None:
 # --- what it refuses -------------------------------------------------------------------------------------------
 
 REFUSALS = {
-    "a key that stands twice": ("a: 1\na: 2\n", (("a",), 3), "stands twice"),
+    "a duplicate key": ("a: 1\na: 2\n", (("a",), 3), "duplicate key"),
     "a mapping that comes from a merge key": (
         "d: &d {r: {x: 1}}\ns:\n  <<: *d\n  y: 2\n",
         (("s", "r", "z"), 1),

@@ -1,0 +1,292 @@
+"""Where new YAML text goes so that it looks as if the author had written it. Text spans only: no plan, no proof.
+
+Everything is found by the marks of the nodes. What has no clear place raises `Refused`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import yaml
+
+from arc_toolkit.edit.edits import Edit, Refused
+from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, pairs, walk
+from arc_toolkit.edit.yaml_writer import Writer, YamlStyle
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=\s|\Z)")
+_BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
+_BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*[ ]*")
+# What may be between the last item of a flow sequence and its bracket: blanks, comments and one comma.
+_FLOW_TAIL = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,?)(?:\s|(?<=\s)#[^\n]*)*")
+
+
+class Lines(NamedTuple):
+    """An edit that inserts whole lines, and the column that they begin at."""
+
+    edit: Edit
+    column: int
+
+
+class YamlLayout:
+    """The places of one file, and the text that goes there in the style of the file."""
+
+    def __init__(self, source: YamlText, style: YamlStyle) -> None:
+        self._source, self._style, self._text = source, style, source.text
+
+    # --- scalars and keys --------------------------------------------------------------------------------------
+
+    def scalar(self, node: yaml.ScalarNode, value: Any, *, flow: bool) -> Edit:
+        """Another value in place of a scalar; quotes stay."""
+        start, end = self._scalar_slice(node)
+        if start == end:  # an empty value: `key:` with nothing behind it
+            text = " " + self._plain_writer.scalar(value, flow=flow)
+        elif isinstance(value, str) and node.style == "'" and value.isprintable():
+            text = "'" + value.replace("'", "''") + "'"
+        else:
+            text = self._plain_writer.scalar(value, flow=flow, quote=node.style == '"')
+        return Edit(start, end, text)
+
+    def word(self, node: Node, old: str, new: str) -> Edit:
+        """Another word inside of a key or scalar."""
+        start, end = node.start_mark.index, node.end_mark.index
+        piece = self._text[start:end]
+        if old not in piece:
+            raise Refused(f"`{old}` is folded or escaped in the text")
+        return Edit(start, end, piece.replace(old, new))
+
+    def first_character(self, node: yaml.ScalarNode) -> int:
+        """Where the text of a scalar begins, after quotes or the header of a block scalar."""
+        start, end = self._scalar_slice(node)
+        if node.style in ("|", ">"):
+            header = _BLOCK_HEADER.match(self._text, start)
+            if header is None or header.end() >= end:
+                raise Refused("a block scalar without a first line")
+            return header.end()
+        return start + 1 if node.style else start
+
+    def removal(self, key: Node, value: Node) -> Edit:
+        """A key and its value taken out, as whole lines."""
+        start = self._line_start(key)
+        if self._text[start : key.start_mark.index].strip():
+            raise Refused(f"`{key.value}` shares its line with something else")
+        end = self._content_end(key, value)
+        if end is None:
+            raise Refused(f"the end of `{key.value}` is not clear")
+        line_end = self._text.find("\n", end)
+        return Edit(start, len(self._text) if line_end < 0 else line_end + 1, "")
+
+    # --- new keys ----------------------------------------------------------------------------------------------
+
+    def insertion(
+        self, node: yaml.MappingNode, key: Node | None, tree: dict[str, Any], removed: Container[int]
+    ) -> Edit | Lines:
+        """New keys in a mapping: next to the neighbours that the style prefers, or at the end."""
+        if node.flow_style:
+            return self._flow_insertion(node, key, tree)
+        neighbour, end = self._neighbour(node, next(iter(tree)), removed)
+        column = neighbour.start_mark.column
+        return self._lines_after(end, column, self._writer(tree).lines(tree, column))
+
+    def filling(self, key: Node | None, child: Node, value: Any) -> Edit | Lines:
+        """A null value becomes a collection: lines below an empty one, `{...}` or `[...]` for a written one."""
+        if key is None:
+            raise Refused("an empty item of a list")
+        if child.start_mark.index != child.end_mark.index:
+            text = self._plain_writer.flow(value, quote=_is_json(key, child))
+            return Edit(child.start_mark.index, child.end_mark.index, text)
+        if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
+            raise Refused(f"`{key.value}` is empty inside of a flow mapping")
+        writer = self._writer(value)
+        if isinstance(value, dict):
+            column = key.start_mark.column + writer.indent
+            lines = writer.lines(value, column)
+        else:
+            column = key.start_mark.column + writer.list_indent
+            lines = writer.items(value, column)
+        return self._lines_after(child.end_mark.index, column, lines)
+
+    def _flow_insertion(self, node: yaml.MappingNode, key: Node | None, tree: dict[str, Any]) -> Edit:
+        start = self._opening(node, "{")
+        inside = self._plain_writer.flow(tree, quote=_is_json(key, node))[1:-1]
+        if not node.value:
+            return Edit(start + 1, start + 1, inside)
+        first = node.value[0][0].start_mark.index
+        return Edit(first, first, inside + ", ")
+
+    def _neighbour(self, node: yaml.MappingNode, new: str, removed: Container[int]) -> tuple[Node, int]:
+        """The key after whose value new lines go, and where that value ends."""
+        preferred = self._style.neighbours.get(new, ())
+        own = pairs(node) if preferred else {}
+        for name in preferred:
+            if name in own and (place := self._place_after(*own[name], removed)) is not None and place[1]:
+                return own[name][0], place[0]
+        # A mapping grows at its end; one with preferences rather next to its short lines.
+        last: tuple[Node, int] | None = None
+        for key, value in reversed(node.value):
+            if (place := self._place_after(key, value, removed)) is not None:
+                if place[1] or not preferred:
+                    return key, place[0]
+                last = last or (key, place[0])
+        if last is None:
+            raise Refused(f"there is no line after which `{new}` could be added")
+        return last
+
+    def _place_after(self, key: Node, value: Node, removed: Container[int]) -> tuple[int, bool] | None:
+        """Where a value ends and whether it is a scalar on one line; None where no line can be put after it."""
+        end = self._content_end(key, value)
+        if end is None or id(key) in removed:
+            return None
+        if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
+            return None
+        last = value
+        while isinstance(last, yaml.CollectionNode) and not last.flow_style and last.value:
+            last = last.value[-1][1] if isinstance(last, yaml.MappingNode) else last.value[-1]
+        if isinstance(last, yaml.ScalarNode) and last.style in ("|", ">"):
+            header = self._text[last.start_mark.index : end].split("\n", 1)[0]
+            if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
+                return None  # blank lines behind it, or the missing newline, are part of its value
+        return end, isinstance(value, yaml.ScalarNode) and "\n" not in self._text[key.start_mark.index : end]
+
+    # --- new items ---------------------------------------------------------------------------------------------
+
+    def appending(self, node: yaml.SequenceNode, key: Node | None, items: list[Any]) -> Sequence[Edit | Lines]:
+        """More items at the end of a list, in the form of the list."""
+        if node.flow_style:
+            return self._flow_appending(node, key, items)
+        # The first dash; an anchor or a tag may be before it.
+        dash = self._opening(node, "-")
+        if any(item.start_mark.index <= dash for item in node.value[-1:]):
+            raise Refused("the list ends with an alias")
+        end = self._content_end(node.value[-2] if len(node.value) > 1 else None, node.value[-1])
+        if end is None:
+            raise Refused("the end of the list is not clear")
+        column = dash - self._text.rfind("\n", 0, dash) - 1
+        return [self._lines_after(end, column, self._writer(items).items(items, column))]
+
+    def _flow_appending(self, node: yaml.SequenceNode, key: Node | None, items: list[Any]) -> list[Edit]:
+        text, close = self._text, node.end_mark.index - 1
+        start = self._opening(node, "[")
+        quote = _is_json(key, node)
+        new = [self._plain_writer.flow(item, quote=quote) for item in items]
+        if not node.value:
+            return [Edit(start + 1, start + 1, ", ".join(new))]
+        last = node.value[-1]
+        end = last.end_mark.index
+        tail = _FLOW_TAIL.fullmatch(text, end, close)
+        if last.start_mark.index <= start or tail is None:
+            raise Refused("the end of the list is not clear")
+        line = text.rfind("\n", 0, last.start_mark.index) + 1
+        before = text[line : last.start_mark.index]
+        if before.strip():
+            return [Edit(end, end, "".join(f", {item}" for item in new))]
+        # One item per line: company of the same kind, after a comment behind the last one; a trailing comma stays.
+        gap = self._newline + before
+        behind = tail.end(1) if tail[1] else end
+        place = text.find("\n", behind, close)
+        place = behind if place < 0 else place - text.startswith("\r\n", place - 1)
+        if tail[1]:
+            return [Edit(place, place, "".join(f"{gap}{item}," for item in new))]
+        return [Edit(end, end, ","), Edit(place, place, ",".join(gap + item for item in new))]
+
+    # --- finding places ----------------------------------------------------------------------------------------
+
+    def _line_start(self, node: Node) -> int:
+        return self._text.rfind("\n", 0, node.start_mark.index) + 1
+
+    def _opening(self, node: Node, bracket: str) -> int:
+        """Where the bracket or first dash of a collection is, after its anchor and tag."""
+        match = _PROPERTIES.match(self._text, node.start_mark.index)
+        start = match.end() if match else node.start_mark.index
+        if self._text[start : start + 1] != bracket:
+            raise Refused("a collection without brackets inside of a flow collection, or with a comment before it")
+        return start
+
+    def _content_end(self, before: Node | None, value: Node) -> int | None:
+        """Where the last character of a value is; None where it is not clear. `before` is its key or the item before.
+
+        An alias has the marks of its anchor, which is before.
+        """
+        start = value.start_mark.index
+        if before is not None and start < before.end_mark.index:
+            alias = _ALIAS.match(self._text, before.end_mark.index)
+            return alias.end() if alias else None
+        if isinstance(value, yaml.ScalarNode):
+            if value.style in ("|", ">"):
+                return int(start + len(self._text[start : value.end_mark.index].rstrip()))
+            return int(value.end_mark.index)
+        if not isinstance(value, yaml.CollectionNode) or value.flow_style or not value.value:
+            return int(value.end_mark.index)
+        if isinstance(value, yaml.MappingNode):
+            return self._content_end(*value.value[-1])
+        return self._content_end(before, value.value[-1])
+
+    def _scalar_slice(self, node: yaml.ScalarNode) -> tuple[int, int]:
+        """Where a scalar is, without its anchor and tag and without the newlines after a block scalar."""
+        start, end = node.start_mark.index, node.end_mark.index
+        match = _PROPERTIES.match(self._text, start, end)
+        start = match.end() if match else start
+        if node.style in ("|", ">"):
+            end = start + len(self._text[start:end].rstrip())
+        return start, end
+
+    # --- the style of the file ---------------------------------------------------------------------------------
+
+    def _lines_after(self, end: int, column: int, lines: list[str]) -> Lines:
+        body = self._newline.join(lines) + self._newline
+        line_end = self._text.find("\n", end)
+        if line_end < 0:
+            size = len(self._text)
+            return Lines(Edit(size, size, self._newline + body.removesuffix(self._newline)), column)
+        return Lines(Edit(line_end + 1, line_end + 1, body), column)
+
+    @cached_property
+    def _newline(self) -> str:
+        return "\r\n" if "\r\n" in self._text else "\n"
+
+    @cached_property
+    def _plain_writer(self) -> Writer:
+        """For scalars and flow collections, which no indent matters to."""
+        return Writer(self._style)
+
+    def _writer(self, value: Any) -> Writer:
+        return Writer(self._style, self._indent(), self._list_indent() if _has_list(value) else 0)
+
+    def _indent(self) -> int:
+        """The blanks by which this file indents a mapping in a mapping."""
+        for root in self._source.documents:
+            if isinstance(root, yaml.MappingNode) and not root.flow_style:
+                for key, value in root.value:
+                    if isinstance(value, yaml.MappingNode) and not value.flow_style and value.value:
+                        step = value.start_mark.column - key.start_mark.column
+                        if value.start_mark.line > key.start_mark.line and 1 <= step <= 8:
+                            return int(step)
+        return 2
+
+    def _list_indent(self) -> int:
+        """The blanks by which this file indents the dashes of a list below their key: most often none or two."""
+        for node in walk(self._source.documents):
+            for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+                if isinstance(value, yaml.SequenceNode) and not value.flow_style:
+                    step = value.start_mark.column - key.start_mark.column
+                    if value.start_mark.line > key.start_mark.line and 0 <= step <= 8:
+                        return int(step)
+        return 2
+
+
+def _is_json(key: Node | None, node: Node) -> bool:
+    """Whether text in this flow collection is in double quotes, as in JSON: its first text says so, else its key."""
+    while isinstance(node, yaml.CollectionNode) and node.value:
+        node = node.value[0][0] if isinstance(node, yaml.MappingNode) else node.value[0]
+    if isinstance(node, yaml.ScalarNode) and node.tag == STR:
+        return bool(node.style == '"')
+    return isinstance(key, yaml.ScalarNode) and key.style == '"'
+
+
+def _has_list(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_list(item) for item in value.values())
+    return isinstance(value, list)
