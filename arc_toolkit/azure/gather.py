@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from arc_toolkit.azure import operations
-from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Facts, Side, UnknownFact
+from arc_toolkit.azure.preflight import INSTANCE_TYPES_CRD, Side
+from arc_toolkit.azure.preflight_facts import Facts, UnknownFact
 from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.azure.workspace_computes import list_computes

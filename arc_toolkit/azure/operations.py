@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arc_toolkit.azure import extension
+from arc_toolkit.azure import extension, extension_health
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session, error_text, explained
 from arc_toolkit.errors import ArcError, missing_extra
@@ -81,9 +81,9 @@ def _change(
             changed: Mapping[str, Any] = wait(poller, doing, progress).serialize(keep_readonly=True)
         except _http_error() as error:
             raise _failed(session, cluster, doing, error) from error
-    verdict = extension.health(changed)
+    verdict = extension_health.health(changed)
     if not verdict.ok:
-        raise ArcError(f"{doing}: {verdict.reason}; {extension.advice(verdict.reason)}")
+        raise ArcError(f"{doing}: {verdict.reason}; {extension_health.advice(verdict.reason)}")
     return changed
 
 
@@ -104,9 +104,9 @@ def _failed(session: Session, cluster: Cluster, doing: str, error: Any) -> ArcEr
     except ArcError:
         there = None
     if there is not None:
-        reasons += [text for text in extension.failure_reasons(there) if text not in reasons[0]]
+        reasons += [text for text in extension_health.failure_reasons(there) if text not in reasons[0]]
     text = "; ".join(reasons)
-    return ArcError(f"{doing} failed: {text}; {extension.advice(text)}")
+    return ArcError(f"{doing} failed: {text}; {extension_health.advice(text)}")
 
 
 def _http_error() -> type[Exception]:

@@ -5,22 +5,21 @@ A fact that is not available is an `UnknownFact` with its reason, and every chec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
-from arc_toolkit.azure import extension
+from arc_toolkit.azure import extension, extension_health
+from arc_toolkit.azure.preflight_facts import CannotTell, Facts, UnknownFact, known
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches
-from arc_toolkit.kube.nodes import Node, unusable
-from arc_toolkit.kube.taints import SPOT_KEY, Toleration
+from arc_toolkit.kube.nodes import Node
+from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.sizing import vm_sizes
-from arc_toolkit.sizing.occupants import Occupant
-from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
 from arc_toolkit.sizing.validation import Candidate, FitRule, fit_problem
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
@@ -57,29 +56,6 @@ SHOW = _extension_command("show")
 
 
 @dataclass(frozen=True)
-class UnknownFact:
-    """A fact that is not available."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Facts:
-    """All that the checks look at. `extension` None: Azure says that there is none."""
-
-    provider: str | UnknownFact
-    resource: Mapping[str, Any] | UnknownFact
-    extension: Mapping[str, Any] | UnknownFact | None
-    computes: Sequence[dict[str, Any]] | UnknownFact
-    crds: frozenset[str] | UnknownFact
-    nodes: Sequence[Node] | UnknownFact
-    occupants: Mapping[str, list[Occupant]] | UnknownFact
-    instance_types: Sequence[Mapping[str, Any]] | UnknownFact
-    cluster: Cluster | None = None
-    workspace: str | None = None
-
-
-@dataclass(frozen=True)
 class Check:
     """One line of the list, with the command that fixes it."""
 
@@ -90,19 +66,6 @@ class Check:
     command: FixCommand | None = None
 
 
-class _CannotTell(Exception):
-    """A fact that this check needs is unknown."""
-
-
-_T = TypeVar("_T")
-
-
-def _known(fact: _T | UnknownFact) -> _T:
-    if isinstance(fact, UnknownFact):
-        raise _CannotTell(fact.reason)
-    return fact
-
-
 def checks(facts: Facts, side: Side | None = None) -> list[Check]:
     """Every check in the order in which things are set up; only those of one side if asked."""
     rows = []
@@ -111,7 +74,7 @@ def checks(facts: Facts, side: Side | None = None) -> list[Check]:
             continue
         try:
             state, reason, command = check(facts)
-        except _CannotTell as unknown:
+        except CannotTell as unknown:
             state, reason, command = "cannot tell", str(unknown), None
         rows.append(Check(name, belongs_to, state, reason, command if state != "ok" else None))
     return rows
@@ -121,7 +84,7 @@ _Verdict = tuple[CheckState, str, FixCommand | None]
 
 
 def _provider(facts: Facts) -> _Verdict:
-    state = _known(facts.provider)
+    state = known(facts.provider)
     name = "Microsoft.KubernetesConfiguration"
     if state == "Registered":
         return "ok", f"{name} is registered", None
@@ -129,19 +92,19 @@ def _provider(facts: Facts) -> _Verdict:
 
 
 def _extension(facts: Facts) -> _Verdict:
-    item = _known(facts.extension)
+    item = known(facts.extension)
     if item is None:
         return "not ok", "the AzureML extension is not installed on this cluster", INSTALL
-    health = extension.health(item)
+    health = extension_health.health(item)
     if health.ok:
         return "ok", f"{health.reason} is installed and healthy", None
-    return "not ok", f"{health.reason}; {extension.advice(health.reason)}", SHOW
+    return "not ok", f"{health.reason}; {extension_health.advice(health.reason)}", SHOW
 
 
 def _settings(facts: Facts) -> _Verdict:
-    item = _known(facts.extension)
+    item = known(facts.extension)
     if item is None:
-        raise _CannotTell("the extension is not installed")
+        raise CannotTell("the extension is not installed")
     settings = extension.settings_of(item)
     problems: list[str] = []
     options: list[str] = []
@@ -162,10 +125,10 @@ def _settings(facts: Facts) -> _Verdict:
     if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
         problems.append(f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})")
         options.append("--node-selector KEY=VALUE")
-    if _has_spot(facts) and SPOT_KEY not in [row.key for row in _tolerations(settings)]:
+    if facts.has_spot and SPOT_KEY not in [row.key for row in facts.tolerations]:
         problems.append("there is a spot pool and job pods do not tolerate its taint (undocumented setting)")
         options.append("--spot")
-    zero = _pools_from_zero(facts.resource)
+    zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
         problems.append(
             f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
@@ -175,7 +138,7 @@ def _settings(facts: Facts) -> _Verdict:
     if problems:
         return "not ok", "; ".join(problems), _extension_command(f"update {' '.join(options)}")
     if unknown:
-        raise _CannotTell("; ".join(unknown))
+        raise CannotTell("; ".join(unknown))
     shown = [
         f"{key}={settings[key]}"
         for key in (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
@@ -185,7 +148,7 @@ def _settings(facts: Facts) -> _Verdict:
 
 
 def _crds(facts: Facts) -> _Verdict:
-    present = _known(facts.crds)
+    present = known(facts.crds)
     missing = [name for name in (INSTANCE_TYPES_CRD, VOLCANO_CRD) if name not in present]
     if not missing:
         return "ok", f"{INSTANCE_TYPES_CRD} and Volcano's are there", None
@@ -204,9 +167,9 @@ def _crds(facts: Facts) -> _Verdict:
 
 
 def _compute(facts: Facts) -> _Verdict:
-    rows = _known(facts.computes)
+    rows = known(facts.computes)
     if facts.cluster is None:
-        raise _CannotTell("the cluster's name in Azure is not known")
+        raise CannotTell("the cluster's name in Azure is not known")
     mine = attached(list(rows), facts.cluster)
 
     def command(name: str) -> FixCommand:
@@ -233,12 +196,13 @@ def _compute(facts: Facts) -> _Verdict:
 
 
 def _nodes(facts: Facts) -> _Verdict:
-    nodes = _known(facts.nodes)
-    usable, refused = _usable(facts)
+    nodes = known(facts.nodes)
+    usable, unusable = facts.usable()
+    refused = [f"{row.node.name}: {row}" for row in unusable]
     if usable:
         text = f"{len(usable)} of {len(nodes)} nodes can take jobs"
         return "ok", text + (f"; {_some(refused)}" if refused else ""), None
-    zero = _pools_from_zero(facts.resource)
+    zero = facts.pools_from_zero
     if zero:
         return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
     text = f"no node can take jobs: {_some(refused)}" if nodes else "the cluster has no nodes"
@@ -250,7 +214,7 @@ def _nodes(facts: Facts) -> _Verdict:
 
 
 def _gpu(facts: Facts) -> _Verdict:
-    ready = [node for node in _known(facts.nodes) if node.ready is not False and node.os == "linux"]
+    ready = [node for node in known(facts.nodes) if node.ready is not False and node.os == "linux"]
     cards = [(node, card) for node in ready if (card := _card(node))]
     blind = [(node.name, card) for node, card in cards if node.gpus == 0]
     if not cards:
@@ -265,7 +229,7 @@ def _gpu(facts: Facts) -> _Verdict:
 
 
 def _instance_types(facts: Facts) -> _Verdict:
-    types = _known(facts.instance_types)
+    types = known(facts.instance_types)
     if types:
         return "ok", f"{len(types)} instance types: {_some([_name(item) for item in types])}", None
     text = "none: every job gets the default type (100m and 2Gi)"
@@ -274,10 +238,10 @@ def _instance_types(facts: Facts) -> _Verdict:
 
 
 def _types_fit(facts: Facts) -> _Verdict:
-    types = _known(facts.instance_types)
+    types = known(facts.instance_types)
     if not types:
-        raise _CannotTell("there are no instance types")
-    candidates = [Candidate(node.labels, schedulable) for node, schedulable in _sized_nodes(facts)]
+        raise CannotTell("there are no instance types")
+    candidates = [Candidate(node.labels, schedulable) for node, schedulable in facts.sized_nodes()]
     bad: list[str] = []
     away: list[str] = []
     for item in types:
@@ -295,19 +259,18 @@ def _types_fit(facts: Facts) -> _Verdict:
         )
     if away:
         text = f"no node that can take jobs now has the labels of {_some(away)}"
-        settings = {} if isinstance(facts.extension, UnknownFact) else extension.settings_of(facts.extension)
-        if extension.is_on(settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
-            raise _CannotTell(f"{text} (a pool at zero?)")
+        if extension.is_on(facts.settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
+            raise CannotTell(f"{text} (a pool at zero?)")
         return "not ok", text, FixCommand("arc-toolkit cluster nodes", TargetOptions.KUBECONFIG)
     return "ok", f"each of the {len(types)} fits on a node", None
 
 
 def _placement(facts: Facts) -> _Verdict:
-    types = _known(facts.instance_types)
+    types = known(facts.instance_types)
     if not types:
-        raise _CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
+        raise CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
     defeated: dict[str, str] = {}
-    for node, schedulable in _sized_nodes(facts):
+    for node, schedulable in facts.sized_nodes():
         guests = [row for row in schedulable.other_pods if row.namespace == extension.RELEASE_NAMESPACE]
         cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
         for item in types if guests else ():
@@ -326,7 +289,7 @@ def _placement(facts: Facts) -> _Verdict:
     return (
         "not ok",
         next(iter(defeated.values())) + rest,
-        _extension_command(f"update --node-selector {_system_pool(facts)}"),
+        _extension_command(f"update --node-selector {facts.system_pool}"),
     )
 
 
@@ -354,66 +317,11 @@ def different_cluster(server: str, resource: Mapping[str, Any]) -> str | None:
     return f"the kubeconfig points to {host}, but the cluster {resource.get('name')} in Azure is {own[0]}"
 
 
-def _usable(facts: Facts) -> tuple[list[Node], list[str]]:
-    settings = {} if isinstance(facts.extension, UnknownFact) else extension.settings_of(facts.extension)
-    tolerations = _tolerations(settings)
-    usable, refused = [], []
-    for node in _known(facts.nodes):
-        reason = unusable(node, tolerations)
-        if reason is None:
-            usable.append(node)
-        else:
-            refused.append(f"{node.name}: {reason}")
-    return usable, refused
-
-
-def _sized_nodes(facts: Facts) -> list[tuple[Node, Schedulable]]:
-    occupants = _known(facts.occupants)
-    return [
-        (node, schedulable_of_node(node, Assumptions(), occupants.get(node.name, [])))
-        for node in _usable(facts)[0]
-    ]
-
-
-def _tolerations(settings: Mapping[str, str]) -> list[Toleration]:
-    return list(extension.tolerations_of(settings).values())
-
-
-def _has_spot(facts: Facts) -> bool:
-    nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
-    if any(taint.key == SPOT_KEY for node in nodes for taint in node.taints):
-        return True
-    return any(str(pool.get("scaleSetPriority")) == "Spot" for pool in _pools(facts.resource))
-
-
-def _pools(resource: Mapping[str, Any] | UnknownFact) -> list[Mapping[str, Any]]:
-    if isinstance(resource, UnknownFact):
-        return []
-    return list((resource.get("properties") or {}).get("agentPoolProfiles") or ())
-
-
-def _pools_from_zero(resource: Mapping[str, Any] | UnknownFact) -> list[str]:
-    """Pools that the autoscaler may bring to no node at all."""
-    return [
-        str(pool.get("name"))
-        for pool in _pools(resource)
-        if pool.get("enableAutoScaling") and pool.get("minCount") == 0 and pool.get("osType", "Linux") == "Linux"
-    ]
-
-
 def _card(node: Node) -> str | None:
     """The resource under which the node should show its GPUs; None where it has none."""
     size = vm_sizes.find(node.size) if node.size else None
     by_label = "nvidia.com/gpu" if node.labels.get(ACCELERATOR_LABEL) == "nvidia" else None
     return node.gpu_resource or (size.gpu_resource if size else None) or by_label
-
-
-def _system_pool(facts: Facts) -> str:
-    """A label of the pool for system pods, where one can be seen."""
-    for node in _known(facts.nodes):
-        if node.labels.get("kubernetes.azure.com/mode") == "system" and node.pool_label:
-            return f"agentpool={node.pool}"
-    return "agentpool=POOL"
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -37,7 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azure import gather
-    from arc_toolkit.azure.preflight import UnknownFact, checks, different_cluster
+    from arc_toolkit.azure.preflight import checks, different_cluster
+    from arc_toolkit.azure.preflight_facts import UnknownFact
 
     resolver = cluster_azure.resolver(args)
     azure = gather.unknown("azure", "left out: --only cluster")

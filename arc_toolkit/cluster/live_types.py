@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
-from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, selector_of
 from arc_toolkit.kube.labels import matches
 from arc_toolkit.kube.nodes import Node, UnusableNode
 from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
@@ -84,8 +84,7 @@ def outdated(
     for name, item in sorted(present.items()):
         if name in generated or not _ours(item):
             continue
-        selector = (item.get("spec") or {}).get("nodeSelector") or {}
-        states = [refused.get(node.name) for node in nodes if matches(selector, node.labels)]
+        states = [refused.get(node.name) for node in nodes if matches(selector_of(item), node.labels)]
         if _source(item) not in sources:
             keep.append((item, f"made from {_source(item) or 'an unknown source'}, not {' or '.join(sources)}"))
         elif states and all(state is not None and state.why.temporary for state in states):

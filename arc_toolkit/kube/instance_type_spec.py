@@ -96,7 +96,7 @@ class InstanceTypeSpec:
             memory=bytes_requested(str(requests["memory"])),
             gpus=int(limits[gpu]) if gpu else 0,
             gpu_resource=gpu,
-            selector={key: str(value) for key, value in mapping(spec.get("nodeSelector")).items()},
+            selector=selector_of(manifest),
             annotations=mapping(metadata.get("annotations")),
         )
 
@@ -127,6 +127,12 @@ def how_many(cpu_m: int, memory: int, gpus: int, room: Room) -> tuple[int, Limit
         counts.append((room.gpus // gpus, "gpu"))
     count, limit = min(counts, key=lambda pair: pair[0])
     return max(count, 0), limit
+
+
+def selector_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Its nodeSelector; empty means every node."""
+    selector = mapping(mapping(manifest.get("spec")).get("nodeSelector"))
+    return {key: str(value) for key, value in selector.items()}
 
 
 def manifests_in(document: Any) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from arc_toolkit.azure import gather
-from arc_toolkit.azure.preflight import Check, Facts, UnknownFact, checks, different_cluster
+from arc_toolkit.azure.preflight import Check, checks, different_cluster
+from arc_toolkit.azure.preflight_facts import Facts, UnknownFact
 from arc_toolkit.cli.main import command_parser
 from arc_toolkit.cluster.failures import Unreachable
 from tests.azure.conftest import CLUSTER
