@@ -60,11 +60,7 @@ KNOWN_IMPORTS: set[tuple[str, str]] = set()
 KNOWN_PRINTS: set[str] = set()
 KNOWN_CLASSES: set[str] = {
     "Evidence",
-    "Library",
-    "Loader",
-    "Source",
     "Target",
-    "Work",
 }
 KNOWN_MODULES: set[str] = set()
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.nodes import WhyUnusable, parse_node, read_node, unusable
 from arc_toolkit.kube.taints import Taint, Toleration
 from tests.sizing.builders import node
@@ -62,6 +63,7 @@ def test_a_change_of_times_and_messages_alone_is_no_change_of_the_node() -> None
         ({"os": "windows"}, WhyUnusable.OPERATING_SYSTEM, False),
         ({"arch": "arm64"}, WhyUnusable.ARCHITECTURE, False),
         ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, WhyUnusable.CONTROL_PLANE, False),
+        ({"labels": {"node-role.kubernetes.io/master": ""}}, WhyUnusable.CONTROL_PLANE, False),
         ({"taints": [SPOT]}, WhyUnusable.TAINT, False),
     ],
 )
@@ -96,3 +98,38 @@ def test_tolerations_match_as_in_the_scheduler(toleration: Toleration, tolerated
     assert toleration.tolerates(Taint("a", "b", "NoSchedule")) is tolerated
     item = node(taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
     assert (unusable(parse_node(item, ""), [toleration]) is None) is tolerated
+
+
+@pytest.mark.parametrize(
+    "key", ["amlarc", "amlarc-system", "amlarc-workload", "resource-group", "workspace", "compute"]
+)
+def test_azureml_pods_tolerate_the_taints_of_azureml(key: str) -> None:
+    taint = {"key": f"ml.azure.com/{key}", "value": "x", "effect": "NoSchedule"}
+    assert unusable(parse_node(node(taints=[taint]), "")) is None
+    assert unusable(parse_node(node(taints=[{**taint, "key": "ml.azure.com/other"}]), "")) is not None
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule", "NoExecute"])
+def test_every_effect_can_be_tolerated(effect: str) -> None:
+    assert Toleration.parse(f"a=b:{effect}") == Toleration("a", "b", effect)
+    assert Toleration.parse(f"a:{effect}") == Toleration("a", None, effect)
+    with pytest.raises(ArcError, match="is not a taint"):
+        Toleration.parse(f"a=b:{effect}x")
+
+
+@pytest.mark.parametrize("label", ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"])
+def test_the_size_of_a_node(label: str) -> None:
+    assert read_node({"metadata": {"labels": {label: "Standard_D2s_v5"}}}).size == "Standard_D2s_v5"
+
+
+@pytest.mark.parametrize("label", ["kubernetes.azure.com/agentpool", "agentpool"])
+def test_the_pool_of_a_node(label: str) -> None:
+    assert read_node({"metadata": {"labels": {label: "gpu"}}}).pool == "gpu"
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu"])
+def test_the_gpus_of_a_node(resource: str) -> None:
+    item = node()
+    item["status"]["capacity"] |= {resource: "4"}
+    found = parse_node(item, "")
+    assert (found.gpu_resource, found.gpus) == (resource, 4)

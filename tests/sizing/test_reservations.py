@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import GI, MI, bytes_offered, cpu_offered
 from arc_toolkit.resources import data_file
-from arc_toolkit.sizing import capacity, reservations
+from arc_toolkit.sizing import capacity, occupants, reservations
+from tests.support import Result
 
 with open(data_file("observed_nodes.csv"), encoding="utf-8") as stream:
     OBSERVED = list(csv.DictReader(line for line in stream if not line.startswith("#")))
@@ -101,3 +103,59 @@ def test_versions(text: str, version: tuple[int, int]) -> None:
 def test_a_version_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ArcError, match="not a Kubernetes version"):
         reservations.parse_version(text)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pods"), [("overlay", 250), ("pod-subnet", 110), ("kubenet", 110), ("azure", 30)]
+)
+def test_the_default_of_max_pods_follows_the_network_plugin(
+    plugin: str, pods: int, arc: Callable[..., Result]
+) -> None:
+    result = arc("gen-instance-types", "--sku", "Standard_D64s_v5", "--network-plugin", plugin, "--explain")
+    assert f"20Mi x {pods} pods + 50Mi" in result.out
+
+
+@pytest.mark.parametrize(("pods", "code"), [(9, 2), (10, 0), (250, 0), (251, 2)])
+def test_max_pods_is_within_what_aks_accepts(pods: int, code: int, arc: Callable[..., Result]) -> None:
+    result = arc("gen-instance-types", "--sku", "Standard_D64s_v5", "--max-pods", pods, "--format", "table")
+    assert result.code == code
+
+
+def test_the_rule_by_pods_holds_from_1_29_on() -> None:
+    assert reservations.kube_reserved_memory(64 * GI, (1, 29), 110).amount == 2250 * MI
+    assert reservations.kube_reserved_memory(64 * GI, (1, 28), 110).amount > 5000 * MI
+    assert reservations.eviction((1, 29)).amount == 100 * MI
+    assert reservations.eviction((1, 28)).amount == 750 * MI
+
+
+@pytest.mark.parametrize(
+    ("profile", "cpu_m", "memory_mib", "pods"),
+    [
+        ("aks-kubenet", 310, 220, 5),
+        ("aks-overlay-1.30", 350, 470, 6),
+        ("aks-overlay-1.35", 335, 526, 6),
+        ("ama-logs", 150, 550, 1),
+        ("azureml", 10, 100, 1),
+    ],
+)
+def test_the_shipped_profiles_of_daemonsets(profile: str, cpu_m: int, memory_mib: int, pods: int) -> None:
+    rows = occupants.profile(profile, (1, 33))
+    total = (sum(row.cpu_m for row in rows), sum(row.memory for row in rows), sum(row.pods for row in rows))
+    assert total == (cpu_m, memory_mib * MI, pods)
+
+
+def test_the_losses_that_were_seen() -> None:
+    """As in the reports; a row that is missing or mistyped moves every estimate of that memory size."""
+    assert capacity.observed_losses() == {
+        Fraction("3.5"): 166,
+        4: 173,
+        7: 236,
+        8: 253,
+        16: 393,
+        28: 605,
+        32: 678,
+        56: 1109,
+        64: 1236,
+        112: 1996,
+        220: 3812,
+    }

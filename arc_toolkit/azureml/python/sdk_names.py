@@ -36,6 +36,7 @@ ACTIONS = (
     b"set_resources",
     b"runsettings",
     b"ParallelRun",
+    b"HyperDrive",
 )
 # An import of one of the SDKs, wherever it stands: the file may not parse.
 IMPORT = re.compile(rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)")
@@ -56,7 +57,6 @@ ROLES: dict[str, str] = {
     "mldesigner.dsl.pipeline": "pipeline:v2",
     "mldesigner.command_component": "command_component:v2",
     "azure.ai.ml.dsl.command_component": "command_component:v2",
-    "azure.ai.ml.entities.JobResourceConfiguration": "resources",
     "azure.ai.ml.entities.ResourceConfiguration": "resources",
     "azure.ml.component.dsl.pipeline": "pipeline:v1.5",
     "azure.ml.component.pipeline.pipeline": "pipeline:v1.5",

@@ -194,8 +194,7 @@ def _candidate(
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
         return Target(name, Family.OTHER, generation, spot, call, step, pipeline, uses)
     if not (
-        {"runsettings", "set_resources"} & attributes
-        or name in read
+        name in read
         or attributes & sdk.STEP_ATTRIBUTES
         or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
     ):

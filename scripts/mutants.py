@@ -1,0 +1,135 @@
+"""The mutants of scripts/mutate: rules, rows of tables, proofs, and a list written by hand.
+
+A mutant whose text or table is no longer in the source is an error, so this list follows the code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from arc_toolkit.azureml.rules import all_rules
+from scripts.mutation import Module, Mutant, csv_field, csv_rows, replaced
+
+AZUREML = "arc_toolkit/azureml/"
+# The smallest sets of tests that have to notice a mutant.
+YAML_TESTS = ("tests/azureml/test_rules.py",)
+PYTHON_TESTS = tuple(f"tests/azureml/python/test_{name}.py" for name in ("rules", "ignores", "prs"))
+NAME_TESTS = ("tests/azureml/python/test_sdk_names.py", "tests/azureml/python/test_refusals.py")
+KIND_TESTS = ("tests/azureml/test_kinds.py",)
+SIZING_TESTS = ("tests/sizing/test_reservations.py", "tests/sizing/test_schedulable.py")
+NODE_TESTS = ("tests/kube/test_nodes.py",)
+CAUSE_TESTS = ("tests/diagnosis/test_causes.py", "tests/diagnosis/test_verdicts.py")
+
+# (group, file, table, tests): every entry is removed once.
+TABLES = (
+    ("kinds", AZUREML + "kinds.py", "_SPECS", KIND_TESTS),
+    ("kinds", AZUREML + "kinds.py", "_JOB_KEYS", KIND_TESTS),
+    ("kinds", AZUREML + "kinds.py", "_COMPONENT_KEYS", KIND_TESTS),
+    ("kinds", AZUREML + "kinds.py", "_NEEDED_KEYS", KIND_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "KEY_WORDS", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "ACTIONS", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "ROLES", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "NO_RESOURCES", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "PROOFS", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "LEAF_ATTRIBUTES", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "HARMLESS_CALLS", NAME_TESTS),
+    ("sizing", "arc_toolkit/sizing/reservations.py", "CPU_STEPS", SIZING_TESTS),
+    ("sizing", "arc_toolkit/sizing/reservations.py", "MEMORY_BRACKETS", SIZING_TESTS),
+    ("sizing", "arc_toolkit/sizing/reservations.py", "MAX_PODS", SIZING_TESTS),
+    ("nodes", "arc_toolkit/kube/nodes.py", "SIZE_LABELS", NODE_TESTS),
+    ("nodes", "arc_toolkit/kube/nodes.py", "POOL_LABELS", NODE_TESTS),
+    ("nodes", "arc_toolkit/kube/nodes.py", "GPU_RESOURCES", NODE_TESTS),
+    ("nodes", "arc_toolkit/kube/nodes.py", "CONTROL_PLANE_LABELS", NODE_TESTS),
+    ("nodes", "arc_toolkit/kube/taints.py", "AZUREML_TOLERATIONS", NODE_TESTS),
+    ("nodes", "arc_toolkit/kube/taints.py", "EFFECTS", NODE_TESTS),
+    ("signals", "arc_toolkit/diagnosis/signals.py", "EVICTED", CAUSE_TESTS),
+    ("signals", "arc_toolkit/diagnosis/signals.py", "REPLACED_BY", CAUSE_TESTS),
+    ("signals", "arc_toolkit/diagnosis/signals.py", "GOOD_WHEN_TRUE", CAUSE_TESTS),
+)
+# (group, file, constant, tests): every number becomes one more.
+NUMBERS = tuple(
+    ("sizing", "arc_toolkit/sizing/reservations.py", name, SIZING_TESTS)
+    for name in (
+        "CPU_STEPS",
+        "CPU_BEYOND_M",
+        "MEMORY_BRACKETS",
+        "MEMORY_BEYOND_PERCENT",
+        "EVICTION_BEFORE_1_29_MIB",
+        "PODS_REGIME_SINCE",
+        "MEMORY_PER_POD_MIB",
+        "MEMORY_BASE_MIB",
+        "EVICTION_MIB",
+        "WINDOWS_EXTRA_MIB",
+        "MAX_PODS",
+        "MAX_PODS_RANGE",
+    )
+)
+# (group, file, table, tests): every boolean is flipped.
+BOOLEANS = (("signals", "arc_toolkit/diagnosis/signals.py", "KINDS", CAUSE_TESTS),)
+
+# (group, what is broken, file, old text, new text, tests)
+REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = ()
+
+
+def all_mutants() -> list[Mutant]:
+    return [*rules(), *kinds(), *tables(), *facts(), *replacements()]
+
+
+def rules() -> Iterator[Mutant]:
+    """Each rule is silent, once in YAML and once in Python."""
+    yaml = Module(AZUREML + "work.py")
+    python = Module(AZUREML + "python/planner.py")
+    for rule in all_rules().values():
+        silence = f'if rule == "{rule.id}":\n            return'
+        if "yaml" in rule.language:
+            text = yaml.beginning("Work.found", silence)
+            yield Mutant("rules", f"{rule.id} in YAML", yaml.path, text, YAML_TESTS)
+        if "python" in rule.language:
+            text = python.beginning("Planner.finding", silence)
+            yield Mutant("rules", f"{rule.id} in Python", python.path, text, PYTHON_TESTS)
+
+
+def kinds() -> Iterator[Mutant]:
+    """Each row of the kinds table is removed, and each of its slots flipped."""
+    module = Module(AZUREML + "kinds.py")
+    for entry, text in module.without_each("KINDS"):
+        yield Mutant("kinds", f"without {entry}", module.path, text, KIND_TESTS)
+    for row, _ in module.rows("KINDS"):
+        assert isinstance(row, ast.Call)
+        slots = row.args[2]
+        for name in ("_RESOURCES", "_COMPUTE", "_VARIABLES"):
+            text = module.with_node(slots, f"({module.written(slots)}) ^ {name}")
+            yield Mutant("kinds", f"{name} flipped in {module.written(row)}", module.path, text, KIND_TESTS)
+
+
+def tables() -> Iterator[Mutant]:
+    for group, path, name, tests in TABLES:
+        for entry, text in Module(path).without_each(name):
+            yield Mutant(group, f"{name} without {entry}", path, text, tests)
+    for group, path, name, tests in NUMBERS:
+        for entry, text in Module(path).numbers(name):
+            yield Mutant(group, entry, path, text, tests)
+    for group, path, name, tests in BOOLEANS:
+        for entry, text in Module(path).booleans(name):
+            yield Mutant(group, f"{name} {entry}", path, text, tests)
+
+
+def facts() -> Iterator[Mutant]:
+    """The rows of the shipped tables that decide something; vm_sizes.csv is Azure's own list."""
+    path = "arc_toolkit/data/signals.csv"
+    for row, text in csv_rows(path):
+        yield Mutant("signals", f"without {row[:70]}", path, text, CAUSE_TESTS)
+    for row, text in csv_field(path, "kind", "user-error"):
+        yield Mutant("signals", f"a user's error: {row[:70]}", path, text, CAUSE_TESTS)
+    path = "arc_toolkit/data/daemonsets.csv"
+    for row, text in csv_rows(path):
+        yield Mutant("sizing", f"without DaemonSet {row}", path, text, SIZING_TESTS)
+    path = "arc_toolkit/data/observed_losses.csv"
+    for row, text in csv_rows(path):
+        yield Mutant("sizing", f"without loss {row}", path, text, SIZING_TESTS)
+
+
+def replacements() -> Iterator[Mutant]:
+    for group, name, path, old, new, tests in REPLACEMENTS:
+        yield Mutant(group, name, path, replaced(path, old, new), tests)
