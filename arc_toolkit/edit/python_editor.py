@@ -129,6 +129,15 @@ class Changes:
             edits += _edits(change, source)
         return found
 
+    def spans(self) -> dict[int, list[tuple[int, int]]]:
+        """By source, the lines of the statements that something happens in, as offsets."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for change in self._nodes.values():
+            spans.setdefault(id(change.place.source), []).append(
+                layout.whole_lines(change.place.source, change.place.stmt)
+            )
+        return spans
+
     # --- on the tree ---------------------------------------------------------------------------------------------
 
     def apply(self) -> None:

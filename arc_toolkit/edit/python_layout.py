@@ -19,6 +19,15 @@ from arc_toolkit.edit.python_source import Source
 _REST_OF_LINE = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=\r|\n|\Z)")
 
 
+def whole_lines(source: Source, stmt: ast.stmt) -> tuple[int, int]:
+    """The lines of a statement and its decorators, with the line break after them."""
+    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
+    first = min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+    following = bisect_right(source.starts, source.line_end(source.end(stmt)))
+    end = source.starts[following] if following < len(source.starts) else len(source.text)
+    return source.starts[first - 1], end
+
+
 def after_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edit:
     """Whole lines after a statement, with its indent."""
     start, end = source.start(stmt), source.end(stmt)
@@ -30,9 +39,7 @@ def after_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edi
 
 def before_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edit:
     """Whole lines before a statement and its decorators, with its indent."""
-    decorators = getattr(stmt, "decorator_list", [])
-    first = min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
-    place = source.starts[first - 1]
+    place, _ = whole_lines(source, stmt)
     indent = source.indent(place)
     return Edit(place, place, "".join(indent + line + source.newline for line in lines))
 

@@ -19,9 +19,13 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
 
     The old trees are changed on the way and of no other use afterwards.
     """
+    spans = changes.spans()
     changes.apply()
     fresh = []
     for source, own in zip(sources, edits, strict=True):
+        # The tree has no comments: those of all other statements are safe by this.
+        if not all(_is_inside(edit, spans.get(id(source), ())) for edit in own):
+            raise Refused("an edit is outside of the statements that change")
         text = apply_edits(source.text, own)
         try:
             new = replace(source, text=text, body=parse(text))
@@ -31,6 +35,10 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
             raise Refused("the new text would have a change that was not asked for")
         fresh.append(new)
     return fresh
+
+
+def _is_inside(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= edit.start and edit.end <= end for start, end in spans)
 
 
 def same(old: Sequence[ast.AST], new: Sequence[ast.AST]) -> bool:

@@ -1,11 +1,12 @@
-"""Edits one after the other, and the offsets before them."""
+"""Edits are applied right to left, overlaps are refused; edits one after the other, and the offsets before them."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Edit, apply_edits, compose_edits, old_offsets
+from arc_toolkit.edit.edits import Edit, Refused, apply_edits, compose_edits, old_offsets
 
 
 @st.composite
@@ -37,3 +38,18 @@ def test_every_character_that_stays_has_its_old_offset(data: st.DataObject, text
 def test_new_text_has_the_offset_of_what_it_replaces() -> None:
     assert old_offsets("abcdef", [Edit(1, 4, "XY"), Edit(6, 6, "Z")]) == [0, 1, 1, 4, 5, 6, 6]
     assert compose_edits("abcdef", [Edit(1, 4, "XY")], [Edit(2, 3, "")]) == [Edit(1, 4, "X")]
+
+
+def test_edits_are_applied_whatever_their_order() -> None:
+    edits = [Edit(6, 11, "there"), Edit(0, 5, "Hi"), Edit(11, 11, "!")]
+    assert apply_edits("hello world", edits) == "Hi there!"
+
+
+def test_insertions_at_one_place_keep_their_order() -> None:
+    assert apply_edits("ac", [Edit(1, 1, "b"), Edit(1, 1, "B")]) == "abBc"
+
+
+@pytest.mark.parametrize("edits", [[Edit(0, 3, ""), Edit(2, 4, "")], [Edit(3, 9, "")], [Edit(-1, 1, "")]])
+def test_overlaps_and_places_outside_are_refused(edits: list[Edit]) -> None:
+    with pytest.raises(Refused):
+        apply_edits("abcd", edits)

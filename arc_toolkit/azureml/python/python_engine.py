@@ -57,6 +57,7 @@ def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite
     first, converted = _rewrite(sources, settings, path, folder, plan_sweeps)
     if first.refused is not None:
         return first
+    converted = [_with_old_lines(*texts) for texts in zip(sources, first.edits, converted, strict=True)]
     second, _ = _rewrite(converted, settings, path, folder, make_plan)
     later = second.findings
     if any(first.edits):  # their fixes count in the converted text
@@ -84,7 +85,6 @@ def _rewrite(
                 raise Refused("a second run would change it again")
         except Refused as error:
             return Rewrite([[] for _ in sources], findings, (), error.reason), sources
-        after = [_with_old_lines(*texts) for texts in zip(sources, edits, after, strict=True)]
     return Rewrite(edits, findings, tuple(planner.new_files)), after
 
 

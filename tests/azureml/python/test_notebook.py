@@ -6,13 +6,9 @@ import difflib
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from arc_toolkit.azureml.notebooks import patch_notebook
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Edit, apply_edits
-from arc_toolkit.edit.notebook import mask, read_cells, splice
 from tests.azureml.python.support import BOTH, TYPE, notebook, patch_cells, sources
 
 IMPORTS = ["from azure.ai.ml import dsl, load_component\n", "from azure.ai.ml.entities import Environment"]
@@ -126,15 +122,6 @@ def test_an_operator_at_the_beginning_of_a_line_is_no_magic() -> None:
     assert sources(after or b"{}") == [cell.replace("'x')", "'x', instance_type=\"32cpu128g\")")]
 
 
-@given(st.text(alphabet="ab%!?= \\#()\n\r\t'\"é", max_size=60))
-def test_masking_keeps_every_position(text: str) -> None:
-    masked = mask(text)
-    assert len(masked) == len(text)
-    assert [i for i, char in enumerate(text) if char in "\r\n"] == [
-        i for i, char in enumerate(masked) if char in "\r\n"
-    ]
-
-
 def test_findings_name_the_cell_and_the_line_of_the_file() -> None:
     data = notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(**x)\n"])
     finding = patch_cells(data).findings[0]
@@ -166,31 +153,3 @@ def test_a_notebook_without_code_cells_is_left() -> None:
     data = b'{"cells": [], "metadata": {"x": "azure.ai.ml command"}}'
     result = patch_notebook("n.ipynb", data, TYPE)
     assert (result.after, result.refused) == (None, None)
-
-
-lines = st.lists(st.text(alphabet='ab"\\\té日🎉\u2028\x7f', max_size=6).map(lambda text: text + "\n"), max_size=5)
-
-
-@given(lines, st.data(), st.booleans(), st.booleans())
-def test_splicing_says_what_the_edits_say_and_touches_nothing_else(
-    content: list[str], data: st.DataObject, as_list: bool, ascii_only: bool
-) -> None:
-    document = {
-        "a": ["x", "é"],
-        "cells": [{"cell_type": "code", "source": content if as_list else "".join(content)}],
-    }
-    if as_list and not content:
-        return
-    text = json.dumps(document, indent=data.draw(st.sampled_from([None, 1, 2])), ensure_ascii=ascii_only)
-    [cell] = read_cells(text)
-    size = len(cell.text)
-    points = sorted(data.draw(st.lists(st.integers(0, size), max_size=4, unique=True)))
-    new = data.draw(st.lists(st.text(alphabet='z"\\é\n', max_size=4), min_size=4, max_size=4))
-    edits = [Edit(first, last, fresh) for first, last, fresh in zip(points[::2], points[1::2], new, strict=False)]
-    after = apply_edits(text, splice(text, cell, edits))
-    source = json.loads(after)["cells"][0]["source"]
-    assert "".join(source) == apply_edits(cell.text, edits)
-    assert isinstance(source, list) == as_list
-    head = text[: cell.literals[0].start] if cell.literals else ""
-    assert after.startswith(head)
-    assert json.loads(after)["a"] == document["a"]

@@ -1,0 +1,117 @@
+"""Every change of `patch` is proved, and planned once more: an editor or a plan that lies changes no file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from arc_toolkit.azureml import yaml_engine
+from arc_toolkit.azureml.python import planner
+from arc_toolkit.edit import notebook
+from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.python_editor import Changes
+from arc_toolkit.edit.yaml_editor import Editor
+from arc_toolkit.findings import FileResult
+from tests.azureml.python import support as python
+from tests.azureml.support import patch
+
+YAML = "type: command\ncommand: x\ncompute: azureml:a\nresources:\n  instance_count: 1\n"
+PYTHON = python.V2 + "other = 1\n\n\n@dsl.pipeline()\ndef p(x):\n    node = train(x=x)\n    return {}\n"
+
+
+def patch_yaml() -> FileResult:
+    return patch(YAML, compute="b")
+
+
+def patch_python() -> FileResult:
+    return python.patch(PYTHON, python.TYPE)
+
+
+def patch_cells() -> FileResult:
+    return python.patch_cells(python.notebook(PYTHON), python.TYPE)
+
+
+RUNS: list[Callable[[], FileResult]] = [patch_yaml, patch_python, patch_cells]
+
+
+def refused(result: FileResult, reason: str) -> None:
+    assert result.refused is not None
+    assert reason in result.refused
+    assert result.after is None
+    assert result.new_files == ()
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_files_are_changed_without_a_lie(run: Callable[[], FileResult]) -> None:
+    result = run()
+    assert result.refused is None
+    assert result.changed
+
+
+def lie_about(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, change: Callable[[Any], Any]) -> None:
+    """What the function gives is changed by another one."""
+    true = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **more: change(true(*args, **more)))
+
+
+def test_a_lying_yaml_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = YAML.index("command: x")
+    lie_about(monkeypatch, Editor, "edits", lambda edits: (*edits, Edit(start + 9, start + 10, "y")))
+    refused(patch_yaml(), "not asked for")
+
+
+@pytest.mark.parametrize(("old", "new"), [("other = 1", "other = 2"), ("other = 1\n", ""), ("x=x", "x=y")])
+@pytest.mark.parametrize("run", [patch_python, patch_cells])
+def test_a_lying_python_editor(
+    run: Callable[[], FileResult], old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = PYTHON.index(old)
+
+    def lie(found: dict[int, Any]) -> dict[int, Any]:
+        return {
+            key: (source, [*edits, Edit(start, start + len(old), new)]) for key, (source, edits) in found.items()
+        }
+
+    lie_about(monkeypatch, Changes, "edits", lie)
+    result = run()
+    assert result.refused is not None
+    assert result.after is None
+
+
+def test_a_lying_notebook_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = python.notebook(PYTHON).decode()
+    start = text.index('"nbformat": 4')
+    assert json.loads(text)
+    lie_about(monkeypatch, notebook, "splice", lambda edits: [*edits, Edit(start, start, '"extra": 1, ')])
+    refused(patch_cells(), "not asked for")
+
+
+def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = yaml_engine.plan
+
+    def plan(*args: Any, **more: Any) -> Any:
+        work = true(*args, **more)
+        if more.get("before") is not None:
+            work.editor.set((0, "command"), "again")
+        return work
+
+    monkeypatch.setattr(yaml_engine, "plan", plan)
+    result = patch(YAML, compute="b", threads="lightgbm")
+    refused(result, "a second run would change it again")
+
+
+@pytest.mark.parametrize("run", [patch_python, patch_cells])
+def test_a_python_plan_that_would_change_its_result_again(
+    run: Callable[[], FileResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = planner.make_plan
+
+    def plan(module: Any, settings: Any, path: str, folder: str, first: Any = None) -> Any:
+        # The second plan is the first one again, with its changes.
+        return true(module, settings, path, folder, first) if first is None else first
+
+    monkeypatch.setattr("arc_toolkit.azureml.python.python_engine.make_plan", plan)
+    refused(run(), "a second run would change it again")
