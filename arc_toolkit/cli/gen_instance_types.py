@@ -72,8 +72,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=live.DRIFT,
         metavar="DIR",
-        help="exit 1 with a diff where DIR is not what would be written; without DIR and with --from-cluster: "
-        "where a type in the cluster no longer fits",
+        help="exit 1 with a diff if DIR is not what would be written; without DIR and with --from-cluster: "
+        "if a type in the cluster no longer fits",
     )
     live.add_actions(parser)
 

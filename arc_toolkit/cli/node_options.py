@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--network-plugin",
         choices=list(reservations.MAX_PODS),
         default=DEFAULT_PLUGIN,
-        help=f"maxPods where --max-pods is not given (default: {DEFAULT_PLUGIN}, 250)",
+        help=f"maxPods without --max-pods (default: {DEFAULT_PLUGIN}, 250)",
     )
     rules.add_argument("--os", choices=["linux", "windows"], default="linux", help="for --sku (linux)")
     rules.add_argument(
@@ -153,7 +153,7 @@ def tolerations_of(args: argparse.Namespace) -> list[Toleration]:
 def overruled(args: argparse.Namespace) -> list[str]:
     """A note about options that count only if a node does not say it itself."""
     names = [f"--{name}" for name in _ABOUT_NODES if getattr(args, name.replace("-", "_")) is not None]
-    return [f"{', '.join(names)}: only where a node does not say it itself; nodes win"] if names else []
+    return [f"{', '.join(names)}: used only if the node does not report it; nodes win"] if names else []
 
 
 def _amount(text: str | None, option: str, parse: Callable[[str], int]) -> int | None:

@@ -101,7 +101,7 @@ def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> 
         try:
             client.delete(f"{INSTANCE_TYPES}/{name}", resource_version=version, dry_run=dry_run)
         except Conflict:
-            yield ApplyResult(name, "kept", "it was changed meanwhile; run again to look at it anew")
+            yield ApplyResult(name, "kept", "it changed in the meantime; run again to check it")
             continue
         yield ApplyResult(name, "pruned")
 

@@ -116,7 +116,7 @@ def _divide(
     for node in nodes:
         if refused[node.name] is None and node.size and node.gpus < most[node.size]:
             others = f"{node.gpus} of the {most[node.size]} GPUs that others of its size show"
-            text = f"only {others}: is the device plugin well?"
+            text = f"only {others}: is the device plugin healthy?"
             refused[node.name] = UnusableNode(node, WhyUnusable.FEWER_GPUS, text)
     usable = [node for node in nodes if refused[node.name] is None]
     return usable, [row for row in refused.values() if row is not None]

@@ -91,7 +91,7 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     """One n-th of what is schedulable, rounded down to 10m (or a core) and 1Mi."""
     n = share.n
     if group.gpus and group.gpu_resource is None:
-        raise DoesNotFit(f"{group.title} have GPUs of different makers: size them apart")
+        raise DoesNotFit(f"{group.title} have GPUs of different makers: size them separately")
     if group.gpus % n:
         raise DoesNotFit(f"{group.title} has {group.gpus} GPUs, which do not divide into {n} equal shares")
     if n > group.pods_free:

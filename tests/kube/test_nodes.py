@@ -43,7 +43,8 @@ def test_a_node_has_its_times_conditions_and_provider() -> None:
     )
     assert found.conditions[0] == ("Ready", "True", "", "", "2026-01-02T00:00:00Z")
     assert found.taints[0].added == "2026-01-01T00:00:00Z"
-    assert (found.spot, read_node(node()).spot) == (True, False)
+    labelled = read_node(node(labels={SPOT["key"]: "spot"}))
+    assert (found.spot, labelled.spot, read_node(node()).spot) == (True, True, False)
 
 
 def test_a_change_of_times_and_messages_alone_is_no_change_of_the_node() -> None:
