@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import yaml
+
+from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.yaml_nodes import compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import Finding, Severity
 from arc_toolkit.inputs import broken_yaml
@@ -20,10 +24,6 @@ from arc_toolkit.kube.raw import mapping
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.schedulable import Schedulable, schedulable_of_node
 
-if TYPE_CHECKING:
-    import yaml
-
-_MERGE = "tag:yaml.org,2002:merge"
 Path = tuple[str | int, ...]
 Amounts = tuple[int, int, int]  # milli-cores, bytes, GPUs
 
@@ -40,8 +40,8 @@ class Candidate:
     def selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
         """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""
         labels = _folded(self.labels) if fold else self.labels
-        pairs = _folded(selector) if fold else selector
-        return matches({key: pairs[key] for key in pairs if self.complete or key in labels}, labels)
+        selector = _folded(selector) if fold else selector
+        return matches({key: selector[key] for key in selector if self.complete or key in labels}, labels)
 
 
 def candidates_of(selection: Selection) -> list[Candidate]:
@@ -82,13 +82,10 @@ def validate(files: Sequence[tuple[str, str]], candidates: Sequence[Candidate] =
     seen: dict[str, str] = {}
     count = 0
     for path, text in files:
-        try:
-            for document in _documents(path, text):
-                for place, manifest in manifests_in(_plain(document, {})):
-                    count += 1
-                    findings += _check(_Manifest(path, _at(document, place), manifest), candidates, seen)
-        except RecursionError:
-            raise ArcError(f"{path}: YAML nested too deeply") from None
+        for node, data in _documents(path, text):
+            for place, manifest in manifests_in(data):
+                count += 1
+                findings += _check(_Manifest(path, _at(node, place), manifest), candidates, seen)
     return findings, count
 
 
@@ -200,66 +197,37 @@ def _over(asked: Amounts, offered: Amounts) -> str:
     return " and ".join(parts)
 
 
-def _folded(pairs: Mapping[str, str]) -> dict[str, str]:
-    return {key.lower(): value.lower() for key, value in pairs.items()}
+def _folded(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): value.lower() for key, value in labels.items()}
 
 
 # --- YAML with positions ----------------------------------------------------------------------------------------
 
 
-def _documents(path: str, text: str) -> list[yaml.Node]:
-    import yaml
+class _TextLoader(yaml.SafeLoader):
+    """Every scalar as its text: null is None, and one that is not a string is `_Unquoted`."""
 
+
+for _tag in ("int", "float", "bool", "timestamp"):
+    _TextLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", lambda loader, node: _Unquoted(node.value))
+
+
+def _documents(path: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
+    """Every document as a node and as data."""
     try:
-        return list(yaml.compose_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        for node in compose(text):
+            if node is not None:
+                yield node, _TextLoader("").construct_document(node)
+    except Unreadable as error:
+        where = ":".join(str(part) for part in (path, error.line, error.column) if part)
+        raise ArcError(f"{where}: {error.reason}") from None
     except yaml.YAMLError as error:
         raise broken_yaml(error, path) from None
 
 
-def _plain(node: yaml.Node | None, known: dict[int, Any]) -> Any:
-    """The node as data. An alias is the same object as its anchor, so a bomb of aliases stays small."""
-    import yaml
-
-    if node is None or node.tag.endswith(":null"):
-        return None
-    if id(node) in known:
-        return known[id(node)]
-    if isinstance(node, yaml.MappingNode):
-        content = known[id(node)] = {}
-        for key, value in _pairs(node):
-            if isinstance(key, yaml.ScalarNode) and key.value not in content:
-                content[key.value] = _plain(value, known)
-        return content
-    if isinstance(node, yaml.SequenceNode):
-        items = known[id(node)] = []
-        items += [_plain(item, known) for item in node.value]
-        return items
-    return node.value if node.tag.endswith(":str") else _Unquoted(node.value)
-
-
-def _at(node: yaml.Node, place: Path, *, at_key: bool = False) -> yaml.Node:
+def _at(node: yaml.Node, path: Path, *, at_key: bool = False) -> yaml.Node:
     """The node at a path, or the last one on the way that is there; with `at_key` its key."""
-    key: yaml.Node | None = None
-    for step in place:
-        if isinstance(step, int):
-            node = node.value[step]
-            continue
-        pair = next((row for row in _pairs(node) if row[0].value == step), None)
-        if pair is None:
-            return node
-        key, node = pair
-    return key if at_key and key is not None else node
-
-
-def _pairs(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Keys and values of a mapping, those of merge keys (`<<: *other`) last."""
-    import yaml
-
-    if not isinstance(node, yaml.MappingNode):
-        return []
-    own = [(key, value) for key, value in node.value if key.tag != _MERGE]
-    for key, value in node.value:
-        if key.tag == _MERGE:
-            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                own += _pairs(source)
-    return own
+    if at_key and (pair := pairs(get(node, *path[:-1])).get(str(path[-1]))):
+        return pair[0]
+    parts = (get(node, *path[:length]) for length in range(len(path), 0, -1))
+    return next((part for part in parts if part is not None), node)

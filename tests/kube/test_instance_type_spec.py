@@ -50,7 +50,7 @@ def test_a_type_is_read_with_its_selector_gpus_and_annotations() -> None:
     assert spec == InstanceTypeSpec(
         "t", 3500, 16 * GI, 2, "nvidia.com/gpu", {"agentpool": "gpu"}, annotations={"a": "b"}
     )
-    assert spec.cores == 3
+    assert (spec.cores, InstanceTypeSpec("tiny", 100, GI).cores) == (3, 1)
     assert spec.selects({"agentpool": "gpu", "x": "y"})
     assert not spec.selects({"agentpool": "cpu"})
 

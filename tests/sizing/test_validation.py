@@ -141,6 +141,55 @@ def test_a_selector_is_a_map_of_strings(arc: Arc, tmp_path: Path) -> None:
     assert (finding["line"], "must be a string" in str(finding["message"])) == (7, True)
 
 
+def test_a_value_that_yaml_does_not_read_as_a_string_is_shown_as_it_is_written(arc: Arc, tmp_path: Path) -> None:
+    (finding,) = check(arc, tmp_path, GOOD.replace("instance-type: Standard_D64s_v5", "instance-type: yes"))
+    assert 'write "yes"' in str(finding["message"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [b\nc: d", ":2:2: broken YAML"),
+        (GOOD.replace("  resources:", "  resources: &a\n    <<: *a"), "an anchor that contains itself"),
+        ("a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+            f"{new}: &{new} [{', '.join(['*' + old] * 10)}]\n" for old, new in zip("abcdef", "bcdefg", strict=True)
+        ), "expand to more than"),
+        ("? [a]\n: b\n", "unhashable"),
+    ],
+)  # fmt: skip
+def test_yaml_that_cannot_be_read_is_one_sentence(arc: Arc, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "types.yaml"
+    file.write_text(text)
+    result = arc("validate", file)
+    assert (result.code, result.out) == (2, "")
+    assert str(file) in result.err
+    assert said in result.err
+
+
+def test_a_missing_gpu_of_the_right_maker_is_named(arc: Arc, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps(as_list([node(gpus=4)])))
+    text = GOOD + "      amd.com/gpu: 2\n"
+    (finding,) = check(arc, tmp_path, text, "--nodes", nodes)
+    assert "by 2 GPU" in str(finding["message"])
+    assert check(arc, tmp_path, text.replace("amd.com", "nvidia.com"), "--nodes", nodes) == []
+
+
+def test_a_name_that_is_not_valid_twice_is_not_also_a_duplicate(arc: Arc, tmp_path: Path) -> None:
+    text = GOOD.replace("name: good", "name: Good")
+    findings = check(arc, tmp_path, text + "---\n" + text)
+    assert [finding["rule"] for finding in findings] == ["instance-type/name"] * 2
+
+
+def test_a_label_that_no_table_of_vm_sizes_knows_may_be_there(arc: Arc, tmp_path: Path) -> None:
+    text = GOOD.replace("  nodeSelector:\n", "  nodeSelector:\n    agentpool: gpu\n")
+    assert check(arc, tmp_path, text, "--sku", "D64s_v5") == []
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps(as_list([node()])))
+    (finding,) = check(arc, tmp_path, text, "--nodes", nodes)
+    assert "no given node has the labels agentpool=gpu" in str(finding["message"])
+
+
 def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> None:
     file = tmp_path / "other.yaml"
     file.write_text("kind: Pod\n")
