@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     ):
         console.warn(warning)
     rows = checks(facts, args.only)
-    fixes = [_command(check, args) for check in rows]
+    fixes = [command_text(check, args) for check in rows]
     console.out(_json(rows, fixes) if args.format == "json" else _text(rows, fixes, console))
     console.note(", ".join(f"{count} {state}" for state, count in _counts(rows).items() if count))
     return OK if all(check.state == "ok" for check in rows) else FOUND
@@ -92,7 +92,7 @@ def _json(rows: list[Check], fixes: list[str | None]) -> str:
     return document("cluster-preflight", {"summary": _counts(rows), "checks": content})
 
 
-def _command(check: Check, args: argparse.Namespace) -> str | None:
+def command_text(check: Check, args: argparse.Namespace) -> str | None:
     """The command that fixes it, with the options that were used here, so that it means the same cluster."""
     if check.command is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import sys
@@ -13,8 +14,10 @@ import pytest
 
 from arc_toolkit.azure import operations
 from arc_toolkit.azure import session as azure_session
+from arc_toolkit.azure.preflight import Check, FixCommand, TargetOptions
 from arc_toolkit.azure.session import NOT_SIGNED_IN, Session
 from arc_toolkit.cli import live
+from arc_toolkit.cli.cluster_preflight import command_text
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SUBSCRIPTION, Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
@@ -308,6 +311,32 @@ def test_preflight_prints_commands_that_mean_the_same_cluster(arc: Arc, arm: Arm
         "compute attached": f"arc-toolkit cluster attach NAME --workspace ml-ws {scope}",
     }
     assert data["summary"] == {"ok": 7, "not ok": 2, "cannot tell": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (TargetOptions.SUBSCRIPTION, "--subscription s"),
+        (TargetOptions.CLUSTER, "--subscription s --cluster 'my c' --cluster-type connectedClusters"),
+        (
+            TargetOptions.CLUSTER_AND_WORKSPACE,
+            "--subscription s --cluster 'my c' --cluster-type connectedClusters --workspace-resource-group w",
+        ),
+        (TargetOptions.KUBECONFIG, "--context k"),
+    ],
+)
+def test_a_command_gets_the_options_that_it_needs_and_no_others(options: TargetOptions, words: str) -> None:
+    args = argparse.Namespace(
+        subscription="s",
+        resource_group=None,
+        cluster="my c",
+        cluster_type="connectedClusters",
+        workspace_resource_group="w",
+        kubeconfig=None,
+        context="k",
+    )
+    row = Check("x", "azure", "not ok", "", FixCommand("do", options))
+    assert command_text(row, args) == f"do {words}"
 
 
 def test_preflight_without_a_cluster_still_tells_the_azure_side(

@@ -181,3 +181,46 @@ def test_the_extension_is_found_by_its_type_in_any_case() -> None:
     mine = {"name": "aml", "properties": {"extensionType": "microsoft.azureml.kubernetes"}}
     assert extension.pick([other, mine]) is mine
     assert extension.pick([other]) is None
+
+
+THERE: dict[str, Any] = {
+    "name": "azureml",
+    "properties": {
+        "releaseTrain": "Stable",
+        "version": "1.1.60",
+        "autoUpgradeMinorVersion": False,
+        "provisioningState": "Succeeded",
+        "configurationSettings": {"enableTraining": "True"},
+    },
+}
+
+
+def test_an_update_to_what_is_there_already_has_no_plan() -> None:
+    same = extension.PlanOptions({"enableTraining": "true"}, (), "stable", "1.1.60")
+    assert extension.plan_update(CLUSTER, THERE, same) is None
+    plan = extension.plan_update(CLUSTER, THERE, extension.PlanOptions({}, [SPOT], "preview", "1.1.61"))
+    assert plan is not None
+    assert plan.title.endswith(f"on {CLUSTER.name}, release train preview, pinned to version 1.1.61")
+    assert plan.body["properties"]["version"] == "1.1.61"
+    assert plan.changes[0].key == "workLoadToleration[0].key"
+
+
+def test_a_version_that_is_there_but_not_pinned_is_pinned() -> None:
+    floating = {**THERE, "properties": {**THERE["properties"], "autoUpgradeMinorVersion": True}}
+    plan = extension.plan_update(CLUSTER, floating, extension.PlanOptions({}, version="1.1.60"))
+    assert plan is not None
+    assert plan.body == {"properties": {"autoUpgradeMinorVersion": False, "version": "1.1.60"}}
+
+
+def test_an_extension_is_installed_again_only_after_it_failed() -> None:
+    resource = {"location": "westeurope", "properties": {"agentPoolProfiles": [{"count": 3}]}}
+    options = extension.PlanOptions({})
+    assert extension.plan_install(CLUSTER, resource, None, "mine", options).name == "mine"
+    with pytest.raises(ArcError, match="installed already, as 'azureml'"):
+        extension.plan_install(CLUSTER, resource, THERE, "mine", options)
+    failed = {**THERE, "properties": {**THERE["properties"], "provisioningState": "Failed"}}
+    plan = extension.plan_install(CLUSTER, resource, failed, "mine", options)
+    assert (plan.name, plan.notes) == (
+        "azureml",
+        ["the extension 'azureml' is there, but Failed: installing it again"],
+    )

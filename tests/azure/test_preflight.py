@@ -251,7 +251,13 @@ def test_a_type_whose_pool_has_no_node_now_is_not_ok_unless_jobs_may_wait_for_on
     assert check("instance types fit", waiting).state == "cannot tell"
 
 
-def test_a_malformed_type_is_told_by_the_rules_of_validate() -> None:
+def test_a_request_below_its_limit_is_only_a_warning_of_validate() -> None:
+    loose = instance_type("loose", "1", "1Gi")
+    loose["spec"]["resources"]["limits"] = {"cpu": "2", "memory": "1Gi"}
+    assert check("instance types fit", facts(types=[loose])).state == "ok"
+
+
+def test_a_malformed_type_is_reported_by_the_rules_of_validate() -> None:
     broken = {"metadata": {"name": "broken"}, "spec": {"resources": {}, "requests": {"cpu": "1"}}}
     row = check("instance types fit", facts(types=[broken]))
     assert (row.state, row.reason.split(":")[0]) == ("not ok", "broken")

@@ -148,6 +148,15 @@ def test_a_type_whose_nodes_are_all_not_ready_is_kept_and_one_that_a_usable_node
     assert [(item["metadata"]["name"], why) for item, why in keep] == [("lost", "its nodes are NotReady now")]
 
 
+def test_a_type_whose_nodes_have_a_taint_is_pruned_because_that_does_not_pass_by_itself() -> None:
+    taint = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+    tainted = parse_node(builders.node(name="a", size="Standard_E8s_v5", taints=[taint]), "")
+    present = {"lost": {**stored("lost"), "spec": kind(selector=SELECTORS["lost"])["spec"]}}
+    refused = [row for node in [tainted] if (row := unusable(node))]
+    prune, keep = live_types.outdated([stored("wanted")], present, [tainted], refused)
+    assert ([item["metadata"]["name"] for item in prune], keep) == (["lost"], [])
+
+
 SELECTORS: dict[str, Object] = {
     "lost": {"node.kubernetes.io/instance-type": "Standard_E8s_v5"},
     "served": {"node.kubernetes.io/instance-type": "Standard_D64s_v5"},
