@@ -63,14 +63,13 @@ def component(plan: SweepPlan, docker: Any) -> dict[str, Any]:
 
 
 def _component_command(plan: SweepPlan) -> str:
-    def place(ref: placeholders.Ref) -> str:
+    def place(ref: placeholders.Placeholder) -> str:
         return f"${{{{{ref.kind}.{ref.name}}}}}"
 
     def group(one: placeholders.OptionalGroup) -> str:
         inner = placeholders.inner_text(one, place)
-        refs = [part for part in one.parts if isinstance(part, placeholders.Ref) and part.kind == "inputs"]
-        # v2 drops a group when an optional input of it is not given; around inputs that always are, it is no group.
-        return f"$[[{inner}]]" if any(plan.trial.inputs[ref.name].optional for ref in refs) else inner
+        # v2 drops a group when an optional input of it is not given; around others it is not a group.
+        return f"$[[{inner}]]" if any(plan.trial.inputs[name].optional for name in one.names("inputs")) else inner
 
     return placeholders.render(plan.trial.parts, place, group)
 
@@ -139,7 +138,7 @@ def job(plan: SweepPlan, docker: Any) -> str:
     if taken.includes:
         plan.sweep.warn(
             f"a sweep job takes no additional includes: copy {', '.join(taken.includes)} beside the code, "
-            "or use --as step",
+            "or use --as step"
         )
     return file_text(out, FILE_STYLE)
 
@@ -226,7 +225,7 @@ def _job_command(plan: SweepPlan) -> str:
     """The trial's command of a standalone job: swept inputs are `search_space`, and there are no optional groups."""
     missing = {one.name for one in plan.left_out}
 
-    def place(ref: placeholders.Ref) -> str:
+    def place(ref: placeholders.Placeholder) -> str:
         if ref.kind == "inputs" and ref.name in missing:
             raise plan.trial.source.refuse(
                 f"the command uses the optional input {ref.name} outside of brackets, and a job has no value for it: "
@@ -238,7 +237,6 @@ def _job_command(plan: SweepPlan) -> str:
         return f"${{{{{'search_space' if swept else ref.kind}.{ref.name}}}}}"
 
     def group(one: placeholders.OptionalGroup) -> str | None:
-        names = {part.name for part in one.parts if isinstance(part, placeholders.Ref) and part.kind == "inputs"}
-        return None if names & missing else placeholders.inner_text(one, place)
+        return None if one.names("inputs") & missing else placeholders.inner_text(one, place)
 
     return placeholders.render(plan.trial.parts, place, group)

@@ -17,15 +17,10 @@ from arc_toolkit.edit.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"
 
-# Class -> its v1.5 policy_type and its parameters in their order.
-POLICIES = {
-    "BanditPolicy": ("bandit", ("evaluation_interval", "slack_factor", "slack_amount", "delay_evaluation")),
-    "MedianStoppingPolicy": ("median_stopping", ("evaluation_interval", "delay_evaluation")),
-    "TruncationSelectionPolicy": (
-        "truncation_selection",
-        ("truncation_percentage", "evaluation_interval", "delay_evaluation"),
-    ),
+# Class -> the policy_type of v1.5 and its parameters in their order.
+POLICIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "NoTerminationPolicy": ("default", ()),
+    **{policy.v2_class: (kind, policy.v1_order) for kind, policy in space.POLICIES.items()},
 }
 SAMPLINGS = {
     "RandomParameterSampling": "random",

@@ -41,8 +41,8 @@ OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
 # Names that the Python form uses itself (templates/sweep_pipeline.py.j2).
 PYTHON_NAMES = (
     *("Path", "HERE", "dsl", "load_component", "JobResourceConfiguration"),
-    *(one.v2_class for one in DISTRIBUTIONS.values()),
-    *(one.v2_class for one in POLICIES.values()),
+    *(distribution.v2_class for distribution in DISTRIBUTIONS.values()),
+    *(policy.v2_class for policy in POLICIES.values()),
 )
 
 
@@ -94,51 +94,39 @@ def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str)
         yield name, new
 
 
-def declared_input(spec: LegacySpec, name: str, given: dict[str, Any]) -> dict[str, Any]:
+def declared_input(spec: LegacySpec, name: str, old: dict[str, Any]) -> dict[str, Any]:
     """The v2 declaration of an input."""
-    kind = _type(spec, "inputs", name, given)
+    kind = _type(spec, "inputs", name, old)
     out: dict[str, Any] = {"type": kind}
-    enum = [str(item) for item in given.get("enum") or []]
-    if (default := given.get("default")) is not None:
+    enum = [str(item) for item in old.get("enum") or []]
+    if (default := old.get("default")) is not None:
         out["default"] = str(default) if enum or kind == "string" else default
-    if given.get("optional") is True:
+    if old.get("optional") is True:
         out["optional"] = True
-    for key in ("min", "max"):
-        if given.get(key) is not None:
-            out[key] = given[key]
+    out |= {key: old[key] for key in ("min", "max") if old.get(key) is not None}
     if enum:
         out["enum"] = enum
-    if given.get("description"):
-        out["description"] = str(given["description"])
-    _mode(spec, "inputs", name, given, INPUT_MODES, out)
     known = ("type", "default", "optional", "min", "max", "enum", "description", "datastore_mode")
-    spec.warn_unknown(given, known, "inputs", name)
-    return out
+    return out | _description_and_mode(spec, "inputs", name, old, INPUT_MODES, known)
 
 
-def declared_output(spec: LegacySpec, name: str, given: Any) -> dict[str, Any]:
+def declared_output(spec: LegacySpec, name: str, old: Any) -> dict[str, Any]:
     """The v2 declaration of an output."""
-    if not isinstance(given, dict):
+    if not isinstance(old, dict):
         raise spec.refuse(f"output {name} has no declaration: write its type below it", "outputs", name)
-    out = {"type": _type(spec, "outputs", name, given)}
-    if given.get("description"):
-        out["description"] = str(given["description"])
-    _mode(spec, "outputs", name, given, OUTPUT_MODES, out)
-    spec.warn_unknown(given, ("type", "description", "datastore_mode", "optional"), "outputs", name)
-    return out
+    known = ("type", "description", "datastore_mode", "optional")
+    kind = _type(spec, "outputs", name, old)
+    return {"type": kind, **_description_and_mode(spec, "outputs", name, old, OUTPUT_MODES, known)}
 
 
-def _type(spec: LegacySpec, section: str, name: str, given: dict[str, Any]) -> str:
-    kinds = given.get("type")
+def _type(spec: LegacySpec, section: str, name: str, old: dict[str, Any]) -> str:
+    kinds = old.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if not kinds or not all(isinstance(kind, str) for kind in kinds):
         raise spec.refuse(f"{section}.{name} has no type: add one", section, name)
     if len(kinds) > 1:
-        spec.warn(
-            f"{section}.{name}: v2 takes one type; of {', '.join(kinds)} the first is written",
-            section,
-            name,
-        )
+        message = f"{section}.{name}: v2 takes one type; of {', '.join(kinds)} the first is written"
+        spec.warn(message, section, name)
     low = kinds[0].lower()
     known = PARAMETERS.get(low) or PORTS.get(low)
     if known is None:
@@ -147,23 +135,17 @@ def _type(spec: LegacySpec, section: str, name: str, given: dict[str, Any]) -> s
     return known
 
 
-def _mode(
-    spec: LegacySpec,
-    section: str,
-    name: str,
-    given: dict[str, Any],
-    modes: dict[str, str],
-    out: dict[str, Any],
-) -> None:
-    mode = given.get("datastore_mode")
-    if mode is None:
-        return
-    if new := modes.get(str(mode).lower()):
-        out["mode"] = new
-    else:
-        spec.warn(
-            f"{section}.{name}: the mode {mode} has no equivalent in v2",
-            section,
-            name,
-            "datastore_mode",
-        )
+def _description_and_mode(
+    spec: LegacySpec, section: str, name: str, old: dict[str, Any], modes: dict[str, str], known: tuple[str, ...]
+) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if old.get("description"):
+        out["description"] = str(old["description"])
+    if (mode := old.get("datastore_mode")) is not None:
+        if new := modes.get(str(mode).lower()):
+            out["mode"] = new
+        else:
+            message = f"{section}.{name}: the mode {mode} has no equivalent in v2"
+            spec.warn(message, section, name, "datastore_mode")
+    spec.warn_unknown(old, known, section, name)
+    return out

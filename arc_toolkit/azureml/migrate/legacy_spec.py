@@ -43,6 +43,10 @@ class LegacySpec:
     def refuse(self, reason: str, *keys: Hashable) -> Refused:
         return Refused(reason, self.path, self.place(*keys)[0])
 
+    def refuse_value(self, hint: str, section: str, key: str) -> Refused:
+        """The refusal of a value in a section; `hint` says what is allowed."""
+        return self.refuse(f"{section}.{key} is {self.mapping(section).get(key)!r}: {hint}", section, key)
+
     def note(self, message: str, *keys: Hashable) -> None:
         self._add("note", message, keys)
 

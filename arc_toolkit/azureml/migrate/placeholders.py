@@ -1,18 +1,18 @@
 """The command line of a v1.5 spec as parts, and those parts as v2 text.
 
 v1.5: `{inputs.x}`, `{outputs.y}`, `{search_space.x}`, an optional group `[--a {inputs.a}]`, and the escapes
-`{{ }} [[ ]]` for single brackets. Brackets that hold no placeholder are text, as is every other brace (`${HOME}`).
+`{{ }} [[ ]]` for single brackets. Brackets without a placeholder are text, and so is every other brace (`${HOME}`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Ref:
+class Placeholder:
     """`{inputs.x}`: kind is `inputs`, `outputs` or `search_space`."""
 
     kind: str
@@ -21,99 +21,100 @@ class Ref:
 
 @dataclass(frozen=True)
 class OptionalGroup:
-    """An optional group: it goes when one of its inputs has no value."""
+    """It goes when one of its inputs has no value."""
 
-    parts: tuple[str | Ref, ...]
+    parts: tuple[str | Placeholder, ...]
+
+    def names(self, *kinds: str) -> set[str]:
+        """The names of its placeholders, of all kinds or of these."""
+        found = (part for part in self.parts if isinstance(part, Placeholder))
+        return {part.name for part in found if not kinds or part.kind in kinds}
 
 
-Part = str | Ref | OptionalGroup
+Part = str | Placeholder | OptionalGroup
 
-_REF = re.compile(r"\{\s*(inputs|outputs|search_space)\.([^{}\s]+?)\s*\}")
-# Already the v2 spelling; in v1.5 it could only be an escape of no use.
-_V2_REF = re.compile(r"\$\{\{\s*(inputs|outputs|search_space)\.([^{}\s]+?)\s*\}\}")
-_V2_GROUP = re.compile(r"\$\[\[(.*?)\]\](?!\])", re.DOTALL)
-_ESCAPES = {"{{": "{", "}}": "}", "[[": "[", "]]": "]"}
+_NAME = r"\s*(?P<{}>(?:inputs|outputs|search_space)\.[^{{}}\s]+?)\s*"
+# The v2 spellings, with `$`, are understood too: in v1.5 they could only be escapes of no use.
+_SIMPLE = (
+    rf"\$\{{\{{{_NAME.format('v2_name')}\}}\}}|\{{{_NAME.format('name')}\}}|(?P<escape>\{{\{{|\}}\}}|\[\[|\]\])"
+)
+_SIMPLE_PART = re.compile(_SIMPLE)
+_PART = re.compile(
+    rf"\$\[\[(?P<v2_group>.*?)\]\](?!\])|{_SIMPLE}|\[(?P<group>(?:\[\[|\]\]|[^\[\]])*+)\]", re.DOTALL
+)
 
 
 def parse(text: str) -> list[Part]:
     """The parts of a v1.5 command line."""
     parts: list[Part] = []
     position = 0
-    while position < len(text):
-        if found := _V2_GROUP.match(text, position):
-            parts.append(_group(found[1]))
-            position = found.end()
-        elif text[position] == "[" and text[position : position + 2] not in _ESCAPES:
-            end = _group_end(text, position + 1)
-            inside = _group(text[position + 1 : end])
-            if end and any(isinstance(part, Ref) for part in inside.parts):
-                parts.append(inside)
-                position = end + 1
-            else:
-                parts.append("[")
-                position += 1
+    while match := _PART.search(text, position):
+        parts.append(text[position : match.start()])
+        position = match.end()
+        if match["v2_group"] is not None:
+            parts.append(OptionalGroup(tuple(_simple_parts(match["v2_group"]))))
+        elif match["group"] is None:
+            parts.append(_simple(match))
+        elif (group := OptionalGroup(tuple(_simple_parts(match["group"])))).names():
+            parts.append(group)
         else:
-            part, position = _one(text, position)
-            parts.append(part)
-    return parts
+            parts.append("[")
+            position = match.start() + 1
+    return [part for part in (*parts, text[position:]) if part != ""]
 
 
-def references(parts: list[Part]) -> Iterator[Ref]:
+def _simple_parts(text: str) -> Iterator[str | Placeholder]:
+    position = 0
+    for match in _SIMPLE_PART.finditer(text):
+        yield text[position : match.start()]
+        yield _simple(match)
+        position = match.end()
+    yield text[position:]
+
+
+def _simple(match: re.Match[str]) -> str | Placeholder:
+    """A placeholder, or the bracket that an escape is for."""
+    name = match["v2_name"] or match["name"]
+    return Placeholder(*name.split(".", 1)) if name else str(match["escape"])[0]
+
+
+def references(parts: list[Part]) -> Iterator[Placeholder]:
     """Every placeholder, in groups too."""
     for part in parts:
-        if isinstance(part, Ref):
-            yield part
-        elif isinstance(part, OptionalGroup):
-            yield from (inner for inner in part.parts if isinstance(inner, Ref))
+        for inner in part.parts if isinstance(part, OptionalGroup) else (part,):
+            if isinstance(inner, Placeholder):
+                yield inner
 
 
-def render(parts: list[Part], place: Callable[[Ref], str], group: Callable[[OptionalGroup], str | None]) -> str:
-    """The text again: `place` says how a placeholder reads, `group` how a group does.
+def renamed(parts: list[Part], names: Mapping[Placeholder, Placeholder]) -> list[Part]:
+    """The same parts with the placeholders renamed."""
 
-    A group that becomes None goes with one blank before it, so that no double blank is left.
+    def new(part: str | Placeholder) -> str | Placeholder:
+        return names[part] if isinstance(part, Placeholder) else part
+
+    return [
+        OptionalGroup(tuple(map(new, part.parts))) if isinstance(part, OptionalGroup) else new(part)
+        for part in parts
+    ]
+
+
+def render(
+    parts: list[Part], place: Callable[[Placeholder], str], keep: Callable[[OptionalGroup], str | None]
+) -> str:
+    """The text again: `place` gives the text of a placeholder, `keep` that of a group, or None to drop it.
+
+    One blank before a dropped group goes with it, so that no double blank is left.
     """
     out = ""
     for part in parts:
         if isinstance(part, OptionalGroup):
-            text = group(part)
+            text = keep(part)
             out = out + text if text is not None else out.removesuffix(" ")
         else:
-            out += place(part) if isinstance(part, Ref) else part
+            out += place(part) if isinstance(part, Placeholder) else part
     return out
 
 
-def inner_text(group: OptionalGroup, place: Callable[[Ref], str]) -> str:
+def inner_text(group: OptionalGroup, place: Callable[[Placeholder], str]) -> str:
     """The text inside a group."""
-    return "".join(place(part) if isinstance(part, Ref) else part for part in group.parts)
-
-
-def _one(text: str, position: int) -> tuple[str | Ref, int]:
-    if found := _V2_REF.match(text, position) or _REF.match(text, position):
-        return Ref(found[1], found[2]), found.end()
-    pair = text[position : position + 2]
-    if pair in _ESCAPES:
-        return _ESCAPES[pair], position + 2
-    return text[position], position + 1
-
-
-def _group(text: str) -> OptionalGroup:
-    parts: list[str | Ref] = []
-    position = 0
-    while position < len(text):
-        part, position = _one(text, position)
-        parts.append(part)
-    return OptionalGroup(tuple(parts))
-
-
-def _group_end(text: str, position: int) -> int:
-    """Where the `]` of a group is, `]]` being an escape; 0 where there is none."""
-    while position < len(text):
-        if text[position : position + 2] in ("]]", "[["):
-            position += 2
-        elif text[position] == "]":
-            return position
-        elif text[position] == "[":
-            return 0
-        else:
-            position += 1
-    return 0
+    return "".join(place(part) if isinstance(part, Placeholder) else part for part in group.parts)

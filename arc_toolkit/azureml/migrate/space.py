@@ -40,16 +40,26 @@ DISTRIBUTIONS = {
 
 @dataclass(frozen=True)
 class Policy:
-    """One early termination policy: its class, and its keys beside the two that all have."""
+    """One early termination policy: its class in hyperdrive and in azure.ai.ml.sweep, its keys beside the two that
+    all have, and the order of hyperdrive's positional arguments."""
 
     v2_class: str
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...]
+    v1_order: tuple[str, ...]
 
 
 POLICIES = {
-    "bandit": Policy("BanditPolicy", ("slack_factor", "slack_amount")),
-    "median_stopping": Policy("MedianStoppingPolicy"),
-    "truncation_selection": Policy("TruncationSelectionPolicy", ("truncation_percentage",)),
+    "bandit": Policy(
+        "BanditPolicy",
+        ("slack_factor", "slack_amount"),
+        ("evaluation_interval", "slack_factor", "slack_amount", "delay_evaluation"),
+    ),
+    "median_stopping": Policy("MedianStoppingPolicy", (), ("evaluation_interval", "delay_evaluation")),
+    "truncation_selection": Policy(
+        "TruncationSelectionPolicy",
+        ("truncation_percentage",),
+        ("truncation_percentage", "evaluation_interval", "delay_evaluation"),
+    ),
 }
 # v1.5 names for "no policy" (`default` is what its NoTerminationPolicy becomes).
 NO_POLICY = ("default", "none", "no_termination")
@@ -114,8 +124,8 @@ def distribution(spec: LegacySpec, value: object, *at: Any) -> dict[str, Any]:
     for key in known.keys:
         whole = kind == "randint"
         if not number(value[key]) or (whole and not isinstance(value[key], int)):
-            wanted = "a whole number" if whole else "a number"
-            raise spec.refuse(f"{name}: {key} is {value[key]!r}: give {wanted}", *at, key)
+            hint = "give a whole number" if whole else "give a number"
+            raise spec.refuse(f"{name}: {key} is {value[key]!r}: {hint}", *at, key)
     return {"type": kind, **{key: value[key] for key in known.keys}}
 
 
@@ -168,8 +178,8 @@ def algorithm(spec: LegacySpec) -> str:
 
 def objective(spec: LegacySpec) -> dict[str, str]:
     """The objective; of a metric with `default` and `enum` the default is taken."""
-    given = spec.mapping("objective")
-    metric = given.get("primary_metric")
+    section = spec.mapping("objective")
+    metric = section.get("primary_metric")
     if isinstance(metric, dict):
         others = [str(item) for item in metric.get("enum") or [] if item != metric.get("default")]
         metric = metric.get("default")
@@ -178,85 +188,68 @@ def objective(spec: LegacySpec) -> dict[str, str]:
             spec.warn(
                 f"objective.primary_metric: v2 takes one metric; {metric} is written, and {len(others)} more of its "
                 f"enum {'has' if len(others) == 1 else 'have'} no place ({words})",
-                "objective",
-                "primary_metric",
+                *("objective", "primary_metric"),
             )
     if not isinstance(metric, str) or not metric:
-        raise spec.refuse(
-            "objective.primary_metric names no metric (v1.5 lets runsettings.sweep.objective give it): add it",
-            "objective",
-            "primary_metric",
-        )
-    goal = str(given.get("goal", "")).lower()
+        reason = "objective.primary_metric names no metric (v1.5 lets runsettings.sweep.objective give it): add it"
+        raise spec.refuse(reason, "objective", "primary_metric")
+    goal = str(section.get("goal", "")).lower()
     if goal not in GOALS:
-        raise spec.refuse(
-            f"objective.goal is {given.get('goal')!r}: use minimize or maximize", "objective", "goal"
-        )
-    spec.warn_unknown(given, ("primary_metric", "goal"), "objective")
+        raise spec.refuse_value("use minimize or maximize", "objective", "goal")
+    spec.warn_unknown(section, ("primary_metric", "goal"), "objective")
     return {"goal": goal, "primary_metric": metric}
 
 
 def limits(spec: LegacySpec) -> dict[str, int]:
     """Limits; minutes become seconds."""
-    given = spec.mapping("limits")
+    section = spec.mapping("limits")
     out = {}
     for key in ("max_total_trials", "max_concurrent_trials"):
-        if (value := given.get(key)) is not None:
+        if (value := section.get(key)) is not None:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise spec.refuse(f"limits.{key} is {value!r}: give a whole number above 0", "limits", key)
+                raise spec.refuse_value("give a whole number above 0", "limits", key)
             out[key] = value
     if "max_total_trials" not in out:
-        raise spec.refuse(
-            "limits.max_total_trials is missing, and v2 requires it (v1.5 lets runsettings.sweep.limits give it): "
-            "add it",
-            "limits",
+        reason = (
+            "limits.max_total_trials is missing, and v2 requires it (v1.5 lets runsettings.sweep.limits give it)"
         )
-    if (minutes := given.get("timeout_minutes")) is not None:
+        raise spec.refuse(f"{reason}: add it", "limits")
+    if (minutes := section.get("timeout_minutes")) is not None:
         if not number(minutes) or not 0 < minutes < math.inf:
-            raise spec.refuse(
-                f"limits.timeout_minutes is {minutes!r}: give a number above 0", "limits", "timeout_minutes"
-            )
+            raise spec.refuse_value("give a number above 0", "limits", "timeout_minutes")
         out["timeout"] = round(minutes * 60)
-    spec.warn_unknown(given, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits")
+    spec.warn_unknown(section, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits")
     return out
 
 
 def early_termination(spec: LegacySpec) -> dict[str, Any] | None:
     """The policy, its intervals written out; None for no policy."""
-    given = spec.mapping("early_termination")
-    if not given:
+    at = "early_termination"
+    section = spec.mapping(at)
+    if not section:
         return None
-    name = str(given.get("policy_type", given.get("type", "")))
+    name = str(section.get("policy_type", section.get("type", "")))
     # `medianStopping` in drafts, `medianstopping` where the v1.5 SDK wrote it from an object.
     plain = name.lower().replace("_", "")
-    kind = next((one for one in (*POLICIES, *NO_POLICY) if one.replace("_", "") == plain), "")
+    kind = next((known for known in (*POLICIES, *NO_POLICY) if known.replace("_", "") == plain), "")
     if kind in NO_POLICY:
         return None
     policy = POLICIES.get(kind)
     if policy is None:
-        raise spec.refuse(
-            f"the early termination policy {name!r} is unknown: use one of {', '.join(POLICIES)} or default",
-            "early_termination",
-        )
+        known = ", ".join(POLICIES)
+        raise spec.refuse(f"the early termination policy {name!r} is unknown: use one of {known} or default", at)
     out: dict[str, Any] = {"type": kind}
     for key in (*policy.keys, *POLICY_DEFAULTS):
-        value = given.get(key, POLICY_DEFAULTS.get(key))
-        if value is None:
-            continue
-        if not number(value):
-            raise spec.refuse(f"early_termination.{key} is {value!r}: give a number", "early_termination", key)
-        out[key] = value
+        value = section.get(key, POLICY_DEFAULTS.get(key))
+        if value is not None and not number(value):
+            raise spec.refuse_value("give a number", at, key)
+        if value is not None:
+            out[key] = value
     slacks = [key for key in policy.keys if key in out]
     if policy.keys and len(slacks) != 1:
-        raise spec.refuse(
-            f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: fix it",
-            "early_termination",
-        )
-    if "evaluation_interval" not in given:
-        spec.note(
-            "early_termination.evaluation_interval: 1, the documented default, is written out, because "
-            "azure-ai-ml would send 0",
-            "early_termination",
-        )
-    spec.warn_unknown(given, ("policy_type", "type", *policy.keys, *POLICY_DEFAULTS), "early_termination")
+        raise spec.refuse(f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: fix it", at)
+    if "evaluation_interval" not in section:
+        reason = "1, the documented default, is written out, because azure-ai-ml would send 0"
+        spec.note(f"early_termination.evaluation_interval: {reason}", at)
+    spec.warn_unknown(section, ("policy_type", "type", *policy.keys, *POLICY_DEFAULTS), at)
     return out

@@ -135,7 +135,7 @@ def _note_settings(plan: SweepPlan) -> None:
     if plan.settings.sweep_as == "job":
         plan.sweep.note(
             "instance_type and instance_count are plain values: a standalone job takes no binding there; change "
-            "them with `az ml job create --set resources.instance_type=...`, or use --as step",
+            "them with `az ml job create --set resources.instance_type=...`, or use --as step"
         )
     unset = [one.name for one in plan.fixed if not one.has_default]
     if unset:
@@ -153,8 +153,7 @@ def _note_variables(plan: SweepPlan) -> None:
         return
     if plan.settings.sweep_as == "job":
         plan.trial.source.note(
-            f"{names}: written under trial.environment_variables, which a sweep job keeps",
-            "environment_variables",
+            f"{names}: written under trial.environment_variables, which a sweep job keeps", "environment_variables"
         )
         return
     message = (

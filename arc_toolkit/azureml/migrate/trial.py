@@ -9,9 +9,9 @@ import posixpath
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.migrate import placeholders
 from arc_toolkit.azureml.migrate.interface import Input, declared_input, declared_output, legal_names
 from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
+from arc_toolkit.azureml.migrate.placeholders import Part, Placeholder, parse, references, renamed
 from arc_toolkit.azureml.migrate.space import drawn_kind
 from arc_toolkit.edit.edits import Refused
 
@@ -41,7 +41,7 @@ class Trial:
     source: LegacySpec
     inputs: dict[str, Input]
     outputs: dict[str, dict[str, Any]]
-    parts: list[placeholders.Part]
+    parts: list[Part]
     distribution: dict[str, Any] | None
     includes: list[str]
 
@@ -53,26 +53,25 @@ class Trial:
 
 def kind_of(data: dict[str, Any]) -> str:
     """`sweepcomponent`, `commandcomponent`, `command`, ...: by `type`, then by `$schema`."""
-    given = str(data.get("type") or "")
-    if not given:
+    name = str(data.get("type") or "")
+    if not name:
         schema = str(data.get("$schema") or "")
-        given = posixpath.basename(schema).removesuffix(".json") or "CommandComponent"
-    return given.partition("@")[0].lower()
+        name = posixpath.basename(schema).removesuffix(".json") or "CommandComponent"
+    return name.partition("@")[0].lower()
 
 
 def find(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
     """The trial's spec: inline, or in the file that `trial` names."""
-    given = sweep.data.get("trial")
-    if given is None:
+    reference = sweep.data.get("trial")
+    if reference is None:
         raise sweep.refuse("the sweep has no trial: add `trial: file:./spec.yaml`")
-    if isinstance(given, dict):
+    if isinstance(reference, dict):
         trial = sweep.inside("trial")
     else:
-        name = str(given).removeprefix("file:")
-        if str(given).startswith("azureml:") or not name.endswith((".yaml", ".yml")):
-            raise sweep.refuse(
-                f"trial {given} is not a file: name the trial's spec, as in file:./spec.yaml", "trial"
-            )
+        name = str(reference).removeprefix("file:")
+        if str(reference).startswith("azureml:") or not name.endswith((".yaml", ".yml")):
+            reason = f"trial {reference} is not a file: name the trial's spec, as in file:./spec.yaml"
+            raise sweep.refuse(reason, "trial")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(sweep.path), name))
         if path == posixpath.normpath(sweep.path):
             raise sweep.refuse("trial refers to the sweep itself: name the spec of the trial", "trial")
@@ -84,25 +83,16 @@ def find(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
     if kind == "sweepcomponent":
         raise sweep.refuse("the trial is itself a sweep: name a CommandComponent or DistributedComponent", "trial")
     if kind in ("command", "sweep", "pipeline", "parallel"):
-        raise sweep.refuse(
-            f"the trial is already v2 (type: {kind}): a v1.5 sweep takes a v1.5 trial; write the sweep as v2 too",
-            "trial",
-        )
+        reason = f"the trial is already v2 (type: {kind}): a v1.5 sweep takes a v1.5 trial"
+        raise sweep.refuse(f"{reason}; write the sweep as v2 too", "trial")
     if kind not in ("commandcomponent", "distributedcomponent"):
-        raise sweep.refuse(
-            f"the trial is a {trial.data.get('type')}: only CommandComponent and DistributedComponent can be swept",
-            "trial",
-        )
+        reason = "only CommandComponent and DistributedComponent can be swept"
+        raise sweep.refuse(f"the trial is a {trial.data.get('type')}: {reason}", "trial")
     return trial
 
 
 def take(
-    source: LegacySpec,
-    sweep: LegacySpec,
-    space: dict[str, dict[str, Any]],
-    read_file: ReadFile,
-    *,
-    python: bool,
+    source: LegacySpec, sweep: LegacySpec, space: dict[str, dict[str, Any]], read_file: ReadFile, *, python: bool
 ) -> tuple[Trial, dict[str, dict[str, Any]]]:
     """The trial, and the search space under the v2 names of its parameters.
 
@@ -110,49 +100,44 @@ def take(
     """
     source.warn_unknown(source.data, TRIAL_KEYS)
     if str(source.data.get("successful_return_code", "Zero")).lower() != "zero":
-        source.warn(
-            "successful_return_code has no equivalent in v2: only 0 is success",
-            "successful_return_code",
-        )
+        source.warn("successful_return_code has no equivalent in v2: only 0 is success", "successful_return_code")
     text, distribution = _command(source)
-    parts = placeholders.parse(text)
+    parts = parse(text)
 
-    given = _inputs(source, sweep)
+    inputs = _inputs(source, sweep)
     outputs = source.mapping("outputs")
     for name in sweep.mapping("outputs"):
         if name not in outputs:
-            sweep.warn(
-                f"output {name} of the sweep has no equivalent: a v2 sweep has the outputs of its trial",
-                "outputs",
-                name,
-            )
+            message = f"output {name} of the sweep has no equivalent: a v2 sweep has the outputs of its trial"
+            sweep.warn(message, "outputs", name)
     for name, drawn in space.items():
-        if name not in given:
-            given[name] = {"type": drawn_kind(drawn)}
-            sweep.note(
-                f"{name} is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}",
-                "search_space",
-                name,
-            )
-    names = dict(legal_names(source, given, python, "inputs"))
+        if name not in inputs:
+            inputs[name] = {"type": drawn_kind(drawn)}
+            message = f"{name} is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}"
+            sweep.note(message, "search_space", name)
+    names = dict(legal_names(source, inputs, python, "inputs"))
     out_names = dict(legal_names(source, outputs, python, "outputs"))
-    known = {"inputs": names, "search_space": names, "outputs": out_names}
+    # A trial sees a swept value as an input, whatever it was called.
+    new = {
+        Placeholder(kind, old): Placeholder("inputs", name)
+        for kind in ("inputs", "search_space")
+        for old, name in names.items()
+    } | {Placeholder("outputs", old): Placeholder("outputs", name) for old, name in out_names.items()}
     at = "launcher" if distribution else "command"
-    for ref in placeholders.references(parts):
-        if ref.name not in known[ref.kind]:
-            raise source.refuse(f"the command names {ref.kind}.{ref.name}, which is not declared: declare it", at)
+    for used in references(parts):
+        if used not in new:
+            reason = f"the command names {used.kind}.{used.name}, which is not declared: declare it"
+            raise source.refuse(reason, at)
+    optional = {name for name in inputs if inputs[name].get("optional") is True and "default" not in inputs[name]}
     for part in parts:
-        name = part.name if isinstance(part, placeholders.Ref) and part.kind == "inputs" else ""
-        if given.get(name, {}).get("optional") is True and "default" not in given[name] and name not in space:
-            source.warn(
-                f"the command uses the optional input {name} outside of brackets: v2 has no value for it then",
-                at,
-            )
+        if isinstance(part, Placeholder) and part.kind == "inputs" and part.name in optional - space.keys():
+            message = f"the command uses the optional input {part.name} outside of brackets"
+            source.warn(f"{message}: v2 has no value for it then", at)
     trial = Trial(
         source,
-        {new: Input(new, declared_input(source, old, given[old])) for old, new in names.items()},
-        {new: declared_output(source, old, outputs[old]) for old, new in out_names.items()},
-        _renamed(parts, known),
+        {name: Input(name, declared_input(source, old, inputs[old])) for old, name in names.items()},
+        {name: declared_output(source, old, outputs[old]) for old, name in out_names.items()},
+        renamed(parts, new),
         distribution,
         _includes(source, read_file),
     )
@@ -188,29 +173,14 @@ def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
 def _inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str, Any]]:
     """The sweep's inputs and those of the trial: v1.5 merges both, and the trial's declaration wins."""
     merged: dict[str, dict[str, Any]] = {}
-    for one in (sweep, source):
-        for name, spec in one.mapping("inputs").items():
-            if not isinstance(spec, dict):
-                raise one.refuse(f"input {name} has no declaration: write its type below it", "inputs", name)
-            if merged.get(str(name), spec) != spec:
+    for spec in (sweep, source):
+        for name, declaration in spec.mapping("inputs").items():
+            if not isinstance(declaration, dict):
+                raise spec.refuse(f"input {name} has no declaration: write its type below it", "inputs", name)
+            if merged.get(name, declaration) != declaration:
                 sweep.note(f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name)
-            merged[str(name)] = spec
+            merged[name] = declaration
     return merged
-
-
-def _renamed(parts: list[placeholders.Part], known: dict[str, dict[str, str]]) -> list[placeholders.Part]:
-    def one(ref: placeholders.Ref) -> placeholders.Ref:
-        # A trial sees a swept value as an input, whatever it was called.
-        return placeholders.Ref(ref.kind.replace("search_space", "inputs"), known[ref.kind][ref.name])
-
-    out: list[placeholders.Part] = []
-    for part in parts:
-        if isinstance(part, placeholders.OptionalGroup):
-            inner = tuple(one(item) if isinstance(item, placeholders.Ref) else item for item in part.parts)
-            out.append(placeholders.OptionalGroup(inner))
-        else:
-            out.append(one(part) if isinstance(part, placeholders.Ref) else part)
-    return out
 
 
 def _includes(source: LegacySpec, read_file: ReadFile) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.migrate import placeholders
-from arc_toolkit.azureml.migrate.placeholders import OptionalGroup, Ref
+from arc_toolkit.azureml.migrate.placeholders import OptionalGroup, Placeholder
 
 
 def shown(line: str) -> list[Any]:
@@ -24,12 +24,13 @@ def shown(line: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        ("a {inputs.x} b", ["a ", Ref("inputs", "x"), " b"]),
-        ("{ outputs.y }", [Ref("outputs", "y")]),
+        ("a {inputs.x} b", ["a ", Placeholder("inputs", "x"), " b"]),
+        ("{ outputs.y }", [Placeholder("outputs", "y")]),
         ("${HOME} {print}", ["${HOME} {print}"]),
         ("${{HOME}} [[ -f x ]]", ["${HOME} [ -f x ]"]),
         ("x[0] [a", ["x[0] [a"]),
-        ("${{inputs.x}}", [Ref("inputs", "x")]),
+        ("${{inputs.x}}", [Placeholder("inputs", "x")]),
+        ("{{inputs.x}} [a]] {inputs.x}", ["{inputs.x} [a] ", Placeholder("inputs", "x")]),
     ],
 )
 def test_text_placeholders_and_escapes(line: str, parts: list[Any]) -> None:
