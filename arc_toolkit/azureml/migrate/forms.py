@@ -6,84 +6,87 @@ import keyword
 import posixpath
 from typing import Any
 
-from arc_toolkit.azureml.migrate import placeholders
 from arc_toolkit.azureml.migrate.exports import exports
 from arc_toolkit.azureml.migrate.interface import PYTHON_NAMES, Input, legal
+from arc_toolkit.azureml.migrate.placeholders import OptionalGroup, Placeholder, inner_text, render_parts
 from arc_toolkit.azureml.migrate.python_text import distribution_text, literal, sweep_arguments
-from arc_toolkit.azureml.migrate.sweep_plan import MARK, SCHEMA, UNSET, SweepPlan
+from arc_toolkit.azureml.migrate.sweep_plan import MARK, SCHEMA, UNSET, SweepPlan, binding, filled
 from arc_toolkit.azureml.yaml_style import FILE_STYLE
 from arc_toolkit.edit.yaml_writer import Comment, file_text
 from arc_toolkit.resources import render
 
 
-def component(plan: SweepPlan, docker: Any) -> dict[str, Any]:
+def component(plan: SweepPlan, environment: Any) -> dict[str, Any]:
     """The v2 command component."""
-    taken, source = plan.trial, plan.trial.source
-    name = legal(
-        str(source.data.get("name") or posixpath.basename(plan.component_path).split(".")[0]), component=True
-    )
-    if source.data.get("name") and name != source.data["name"]:
-        message = f"the component is named {name}: v2 names are lower case letters, digits and underscores"
-        source.note(message, "name")
-    out: dict[str, Any] = {
+    trial, spec = plan.trial, plan.trial.source
+    old = spec.data.get("name")
+    name = legal(str(old or posixpath.basename(plan.component_path).split(".")[0]), component=True)
+    if old and name != old:
+        spec.note(
+            f"the component is named {name}: v2 names are lower case letters, digits and underscores", "name"
+        )
+    prefix = "" if plan.settings.sweep_as == "job" else exports(plan.variables, plan.cores)
+    out = {
         "$schema": SCHEMA.format("commandComponent"),
         "type": "command",
         "name": name,
-        "version": str(source.data.get("version") or "1"),
+        "version": str(spec.data.get("version") or "1"),
+        "display_name": str(spec.data.get("display_name") or ""),
+        "description": str(spec.data.get("description") or ""),
+        "tags": {key: str(value) for key, value in spec.mapping("tags").items()},
+        Comment("As the sweep says, for which v1.5's default is false; v2 reuses runs by default."): None,
+        "is_deterministic": plan.sweep.data.get("is_deterministic") is True,
+        "inputs": {item.name: item.spec for item in trial.inputs.values()},
+        "outputs": trial.outputs,
+        "code": trial.code,
+        "additional_includes": trial.includes,
     }
-    for key in ("display_name", "description"):
-        if source.data.get(key):
-            out[key] = str(source.data[key])
-    if tags := source.mapping("tags"):
-        out["tags"] = {str(key): str(value) for key, value in tags.items()}
-    out[Comment("As the sweep says, for which v1.5's default is false; v2 reuses runs by default.")] = None
-    out["is_deterministic"] = plan.sweep.data.get("is_deterministic") is True
-    if taken.inputs:
-        out["inputs"] = {one.name: one.spec for one in taken.inputs.values()}
-    if taken.outputs:
-        out["outputs"] = taken.outputs
-    out["code"] = taken.code
-    if taken.includes:
-        out["additional_includes"] = taken.includes
-    prefix = "" if plan.settings.sweep_as == "job" else exports(plan.variables, plan.cores)
     if plan.cores is not None and f"={plan.cores}" in prefix:
-        out[
-            Comment(
-                f"{plan.cores} threads are for {plan.instance_type}: another instance type wants another number."
-            )
-        ] = None
-    out["command"] = prefix + _component_command(plan)
-    out["environment"] = docker
-    if taken.distribution:
-        out["distribution"] = taken.distribution
-    # For whoever uses the component without the sweep.
-    if plan.asked:
-        out["resources"] = plan.asked
-    return out
+        words = f"{plan.cores} threads are for {plan.instance_type}: another instance type wants another number."
+        out[Comment(words)] = None
+    return filled(
+        {
+            **out,
+            "command": prefix + _component_command(plan),
+            "environment": environment,
+            "distribution": trial.distribution,
+            # For whoever uses the component without the sweep.
+            "resources": plan.resources,
+        }
+    )
 
 
 def _component_command(plan: SweepPlan) -> str:
-    def place(ref: placeholders.Placeholder) -> str:
-        return f"${{{{{ref.kind}.{ref.name}}}}}"
+    def place(item: Placeholder) -> str:
+        return f"${{{{{item.kind}.{item.name}}}}}"
 
-    def group(one: placeholders.OptionalGroup) -> str:
-        inner = placeholders.inner_text(one, place)
+    def keep(group: OptionalGroup) -> str:
+        inner = inner_text(group, place)
         # v2 drops a group when an optional input of it is not given; around others it is not a group.
-        return f"$[[{inner}]]" if any(plan.trial.inputs[name].optional for name in one.names("inputs")) else inner
+        optional = any(plan.trial.inputs[name].optional for name in group.names("inputs"))
+        return f"$[[{inner}]]" if optional else inner
 
-    return placeholders.render(plan.trial.parts, place, group)
+    return render_parts(plan.trial.parts, place, keep)
 
 
 def step(plan: SweepPlan) -> str:
     """A pipeline job with one sweep step; what can be set is an input of the pipeline."""
     kind, count = resource_names(plan)
     trial = posixpath.relpath(plan.component_path, plan.folder or ".")
-    inputs: dict[str, Any] = {one.name: _value(one) for one in plan.fixed}
-    bound: dict[str, Any] = {one.name: f"${{{{parent.inputs.{one.name}}}}}" for one in plan.fixed}
-    for one in plan.left_out:
-        inputs[Comment(f"optional: {one.name}: {one.spec['type'] if one.port else 'a value'}")] = None
-        bound[Comment(f"optional: {one.name}: ${{{{parent.inputs.{one.name}}}}}")] = None
-    out: dict[str, Any] = {
+    inputs: dict[str, Any] = {item.name: _value(item) for item in plan.constants}
+    bound: dict[str, Any] = {item.name: binding(item.name) for item in plan.constants}
+    for item in plan.absent:
+        inputs[Comment(f"optional: {item.name}: {item.spec['type'] if item.port else 'a value'}")] = None
+        bound[Comment(f"optional: {item.name}: {binding(item.name)}")] = None
+    node = {
+        "type": "sweep",
+        "trial": trial if trial.startswith("../") else f"./{trial}",
+        **plan.body,
+        "inputs": bound if plan.constants else None,
+        "outputs": {name: binding(name, "outputs") for name in plan.trial.outputs},
+        "resources": {"instance_type": binding(kind), "instance_count": binding(count)},
+    }
+    out = {
         **_head(plan, "pipelineJob", "pipeline"),
         "inputs": {
             Comment("Where and how wide each trial runs."): None,
@@ -91,70 +94,48 @@ def step(plan: SweepPlan) -> str:
             count: plan.instance_count,
             **inputs,
         },
+        "outputs": _outputs(plan),
+        "settings": {"default_compute": plan.compute},
+        "jobs": {"sweep": filled(node)},
     }
-    if plan.trial.outputs:
-        out["outputs"] = {name: _output(spec) for name, spec in plan.trial.outputs.items()}
-    out["settings"] = {"default_compute": plan.compute}
-    trial = trial if trial.startswith("../") else f"./{trial}"
-    node: dict[str, Any] = {"type": "sweep", "trial": trial, **plan.body}
-    if plan.fixed:
-        node["inputs"] = bound
-    if plan.trial.outputs:
-        node["outputs"] = {name: f"${{{{parent.outputs.{name}}}}}" for name in plan.trial.outputs}
-    node["resources"] = {
-        "instance_type": f"${{{{parent.inputs.{kind}}}}}",
-        "instance_count": f"${{{{parent.inputs.{count}}}}}",
-    }
-    out["jobs"] = {"sweep": node}
-    return file_text(out, FILE_STYLE)
+    return file_text(filled(out), FILE_STYLE)
 
 
-def job(plan: SweepPlan, docker: Any) -> str:
+def job(plan: SweepPlan, environment: Any) -> str:
     """A standalone sweep job. It holds its trial inline: v2 has no reference to a component there."""
-    taken = plan.trial
-    out: dict[str, Any] = {**_head(plan, "sweepJob", "sweep"), "compute": plan.compute}
-    command = _job_command(plan)
-    if inputs := {one.name: _value(one) for one in plan.fixed}:
-        out["inputs"] = inputs
-    if taken.outputs:
-        out["outputs"] = {name: _output(spec) for name, spec in taken.outputs.items()}
+    includes = plan.trial.includes
+    if includes:
+        words = f"copy {', '.join(includes)} beside the code, or use --as step"
+        plan.sweep.warn(f"a sweep job takes no additional includes: {words}")
     name = posixpath.relpath(plan.component_path, plan.folder or ".")
     without = ", without its environment variables" if plan.variables else ""
-    trial: dict[str, Any] = {
+    trial = {
         Comment(f"A sweep job holds its trial inline; {name} is the same trial as a component{without}."): None,
-        "code": plan.move(taken.code),
-        "command": command,
-        "environment": docker,
+        "code": plan.move(plan.trial.code),
+        "command": _job_command(plan),
+        "environment": environment,
+        "environment_variables": plan.variables,
+        "distribution": plan.trial.distribution,
+        "resources": plan.resources,
     }
-    if plan.variables:
-        trial["environment_variables"] = plan.variables
-    if taken.distribution:
-        trial["distribution"] = taken.distribution
-    if plan.asked:
-        trial["resources"] = plan.asked
-    out["trial"] = trial
-    out |= plan.body
-    out["resources"] = {"instance_type": plan.instance_type, "instance_count": plan.instance_count}
-    if taken.includes:
-        plan.sweep.warn(
-            f"a sweep job takes no additional includes: copy {', '.join(taken.includes)} beside the code, "
-            "or use --as step"
-        )
-    return file_text(out, FILE_STYLE)
+    out = {
+        **_head(plan, "sweepJob", "sweep"),
+        "compute": plan.compute,
+        "inputs": {item.name: _value(item) for item in plan.constants},
+        "outputs": _outputs(plan),
+        "trial": filled(trial),
+        **plan.body,
+        "resources": {"instance_type": plan.instance_type, "instance_count": plan.instance_count},
+    }
+    return file_text(filled(out), FILE_STYLE)
 
 
 def python(plan: SweepPlan) -> str:
     """A Python module with a pipeline function for azure-ai-ml."""
     kind, count = resource_names(plan)
-    required = [one.name for one in plan.fixed if not one.has_default]
-    defaults = [(one.name, literal(one.spec["default"])) for one in plan.fixed if one.has_default]
-    defaults += [(kind, literal(plan.instance_type)), (count, literal(plan.instance_count))]
+    defaults = [(item.name, literal(item.spec["default"])) for item in plan.constants if item.has_default]
     used: set[str] = set()
-    swept = [(name, distribution_text(drawn, used)) for name, drawn in plan.swept.items()]
-    settings = sweep_arguments(plan.body, used)
-    taken = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
-    local = {word: _free(word, taken) for word in ("trial", "node", "sweep")}
-    function = _free(legal(str(plan.sweep.data.get("name") or "sweep"), component=True), taken)
+    reserved = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
     return render(
         "sweep_pipeline.py.j2",
         mark=MARK,
@@ -163,19 +144,19 @@ def python(plan: SweepPlan) -> str:
         title=plan.title,
         description=str(plan.sweep.data.get("description") or ""),
         tags=plan.tags,
-        function=function,
+        function=_free(legal(str(plan.sweep.data.get("name") or "sweep"), component=True), reserved),
         component=posixpath.relpath(plan.component_path, plan.folder or "."),
+        required=[item.name for item in plan.constants if not item.has_default],
+        defaults=[*defaults, (kind, literal(plan.instance_type)), (count, literal(plan.instance_count))],
+        left_out=[item.name for item in plan.absent],
+        swept=[(name, distribution_text(drawn, used)) for name, drawn in plan.swept.items()],
+        settings=sweep_arguments(plan.body, used),
         classes=sorted(used),
-        required=required,
-        defaults=defaults,
-        left_out=[one.name for one in plan.left_out],
-        swept=swept,
-        settings=settings,
         outputs=list(plan.trial.outputs),
         compute=plan.compute.removeprefix("azureml:"),
         kind=kind,
         count=count,
-        local=local,
+        local={word: _free(word, reserved) for word in ("trial", "node", "sweep")},
     )
 
 
@@ -192,51 +173,47 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _head(plan: SweepPlan, schema: str, kind: str) -> dict[str, Any]:
-    out: dict[str, Any] = {
+    return {
         Comment(f"{MARK} from {plan.origin}."): None,
         "$schema": SCHEMA.format(schema),
         "type": kind,
         "display_name": plan.title,
+        "description": str(plan.sweep.data.get("description") or ""),
+        "tags": plan.tags,
     }
-    if plan.sweep.data.get("description"):
-        out["description"] = str(plan.sweep.data["description"])
-    if plan.tags:
-        out["tags"] = plan.tags
-    return out
 
 
-def _value(one: Input) -> Any:
-    if one.has_default:
-        return one.spec["default"]
-    if not one.port:
+def _value(item: Input) -> Any:
+    if item.has_default:
+        return item.spec["default"]
+    if not item.port:
         return UNSET
-    out: dict[str, Any] = {"type": one.spec["type"]}
-    out[Comment("path: azureml:NAME@latest, or a folder, file or URL")] = None
-    if "mode" in one.spec:
-        out["mode"] = one.spec["mode"]
-    return out
+    path = Comment("path: azureml:NAME@latest, or a folder, file or URL")
+    return filled({"type": item.spec["type"], path: None, "mode": item.spec.get("mode")})
 
 
-def _output(spec: dict[str, Any]) -> dict[str, Any]:
-    return {key: spec[key] for key in ("type", "mode") if key in spec}
+def _outputs(plan: SweepPlan) -> dict[str, Any]:
+    return {
+        name: {key: spec[key] for key in ("type", "mode") if key in spec}
+        for name, spec in plan.trial.outputs.items()
+    }
 
 
 def _job_command(plan: SweepPlan) -> str:
     """The trial's command of a standalone job: swept inputs are `search_space`, and there are no optional groups."""
-    missing = {one.name for one in plan.left_out}
+    missing = {item.name for item in plan.absent}
 
-    def place(ref: placeholders.Placeholder) -> str:
-        if ref.kind == "inputs" and ref.name in missing:
+    def place(item: Placeholder) -> str:
+        if item.kind == "inputs" and item.name in missing:
             raise plan.trial.source.refuse(
-                f"the command uses the optional input {ref.name} outside of brackets, and a job has no value for it: "
-                f"write [--{ref.name} {{inputs.{ref.name}}}] or give it a default",
-                "inputs",
-                ref.name,
+                f"the command uses the optional input {item.name} outside of brackets, and a job has no value for it: "
+                f"write [--{item.name} {{inputs.{item.name}}}] or give it a default",
+                *("inputs", item.name),
             )
-        swept = ref.kind == "inputs" and ref.name in plan.swept
-        return f"${{{{{'search_space' if swept else ref.kind}.{ref.name}}}}}"
+        kind = "search_space" if item.kind == "inputs" and item.name in plan.swept else item.kind
+        return f"${{{{{kind}.{item.name}}}}}"
 
-    def group(one: placeholders.OptionalGroup) -> str | None:
-        return None if one.names("inputs") & missing else placeholders.inner_text(one, place)
+    def keep(group: OptionalGroup) -> str | None:
+        return None if group.names("inputs") & missing else inner_text(group, place)
 
-    return placeholders.render(plan.trial.parts, place, group)
+    return render_parts(plan.trial.parts, place, keep)

@@ -47,23 +47,23 @@ def config_change(planner: Planner, spot: Spot) -> SweepChange:
     if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
         raise Refused("HyperDriveConfig is not assigned to one name")
     name = stmt.targets[0].id
-    given = {str(keyword.arg): keyword.value for keyword in call.keywords}
+    values = {str(keyword.arg): keyword.value for keyword in call.keywords}
     reader.take(call.func)
     for key, at in _VALUES.items():
-        if key in given:
-            reader.put(given[key], value(given[key], key), *at)
-    goal = given.get("primary_metric_goal")
+        if key in values:
+            reader.put(values[key], value(values[key], key), *at)
+    goal = values.get("primary_metric_goal")
     if isinstance(goal, ast.Attribute) and reader.name(goal.value) == "PrimaryMetricGoal":
         reader.put(goal, goal.attr.lower(), "objective", "goal")
         reader.take(goal.value)
-    policy = given.get("policy")
+    policy = values.get("policy")
     no_policy = policy is None or (isinstance(policy, ast.Constant) and policy.value is None)
     if policy is not None and not no_policy and not reader.policy(policy):
         raise Refused("policy is not given as a hyperdrive call inside HyperDriveConfig")
-    _read_sampling(reader, given.get("hyperparameter_sampling"))
+    _read_sampling(reader, values.get("hyperparameter_sampling"))
     change = SweepChange(spot, reader)
 
-    run = given.get("run_config")
+    run = values.get("run_config")
     node = spot.source.slice(run) if run is not None else "node"
     function = f"{name} = {call_text(node, change.distributions)}.sweep"
     made = planner.meanings.of(run, spot) if run is not None else None
@@ -81,12 +81,12 @@ def _read_sampling(reader: HyperdriveReader, node: ast.expr | None) -> None:
     kind = reader.called(node)
     if kind not in SAMPLINGS or not isinstance(node, ast.Call):
         raise Refused("hyperparameter_sampling is not given as a hyperdrive call inside HyperDriveConfig")
-    values = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if len(values) != 1 or not isinstance(values[0], ast.Dict):
+    spaces = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if len(spaces) != 1 or not isinstance(spaces[0], ast.Dict):
         raise Refused(f"the parameter space of {kind} is not a literal dict", line=node.lineno)
     reader.put(node, SAMPLINGS[kind], "algorithm")
     reader.take(node.func)
-    for key, item in zip(values[0].keys, values[0].values, strict=True):
+    for key, item in zip(spaces[0].keys, spaces[0].values, strict=True):
         name = value(key, "a parameter's name") if key is not None else None
         if not isinstance(name, str) or not reader.distribution(item, legal(name.lstrip("-"))):
             raise Refused(f"{name or '**'} in {kind} is not a hyperdrive distribution", line=item.lineno)

@@ -84,7 +84,7 @@ def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str)
         if python and (keyword.iskeyword(new) or new in PYTHON_NAMES):
             new += "_"
             why = "Python has another use for it"
-        # v2 holds two names that differ in case only for one.
+        # Two names that differ in case only are the same to v2.
         while new.lower() in taken:
             new += "_2"
             why = "another one would be the same in v2"

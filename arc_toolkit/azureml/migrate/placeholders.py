@@ -98,7 +98,7 @@ def renamed(parts: list[Part], names: Mapping[Placeholder, Placeholder]) -> list
     ]
 
 
-def render(
+def render_parts(
     parts: list[Part], place: Callable[[Placeholder], str], keep: Callable[[OptionalGroup], str | None]
 ) -> str:
     """The text again: `place` gives the text of a placeholder, `keep` that of a group, or None to drop it.

@@ -88,7 +88,7 @@ def _is_call(made: Binding) -> bool:
 
 
 def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use) -> None:
-    """The name may stand for nothing else before its last sweep setting, and all its settings have to be readable."""
+    """Nothing else may use the name before its last sweep setting, and all its settings have to be readable."""
     body = made.spot.body
     taken = {id(use.spot.stmt) for use in settings}
     for use in settings:

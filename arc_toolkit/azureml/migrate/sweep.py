@@ -137,13 +137,13 @@ def _note_settings(plan: SweepPlan) -> None:
             "instance_type and instance_count are plain values: a standalone job takes no binding there; change "
             "them with `az ml job create --set resources.instance_type=...`, or use --as step"
         )
-    unset = [one.name for one in plan.fixed if not one.has_default]
+    unset = [item.name for item in plan.constants if not item.has_default]
     if unset:
         plan.sweep.warn(
             f"v1.5 gets {', '.join(unset)} from the caller: give a path or value before it is submitted"
         )
-    if plan.left_out:
-        names = ", ".join(one.name for one in plan.left_out)
+    if plan.absent:
+        names = ", ".join(item.name for item in plan.absent)
         plan.sweep.note(f"optional inputs without a value are left out: {names}")
 
 

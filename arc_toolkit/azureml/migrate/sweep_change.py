@@ -57,7 +57,7 @@ def resources_text(settings: Settings, old: dict[str, str]) -> str:
 
 
 def refuse(planner: Planner, spot: Spot, refused: Refused) -> None:
-    """A sweep that stays as it is, at its line or at the one that is to blame."""
+    """A finding for a sweep that is not changed, at its line or at the line of the reason."""
     here = refused.line in (0, spot.stmt.lineno)
     node = spot.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
     planner.finding(RULE, "warning", "the sweep is not rewritten", spot.source, node, reason=refused.reason)

@@ -11,6 +11,7 @@ from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
 from arc_toolkit.azureml.migrate.trial import Trial
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import cores_of
+from arc_toolkit.edit.yaml_writer import Comment
 
 # What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.
 DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
@@ -20,6 +21,23 @@ UNSET = "SET_ME"
 
 MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
 SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
+
+
+def filled(tree: dict[str, Any]) -> dict[str, Any]:
+    """A mapping without the keys that have no value; a comment has none and stays."""
+    return {
+        key: value for key, value in tree.items() if isinstance(key, Comment) or value not in (None, {}, [], "")
+    }
+
+
+def binding(name: str, section: str = "inputs") -> str:
+    """How a step names an input or output of its pipeline."""
+    return f"${{{{parent.{section}.{name}}}}}"
+
+
+def asset(name: str) -> str:
+    """`azureml:name`, however the name is given."""
+    return name if name.startswith("azureml:") else f"azureml:{name}"
 
 
 @dataclass
@@ -46,17 +64,21 @@ class SweepPlan:
         return str(self.sweep.data.get("display_name") or self.sweep.data.get("name") or "sweep")
 
     @property
+    def _name_and_version(self) -> list[str]:
+        return [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
+
+    @property
     def origin(self) -> str:
         """`sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`"""
-        words = [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
-        return f"{posixpath.basename(self.sweep.path)} (v1.5 SweepComponent {' '.join(words)})".replace(" )", ")")
+        words = " ".join(["v1.5 SweepComponent", *self._name_and_version])
+        return f"{posixpath.basename(self.sweep.path)} ({words})"
 
     @property
     def tags(self) -> dict[str, str]:
         """The sweep's tags; a job has no component name and version, so they are here."""
-        given = {str(key): str(value) for key, value in self.sweep.mapping("tags").items()}
-        words = [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
-        return {**given, "v1_5_component": ":".join(words)} if words else given
+        tags = {key: str(value) for key, value in self.sweep.mapping("tags").items()}
+        words = ":".join(self._name_and_version)
+        return {**tags, "v1_5_component": words} if words else tags
 
     @property
     def instance_type(self) -> str:
@@ -67,24 +89,29 @@ class SweepPlan:
         return self.settings.instance_count or DEFAULT_INSTANCE_COUNT
 
     @property
-    def asked(self) -> dict[str, str | int]:
+    def resources(self) -> dict[str, str | int]:
         """The resources that the user asked for, which `patch` writes on components and trials too."""
-        given = {"instance_type": self.settings.instance_type, "instance_count": self.settings.instance_count}
-        return {key: value for key, value in given.items() if value is not None}
+        return filled(
+            {"instance_type": self.settings.instance_type, "instance_count": self.settings.instance_count}
+        )
 
     @property
     def compute(self) -> str:
-        given = self.settings.compute or UNSET
-        return given if given.startswith("azureml:") else f"azureml:{given}"
+        return asset(self.settings.compute or UNSET)
 
     @property
-    def fixed(self) -> list[Input]:
+    def constants(self) -> list[Input]:
         """Inputs that are not swept and have, or need, a value."""
-        return [one for one in self.trial.inputs.values() if one.name not in self.swept and not _left_out(one)]
+        return [item for item in self._not_swept if item.has_default or not item.optional]
 
     @property
-    def left_out(self) -> list[Input]:
-        return [one for one in self.trial.inputs.values() if one.name not in self.swept and _left_out(one)]
+    def absent(self) -> list[Input]:
+        """Optional inputs without a value."""
+        return [item for item in self._not_swept if item.optional and not item.has_default]
+
+    @property
+    def _not_swept(self) -> list[Input]:
+        return [item for item in self.trial.inputs.values() if item.name not in self.swept]
 
     @property
     def cores(self) -> int | None:
@@ -98,7 +125,3 @@ class SweepPlan:
         between = posixpath.relpath(posixpath.dirname(self.trial.source.path) or ".", self.folder or ".")
         moved = posixpath.normpath(posixpath.join(between, path))
         return moved if moved.startswith(".") else f"./{moved}"
-
-
-def _left_out(one: Input) -> bool:
-    return one.optional and not one.has_default

@@ -25,7 +25,7 @@ _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as
 _FUNCTION_WORDS = (
     *_WORDS,
     *("@", "load_component", "from_yaml", "from_func", "Component", "components", "resources", "runsettings"),
-    *("default_compute", "azure.", "mldesigner"),
+    *("default_compute", "azure.", "mldesigner", "HyperDriveConfig"),
 )
 # Calls at module level whose results are no components, for certain.
 _HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "dict", "list", "set"})

@@ -1,4 +1,4 @@
-"""Whatever stands in a spec: it is converted or refused in one sentence, and never an unexpected error."""
+"""Whatever is in a spec: it is converted or refused in one sentence, and never an unexpected error."""
 
 from __future__ import annotations
 

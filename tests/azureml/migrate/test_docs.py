@@ -25,7 +25,7 @@ def test_the_worked_example_is_what_is_written(tmp_path: Path) -> None:
     result = sweep.convert(str(tmp_path / "sweep.yaml"), sweep_text.encode(), settings, read)
     assert texts(result) == {"sweep.trial.v2.yaml": component, "sweep.v2.yaml": pipeline}
     said = [finding.message for finding in result.findings]
-    (shown,) = re.findall(r"is said, with its line:\n\n```\n(.*?)```", PAGE, re.DOTALL)
+    (shown,) = re.findall(r"is reported, with its line:\n\n```\n(.*?)```", PAGE, re.DOTALL)
     assert all(line in said for line in shown.splitlines())
 
 

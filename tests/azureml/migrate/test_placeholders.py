@@ -46,4 +46,4 @@ def test_groups_of_v1_5_and_of_v2(line: str) -> None:
 
 def test_a_group_that_goes_takes_one_blank_with_it() -> None:
     parts = placeholders.parse("x [--a {inputs.a}] y")
-    assert placeholders.render(parts, lambda ref: ref.name, lambda group: None) == "x y"
+    assert placeholders.render_parts(parts, lambda ref: ref.name, lambda group: None) == "x y"

@@ -118,8 +118,8 @@ def test_values_of_the_wrong_kind_are_said_and_left_out() -> None:
     assert "retry_settings" not in text
     assert "environment_variables" not in text
     assert notes[:2] == [
-        "run_max_try is 'many', no int: it is not written",
-        "environment_variables is ['A'], no dict: it is not written",
+        "run_max_try is 'many', not int: it is not written",
+        "environment_variables is ['A'], not dict: it is not written",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Sweeps in Python source: literal settings are rewritten and run with azure-ai-ml, all else is left with a reason."""
+"""Sweeps in Python source: literal settings are rewritten and run with azure-ai-ml, all else has a reason."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rewritten(text: str, **settings: Any) -> tuple[str, list[Finding]]:
 
 
 def reasons(text: str) -> str:
-    """Why a text is left as it is."""
+    """Why a text is not changed."""
     after, findings = rewritten(text)
     assert after == text
     assert findings
@@ -197,7 +197,7 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
         ("from azureml", "if True:\n    from azureml", "hyperdrive is not imported at the top of the file"),
     ],
 )
-def test_what_cannot_be_proved_is_left_with_a_reason(old: str, new: str, reason: str) -> None:
+def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(old: str, new: str, reason: str) -> None:
     assert old in STEP
     assert reason in reasons(STEP.replace(old, new, 1))
 
@@ -224,9 +224,24 @@ def test_what_cannot_be_proved_is_left_with_a_reason(old: str, new: str, reason:
         ("from azure.ai.ml import command", "from mine import command", "node is not an azure-ai-ml command"),
     ],
 )
-def test_a_hyperdrive_config_that_cannot_be_proved_is_left(old: str, new: str, reason: str) -> None:
+def test_a_hyperdrive_config_that_cannot_be_converted_is_not_changed(old: str, new: str, reason: str) -> None:
     assert old in CONFIG
     assert reason in reasons(CONFIG.replace(old, new, 1))
+
+
+def test_a_config_in_a_function_is_converted() -> None:
+    head, _, config = CONFIG.partition("config = ")
+    inside = "def build():\n    " + ("config = " + config).replace("\n", "\n    ").rstrip() + "\n"
+    after, _ = rewritten(head + inside)
+    assert "\n    config = node(" in after
+
+
+def test_a_config_in_a_function_without_a_step_is_reported() -> None:
+    head = "from azureml.train.hyperdrive import HyperDriveConfig  # no command here\n"
+    text = (
+        "def build(run, sampling):\n    x = HyperDriveConfig(run_config=run, hyperparameter_sampling=sampling)\n"
+    )
+    assert "hyperparameter_sampling is not given as a hyperdrive call" in reasons(head + text)
 
 
 def test_settings_through_a_helper_are_reported() -> None:

@@ -1,4 +1,4 @@
-"""The sweep converter without azure-ai-ml: what is written, what is said, and what is refused."""
+"""The sweep converter without azure-ai-ml: what is written, what is reported, and what is refused."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_booleans_in_a_choice_become_strings_and_that_is_said(tmp_path: Path) ->
     assert "written as the string 'True'" in messages(result)
 
 
-def test_spellings_of_old_drafts_are_mended(tmp_path: Path) -> None:
+def test_spellings_of_old_drafts_are_fixed(tmp_path: Path) -> None:
     space = {"lr": {"spec": "uniform", "min": 0, "max": 1}}
     result = convert(tmp_path, spec(SWEEP, search_space=space))
     drawn = document(result)["jobs"]["sweep"]["search_space"]["lr"]
@@ -317,7 +317,7 @@ def test_a_job_keeps_its_variables_where_v2_keeps_them(tmp_path: Path) -> None:
     assert "export" not in document(result)["trial"]["command"]
 
 
-def test_the_misspelt_prestep_is_mended(tmp_path: Path) -> None:
+def test_the_misspelt_prestep_is_fixed(tmp_path: Path) -> None:
     result = convert(tmp_path, spec(SWEEP, environment_variables={"AMLARC_RESTEP": PRESTEP}), sweep_as="job")
     assert document(result)["trial"]["environment_variables"] == {"AMLARC_PRESTEP": PRESTEP}
     assert "AMLARC_RESTEP, which nothing reads" in messages(result)
