@@ -32,6 +32,12 @@ def read_bytes(path: str | Path) -> bytes:
         raise ArcError(f"cannot read {path}: {reason(error)}") from None
 
 
+def read_raw(path: str) -> bytes:
+    """The bytes of one of many files, without a buffer; `OSError` if it cannot be read."""
+    with open(path, "rb", buffering=0) as stream:
+        return stream.read()
+
+
 def read_text(path: str | Path) -> str:
     """UTF-8 text with its newlines as they are; a BOM is dropped."""
     data = read_bytes(path)

@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "resources": BASE | {"output"},
     "console": BASE,
     "edit": BASE,
+    "batch": BASE | {"edit", "findings"},
     "kube": BASE,
     "checkpoints": BASE,
     "notices": BASE,

@@ -100,7 +100,8 @@ class Work:
         if fix is not None:
             usable = rule.fix == "safe" or self.settings.unsafe_fixes
             try:
-                made = self._fix(title, rule.fix == "safe", fix, usable)
+                # A setting of this run may have fixed it already.
+                made = self._fix(title, rule.fix == "safe", fix, usable and not applied)
                 applied = applied or usable
             except Refused as refusal:
                 reason = f"{reason}; {refusal.reason}" if reason else refusal.reason

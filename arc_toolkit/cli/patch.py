@@ -1,21 +1,20 @@
-"""`patch`: settings into AzureML files, and what the rules can mend; a diff by default."""
+"""`patch`: settings into AzureML files, and what the rules can fix; a diff by default."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from arc_toolkit.azureml.settings import SETTING_RULES
-from arc_toolkit.cli.check import show_machine, tell_skipped, unusable
 from arc_toolkit.cli.patch_options import add_common, add_patch
 from arc_toolkit.console import Console
-from arc_toolkit.errors import FOUND, OK, USAGE
 
 if TYPE_CHECKING:
-    from arc_toolkit.edit.discover import Problem, Skipped
-    from arc_toolkit.findings import FileResult, Finding
+    from arc_toolkit.cli.reporter import Reporter
+    from arc_toolkit.findings import FileResult
+    from arc_toolkit.output.run_report import Mode, ReportedFinding, RunReport
 
 EPILOG = """\
 examples:
@@ -37,121 +36,98 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.azureml.batch import run as run_over
+    from arc_toolkit.azureml.azureml_files import AzureMLFiles
+    from arc_toolkit.azureml.rules import all_rules
+    from arc_toolkit.batch import run as run_over
     from arc_toolkit.cli.patch_options import settings_of
+    from arc_toolkit.cli.reporter import Reporter
+    from arc_toolkit.output.run_report import Mode, RunReport
 
-    report = Report(args, console)
-    for outcome in run_over(args.paths, settings_of(args), console.progress):
+    engine = AzureMLFiles(settings_of(args))
+    mode = Mode.WRITE if args.write else Mode.CHECK if args.check else Mode.DIFF
+    report = RunReport("patch", args.format, all_rules(), mode, exit_zero=args.exit_zero)
+    is_text = args.format == "text"
+    patch = _Patch(report, Reporter(report, console, text=is_text), console, mode, is_text)
+    for outcome in run_over(args.paths, engine, console.progress):
         if outcome.problem is not None:
-            report.problem(outcome.problem.message)
+            patch.reporter.problem(outcome.problem)
         elif outcome.skipped is not None:
-            report.skip(outcome.skipped, outcome.named)
+            patch.reporter.skip(outcome.skipped, named=outcome.named)
         elif outcome.result is not None:
-            report.file(outcome.result, outcome.named)
-        report.echo(outcome.stdin)
-        if (problem := unusable(outcome)) is not None:
-            report.lost.append(problem)
-    return report.finish()
+            patch.file(outcome.result, outcome.named)
+        patch.echo(outcome.stdin)
+    return patch.reporter.finish(*patch.notes())
 
 
-class Report:
-    """Shows each result as it comes, and owns the counts, the summary and the exit code."""
+class _Patch:
+    """Writes or shows each file as it comes."""
 
-    def __init__(self, args: argparse.Namespace, console: Console) -> None:
-        self._args = args
-        self._console = console
-        self._counts: Counter[str] = Counter()
-        self._files: list[dict[str, Any]] = []
-        self._findings: list[Finding] = []
-        self._rows: list[dict[str, Any]] = []
-        self._skipped: list[dict[str, Any]] = []
-        self._problems: list[str] = []
-        self.lost: list[Problem] = []
-        # What was asked and could not be placed, by setting and reason: the files below the given folders.
-        self._not_placed: dict[tuple[str, str], set[str]] = {}
-
-    def problem(self, message: str) -> None:
-        self._problems.append(message)
-        self._console.warn(message)
-
-    def skip(self, left: Skipped, named: bool) -> None:
-        self._counts["skipped"] += 1
-        if self._args.format == "json":
-            from arc_toolkit.output.findings_text import skipped_data
-
-            self._skipped.append(skipped_data(left))
-        tell_skipped(self._console, left, named)
+    def __init__(self, report: RunReport, reporter: Reporter, console: Console, mode: Mode, is_text: bool) -> None:
+        self.reporter, self._report, self._console = reporter, report, console
+        self._mode, self._is_text = mode.value, is_text
+        # What was asked and could not be set, by setting and reason: the files below the given folders.
+        self._not_set: dict[tuple[str, str], set[str]] = {}
 
     def echo(self, data: bytes) -> None:
         """Standard input as bytes, for `--write`: a filter gives back also what it does not change."""
-        if data and self._args.write and self._args.format == "text":
+        if data and self._mode == "write" and self._is_text:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
 
     def file(self, result: FileResult, named: bool) -> None:
-        from arc_toolkit.azureml.batch import pending, write
-        from arc_toolkit.output.findings_text import finding_text
+        from arc_toolkit.batch import pending, write
 
         new = pending(result)
-        status = "changed" if result.changed or new else "refused" if result.refused else "unchanged"
-        if self._args.write and status == "changed" and result.path != "-":
-            problems = write(result)
-            for problem in problems:
-                self.problem(problem.message)
-            if problems:
-                status = "refused"
-        self._counts[status] += 1
-        written = self._args.write and status == "changed" and result.path != "-"
-        if self._args.format in ("sarif", "github"):
-            self._findings += result.findings
-        if self._args.format == "json":
-            from arc_toolkit.output.findings_text import finding_data
+        problems = (
+            write(result) if self._mode == "write" and result.path != "-" and (result.changed or new) else []
+        )
+        for problem in problems:
+            self.reporter.problem(problem)
+        _, rows = self._report.file(result, new, writing_failed=bool(problems))
+        if not self._is_text:
+            return
+        self._console.clear_progress()
+        if not problems:
+            self._show(result, new)
+        shown = [row for row in rows if self._is_shown(row, named)]
+        self.reporter.findings(result, shown, beside=True)
+        if result.refused and not any(result.refused in row.finding.reason for row in shown):
+            self._console.warn(f"{result.path} is not changed: {result.refused}")
 
-            self._files.append(self._data(result, new, status))
-            self._rows += [finding_data(finding, written=written) for finding in result.findings]
-        if self._args.format == "text":
-            self._console.clear_progress()
-            self._show(result, new, status)
-            shown = []
-            for one in result.findings:
-                asked = one.rule in SETTING_RULES
-                if one.severity != "note" or self._console.verbose or one.rule in _DECISIONS or (asked and named):
-                    shown.append(one)
-                elif asked:
-                    self._not_placed.setdefault((one.rule, one.reason), set()).add(one.path)
-            for finding in shown:
-                source = result.before if finding.path == result.path else b""
-                self._console.note(finding_text(finding, source, self._err_style, check=False))
-            if result.refused and not any(result.refused in one.reason for one in shown):
-                self._console.warn(f"{result.path} is left as it is: {result.refused}")
+    def _is_shown(self, row: ReportedFinding, named: bool) -> bool:
+        finding = row.finding
+        setting = finding.rule in SETTING_RULES
+        if (
+            finding.severity != "note"
+            or self._console.verbose
+            or finding.rule in _DECISIONS
+            or (setting and named)
+        ):
+            return True
+        if setting:
+            self._not_set.setdefault((finding.rule, finding.reason), set()).add(finding.path)
+        return False
 
-    def _err_style(self, text: str, *names: str) -> str:
-        return self._console.style(text, *names, stream=sys.stderr)
+    def notes(self) -> list[str]:
+        return [
+            f"{rule} is not set everywhere in {len(paths)} file{'s' * (len(paths) != 1)}: {why} (--verbose shows where)"
+            for (rule, why), paths in self._not_set.items()
+        ]
 
-    def _show(self, result: FileResult, new: list[tuple[str, bytes]], status: str) -> None:
+    def _show(self, result: FileResult, new: Sequence[tuple[str, bytes]]) -> None:
+        from arc_toolkit.output.run_report import diff
+
         console = self._console
-        if result.path == "-" and self._args.write:
+        if result.path == "-" and self._mode == "write":
             self.echo(result.after if result.after is not None else result.before)
             for name, _ in new:
                 console.warn(f"{name} is not written: standard input has no folder for it")
-            return
-        if status != "changed":
-            return
-        names = [*([result.path] if result.changed else []), *(path for path, _ in new)]
-        if self._args.check:
-            for name in names:
-                console.out(f"would change {name}")
-        elif self._args.write:
-            for name in names:
-                console.out(f"wrote {name}")
+        elif self._mode == "diff":
+            console.out(self._colored(diff(result, new)), end="")
         else:
-            console.out(self._colored(self._diff(result, new)), end="")
-
-    def _diff(self, result: FileResult, new: list[tuple[str, bytes]]) -> str:
-        from arc_toolkit.edit.diff import unified
-
-        changed = unified(result.path, result.before, result.after) if result.changed and result.after else ""
-        return changed + "".join(unified(path, None, content) for path, content in new)
+            verb = "wrote" if self._mode == "write" else "would change"
+            for name in [*([result.path] if result.changed else []), *(path for path, _ in new)]:
+                console.out(f"{verb} {name}")
 
     def _colored(self, diff: str) -> str:
         style = self._console.style
@@ -162,40 +138,3 @@ class Report:
         return "".join(
             style(line.rstrip("\n"), colors[line[0]]) + "\n" if line[:1] in colors else line for line in lines
         )
-
-    def _data(self, result: FileResult, new: list[tuple[str, bytes]], status: str) -> dict[str, Any]:
-        return {
-            "path": result.path,
-            "status": status,
-            "refused": result.refused,
-            "diff": self._diff(result, new),
-            "new_files": [path for path, _ in new],
-        }
-
-    def finish(self) -> int:
-        from arc_toolkit.output.findings_text import summary
-
-        if self._args.format == "json":
-            from arc_toolkit.output.jsonout import document
-
-            payload = {
-                "files": self._files,
-                "findings": self._rows,
-                "skipped": self._skipped,
-                "problems": self._problems,
-            }
-            self._console.out(document("patch", payload))
-        else:
-            show_machine(self._args.format, self._findings, self._console, self.lost)
-        for (rule, why), paths in self._not_placed.items():
-            number = f"{len(paths)} file{'s' * (len(paths) != 1)}"
-            self._console.note(f"{rule} is not set everywhere in {number}: {why} (--verbose shows where)")
-        self._console.note(self._sentence(summary(self._counts, ["changed", "unchanged", "refused", "skipped"])))
-        if self._problems or self._counts["refused"]:
-            return USAGE
-        return FOUND if self._args.check and self._counts["changed"] and not self._args.exit_zero else OK
-
-    def _sentence(self, numbers: str) -> str:
-        if self._args.write or self._args.check or not self._counts["changed"]:
-            return f"files: {numbers}"
-        return f"files: {numbers} (nothing is written: give --write)"

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azureml.rules import all_rules
-    from arc_toolkit.azureml.rules.pages import listing, page, rule_data
+    from arc_toolkit.output.rule_pages import listing, page, rule_data
 
     rules = all_rules()
     if args.rule is not None and args.rule not in rules:

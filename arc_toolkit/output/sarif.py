@@ -6,23 +6,32 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
 from arc_toolkit.edit.discover import Problem
-from arc_toolkit.findings import Finding, Rule
+from arc_toolkit.findings import Fix, Rule
+from arc_toolkit.output.regions import NEWLINES, Replacement
+from arc_toolkit.output.rule_pages import page_url
+
+if TYPE_CHECKING:
+    from arc_toolkit.output.run_report import ReportedFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def sarif(findings: Iterable[Finding], rules: Sequence[Rule], problems: Sequence[Problem] = ()) -> str:
-    """One run with all rules that spoke, in order of their first finding, and the files that could not be used."""
-    results = list(findings)
-    known = {rule.id: rule for rule in rules}
-    ids = list(dict.fromkeys(finding.rule for finding in results))
+def sarif(
+    results: Sequence[ReportedFinding],
+    rules: Mapping[str, Rule],
+    problems: Sequence[Problem] = (),
+    *,
+    command: str = "check",
+) -> str:
+    """One run with all rules that found something, in order of the findings, and the files that could not be used."""
+    ids = list(dict.fromkeys(row.finding.rule for row in results))
     index = {name: position for position, name in enumerate(ids)}
     log = {
         "$schema": SCHEMA,
@@ -33,7 +42,7 @@ def sarif(findings: Iterable[Finding], rules: Sequence[Rule], problems: Sequence
                     "driver": {
                         "name": "arc-toolkit",
                         "version": __version__,
-                        "rules": [_rule(name, known.get(name)) for name in ids],
+                        "rules": [_rule(name, rules.get(name), command) for name in ids],
                     }
                 },
                 "invocations": [
@@ -43,46 +52,80 @@ def sarif(findings: Iterable[Finding], rules: Sequence[Rule], problems: Sequence
                     }
                 ],
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding, index[finding.rule]) for finding in results],
+                "newlineSequences": list(NEWLINES),
+                "results": [_result(row, index[row.finding.rule]) for row in results],
             }
         ],
     }
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
-def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
-    if rule is None:  # a setting that was asked for, and could not be placed
-        return {"id": name, "shortDescription": {"text": f"the setting {name}"}}
+def _rule(name: str, rule: Rule | None, command: str) -> dict[str, Any]:
+    if rule is None:  # a setting that was asked for, and could not be set
+        return {
+            "id": name,
+            "shortDescription": {"text": f"the setting {name}"},
+            "helpUri": page_url(f"{command}.md"),
+        }
     return {
         "id": name,
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.why.replace("\n", " ")},
         "help": {"text": rule.why, "markdown": f"{rule.why}\n\n```\n{rule.before}```\n\n```\n{rule.after}```\n"},
+        "helpUri": page_url(f"rules/{name}.md"),
         "defaultConfiguration": {"level": rule.severity},
         "properties": {"fix": rule.fix},
     }
 
 
-def _result(finding: Finding, index: int) -> dict[str, Any]:
+def _result(row: ReportedFinding, index: int) -> dict[str, Any]:
+    finding = row.finding
     text = f"{finding.message} ({finding.reason})" if finding.reason else finding.message
-    return {
+    result: dict[str, Any] = {
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": finding.severity,
         "message": {"text": text},
         "locations": [_location(finding.path, finding.line, finding.column)],
     }
+    if finding.fix is not None and row.replacements:
+        result["fixes"] = [_fix(finding.path, finding.fix, row.replacements)]
+    return result
+
+
+def _fix(path: str, fix: Fix, replacements: Sequence[Replacement]) -> dict[str, Any]:
+    changes = [
+        {
+            "deletedRegion": {
+                "startLine": entry.line,
+                "startColumn": entry.column,
+                "endLine": entry.end_line,
+                "endColumn": entry.end_column,
+            },
+            "insertedContent": {"text": entry.text},
+        }
+        for entry in replacements
+    ]
+    return {
+        "description": {"text": fix.title},
+        "artifactChanges": [{"artifactLocation": _artifact(path), "replacements": changes}],
+        "properties": {"safe": fix.safe},
+    }
 
 
 def _notification(problem: Problem) -> dict[str, Any]:
-    found: dict[str, Any] = {"level": "error", "message": {"text": problem.message}}
+    notification: dict[str, Any] = {"level": "error", "message": {"text": problem.message}}
     if problem.path:
-        found["locations"] = [_location(problem.path, problem.line, 1)]
-    return found
+        notification["locations"] = [_location(problem.path, problem.line, 1)]
+    return notification
 
 
 def _location(path: str, line: int, column: int) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": quote(PurePath(path).as_posix())}}
+    location: dict[str, Any] = {"artifactLocation": _artifact(path)}
     if line:
         location["region"] = {"startLine": line, "startColumn": max(1, column)}
     return {"physicalLocation": location}
+
+
+def _artifact(path: str) -> dict[str, str]:
+    return {"uri": quote(PurePath(path).as_posix())}

@@ -23,8 +23,9 @@ from statistics import median
 
 import yaml
 
-from arc_toolkit.azureml.batch import run
+from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.batch import run
 from scripts.benchmarks.common import cpu_of_call
 from tests.support import CORPUS
 
@@ -63,7 +64,7 @@ def round_trip(paths: list[Path]) -> None:
 
 
 def check(corpus: Path, settings: Settings) -> int:
-    return sum(1 for outcome in run([str(corpus)], settings, lambda _: None) if outcome.result)
+    return sum(1 for outcome in run([str(corpus)], AzureMLFiles(settings), lambda _: None) if outcome.result)
 
 
 def peak_mib(folder: Path) -> float:

@@ -14,9 +14,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from arc_toolkit.azureml.batch import run
+from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.python import patch_source
 from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.batch import run
 from arc_toolkit.findings import FileResult
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
@@ -174,7 +175,7 @@ def main() -> None:
         paths = [*ordinary, *pipelines]
 
         def whole() -> int:
-            return sum(1 for _ in run([str(folder)], SETTINGS, lambda text: None))
+            return sum(1 for _ in run([str(folder)], AzureMLFiles(SETTINGS), lambda text: None))
 
         assert whole() >= len(paths)
         seconds = cpu_of_call(whole)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.azureml import batch as run_module
+from arc_toolkit.azureml.azureml_files import AzureMLFiles
+from arc_toolkit.findings import FileResult
 from tests.azureml.support import COMMAND_JOB, COMPONENT, PIPELINE
 from tests.support import Result
 
@@ -56,7 +57,7 @@ def test_write_then_check(arc: Arc, job: Path) -> None:
     assert arc("patch", job, *TYPE, "--check", "--exit-zero").code == 0
     result = arc("patch", job, *TYPE, "--write")
     assert (result.code, result.out) == (0, f"wrote {job}\n")
-    assert "1 changed" in result.err
+    assert "1 file changed." in result.err
     again = arc("patch", job, *TYPE, "--check")
     assert (again.code, again.out) == (0, "")
 
@@ -74,7 +75,7 @@ def test_json_names_files_findings_and_what_was_left_out(arc: Arc, tmp_path: Pat
     data = json.loads(arc("patch", tmp_path, *TYPE, "--format", "json").out)
     assert data["schema"] == "arc-toolkit/patch/v1"
     [file] = data["files"]
-    assert (file["status"], file["new_files"]) == ("changed", [])
+    assert (file["status"], file["new_files"]) == ("would change", [])
     assert "+  instance_type: 32cpu128g" in file["diff"]
     assert {entry["reason"].partition(":")[0] for entry in data["skipped"]} == {"broken YAML", "not AzureML"}
     [restep] = [entry for entry in data["findings"] if entry["rule"] == "amlarc-restep"]
@@ -224,17 +225,17 @@ def test_a_file_that_cannot_be_written_is_told_and_the_others_are_done(
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(arc: Arc, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = run_module._dispatch
+    plain = AzureMLFiles.process
 
-    def slow(path: str, *rest: object) -> object:
-        result = plain(path, *rest)  # type: ignore[arg-type]
+    def slow(engine: AzureMLFiles, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+        result = plain(engine, path, data, in_folder=in_folder)
         job.write_text("# somebody was faster\n" + COMMAND_JOB)
         return result
 
-    monkeypatch.setattr(run_module, "_dispatch", slow)
+    monkeypatch.setattr(AzureMLFiles, "process", slow)
     result = arc("patch", job, *TYPE, "--write")
     assert result.code == 2
-    assert "changed while it was worked on" in result.err
+    assert "changed during the run" in result.err
     assert job.read_text().startswith("# somebody was faster")
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from arc_toolkit.azureml.batch import run, write
+from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
+from arc_toolkit.batch import run, write
 from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.findings import FileResult
 from tests.support import CORPUS, needs_corpus, unavailable
@@ -51,7 +52,11 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[
         shutil.copytree(CORPUS, top / name, copy_function=shutil.copyfile)
         for folder in (top / name).rglob("*/"):
             folder.chmod(0o755)
-    results = [outcome.result for outcome in run([str(top / "after")], SETTINGS, lambda _: None) if outcome.result]
+    results = [
+        outcome.result
+        for outcome in run([str(top / "after")], AzureMLFiles(SETTINGS), lambda _: None)
+        if outcome.result
+    ]
     for result in results:
         assert write(result) == []
     return top / "before", top / "after", results
@@ -147,7 +152,9 @@ def test_every_file_is_changed_or_has_a_reason(patched: tuple[Path, Path, list[F
 
 def test_a_second_run_over_the_written_files_changes_nothing(patched: tuple[Path, Path, list[FileResult]]) -> None:
     _, after, _ = patched
-    again = [outcome.result for outcome in run([str(after)], SETTINGS, lambda _: None) if outcome.result]
+    again = [
+        outcome.result for outcome in run([str(after)], AzureMLFiles(SETTINGS), lambda _: None) if outcome.result
+    ]
     assert [result.path for result in again if result.changed] == []
 
 

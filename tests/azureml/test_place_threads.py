@@ -91,17 +91,17 @@ def test_faiss_with_a_dataloader_gets_its_share_of_the_cores() -> None:
 
 
 def test_faiss_workers_are_found_in_the_code(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from arc_toolkit.azureml.batch import _read
     from arc_toolkit.azureml.library import Library
     from arc_toolkit.azureml.settings import Settings
     from arc_toolkit.azureml.yaml_engine import patch_yaml
+    from arc_toolkit.files import read_raw
 
     top = tmp_path_factory.mktemp("job")
     (top / "src").mkdir()
     (top / "src" / "a.py").write_text("import faiss, torch\nDataLoader(x, num_workers=16)\n")
     job = b"command: python a.py\nenvironment: e\ncompute: c\ncode: src\n"
     settings = Settings(threads="auto", cores=32)
-    result = patch_yaml(str(top / "job.yml"), job, settings, Library(_read), _read)
+    result = patch_yaml(str(top / "job.yml"), job, settings, Library(read_raw), read_raw)
     assert yaml.safe_load(result.after or b"")["environment_variables"] == {"OMP_NUM_THREADS": "2"}
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.rules import all_rules
-from arc_toolkit.azureml.rules.pages import page
 from arc_toolkit.azureml.settings import SETTING_RULES
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.quantities import GI
+from arc_toolkit.output.rule_pages import page
 from tests.azureml.support import COMMAND_JOB, COMPONENT, check_noop, check_transformed, patch, rules_of
 from tests.support import ROOT
 

@@ -24,9 +24,8 @@ def _check(work: Work, document: Document) -> None:
             else:
                 editor.replace(at, RESTEP, PRESTEP)
 
-        done = work.is_planned(path)
         title = f"Rename {RESTEP} to {PRESTEP}"
-        work.report(RULE, message, node, fix=None if done else fix, title=title, applied=done)
+        work.report(RULE, message, node, fix=fix, title=title, applied=work.is_planned(path))
 
 
 def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node, bool]]:

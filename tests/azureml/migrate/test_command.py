@@ -49,7 +49,7 @@ def test_a_bad_sweep_is_one_sentence_and_the_others_are_done(arc: Arc, folder: P
     bad = spec(SWEEP, search_space={"lr": {"type": "poisson"}})
     (folder / "bad.yaml").write_text(yaml.safe_dump(bad))
     result = arc("patch", folder, "--sweep-to-v2", "--write")
-    assert result.err.count("bad.yaml is left as it is") == 1
+    assert result.err.count("bad.yaml is not changed") == 1
     assert "lr has the distribution 'poisson': use one of choice, randint" in result.err
     assert (folder / "sweep.v2.yaml").is_file()
     assert not (folder / "bad.v2.yaml").exists()

@@ -1,4 +1,4 @@
-"""Rules as a table, as data and as a page: what `rules` prints and `docs/rules/` holds. No rule itself."""
+"""Rules as a table, as data and as a page: what `rules` prints and `docs/rules/` has."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import Any
 from arc_toolkit.findings import Rule
 from arc_toolkit.output.table import table
 
+# Where the documentation is read.
+DOCS_URL = "https://github.com/OWNER/arc-toolkit/blob/main/docs"
 _FIXES = {
     "safe": "`patch` fixes it.",
     "unsafe": "`patch --unsafe-fixes` fixes it.",
     "none": "It is reported, not fixed.",
 }
+
+
+def page_url(page: str) -> str:
+    """The address of a page of the documentation, such as `rules/misspelt-key.md`."""
+    return f"{DOCS_URL}/{page}"
 
 
 def listing(rules: Sequence[Rule]) -> str:
@@ -45,7 +52,7 @@ After:
 {rule.after.rstrip()}
 ```
 
-To set it aside in one place: `# arc-toolkit: ignore[{rule.id}] reason`.
+To ignore it in one place: `# arc-toolkit: ignore[{rule.id}] reason`.
 """
 
 

@@ -1,0 +1,71 @@
+"""The engine of `patch` and `check` for `batch.run`: each file to the editor of its language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
+
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.yaml_engine import patch_yaml
+from arc_toolkit.edit.discover import Problem
+from arc_toolkit.edit.ignores import find_ignores
+from arc_toolkit.files import read_raw
+from arc_toolkit.findings import FileResult, Finding
+
+Patch = Callable[[str, bytes, Settings], FileResult]
+
+# Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
+_PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
+
+
+class AzureMLFiles:
+    """Patches AzureML YAML, Python and notebooks in memory."""
+
+    subject = "AzureML jobs, components or pipelines"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._library = Library(read_raw)
+
+    def prepare(self, path: str, data: bytes) -> None:
+        self._library.note_uses(path, data)
+
+    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+        ending = path.rpartition(".")[2].lower()
+        if ending == "py" or (path == "-" and _PYTHON.search(data)):
+            patch: Patch = import_module("arc_toolkit.azureml.python").patch_source
+            result = _ignored(patch(path, data, self._settings))
+        elif ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):
+            patch = import_module("arc_toolkit.azureml.notebooks").patch_notebook
+            result = patch(path, data, self._settings)
+        else:
+            return patch_yaml(path, data, self._settings, self._library, read_raw, in_folder=in_folder)
+        if result.skipped is None:
+            # Names of steps in Python are not listed: a name counts as known if the code has it.
+            self._library.steps |= {name for name in self._settings.steps if name.encode() in data}
+            self._library.families |= set(self._settings.kinds)
+        return result
+
+    def finish(self) -> Iterator[Problem]:
+        for option, names, known in (
+            ("--step", self._settings.steps, self._library.steps),
+            ("--kind", self._settings.kinds, self._library.families),
+        ):
+            for name in (name for name in names if name not in known):
+                there = ", ".join(sorted(known)) or "none"
+                yield Problem("", f"{option} {name} matches nothing; there are: {there}")
+
+
+def _ignored(result: FileResult) -> FileResult:
+    """Inline ignores for findings of other editors that changed nothing."""
+    if b"arc-toolkit:" not in result.before:
+        return result
+    ignores = find_ignores(result.before.decode("utf-8", errors="replace"))
+
+    def stays(finding: Finding) -> bool:
+        return finding.applied or not ignores.covers(finding.rule, finding.line)
+
+    return replace(result, findings=tuple(filter(stays, result.findings)))

@@ -1,0 +1,55 @@
+"""Printing what a run over files found: text as it comes, or one document at the end. For every such command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from arc_toolkit.console import Console
+
+if TYPE_CHECKING:
+    from arc_toolkit.edit.discover import Problem, Skipped
+    from arc_toolkit.findings import FileResult
+    from arc_toolkit.output.run_report import ReportedFinding, RunReport
+
+
+class Reporter:
+    """The two ends of a `RunReport`: what happens goes in, and out to the console."""
+
+    def __init__(self, report: RunReport, console: Console, *, text: bool) -> None:
+        self.report, self._console, self._is_text = report, console, text
+
+    def problem(self, problem: Problem) -> None:
+        self.report.problem(problem)
+        self._console.warn(problem.message)
+
+    def skip(self, skipped: Skipped, *, named: bool) -> None:
+        """What is damaged or was named is always reported, anything else only with --verbose."""
+        self.report.skip(skipped)
+        tell = self._console.note if named or skipped.cause.damaged else self._console.detail
+        tell(f"skipped {skipped.place}: {skipped.reason}")
+
+    def findings(self, result: FileResult, rows: Sequence[ReportedFinding], *, beside: bool = False) -> None:
+        """The findings of a file as text: the result of the run, or (`beside`) notes beside it."""
+        if not self._is_text:
+            return
+        from arc_toolkit.output.findings_text import finding_text
+
+        self._console.clear_progress()
+        style: Callable[..., str] = self._error_style if beside else self._console.style
+        print_text = self._console.note if beside else self._console.out
+        for row in rows:
+            source = result.text if row.finding.path == result.path else ""
+            print_text(finding_text(row, source, style))
+
+    def _error_style(self, text: str, *names: str) -> str:
+        return self._console.style(text, *names, stream=sys.stderr)
+
+    def finish(self, *notes: str) -> int:
+        """The document of a machine-readable format, the notes and the summary line; the exit code."""
+        if text := self.report.machine_text:
+            self._console.out(text)
+        for note in (*notes, self.report.summary):
+            self._console.note(note)
+        return self.report.exit_code

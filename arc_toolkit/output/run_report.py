@@ -1,0 +1,219 @@
+"""What a run over files found: the counts, the summary line, the exit code, and the machine-readable formats.
+
+One for every command that reports findings. Pure: the command prints, and writes files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Literal
+
+from arc_toolkit.edit.diff import unified
+from arc_toolkit.edit.discover import Problem, Skipped
+from arc_toolkit.errors import FOUND, OK, USAGE
+from arc_toolkit.findings import FileResult, Finding, Rule
+from arc_toolkit.output.jsonout import document
+from arc_toolkit.output.regions import Replacement, replacements
+
+Format = Literal["text", "json", "sarif", "github"]
+FORMATS: tuple[Format, ...] = ("text", "json", "sarif", "github")
+NewFiles = Sequence[tuple[str, bytes]]
+
+
+class Mode(Enum):
+    """What a run does with its findings."""
+
+    REPORT = "report"  # findings only: `check`, `validate`
+    DIFF = "diff"
+    CHECK = "check"  # exit 1 if a file would change
+    WRITE = "write"
+
+
+class Status(Enum):
+    """What a run did to a file."""
+
+    CHECKED = "checked"
+    CHANGED = "changed"
+    WOULD_CHANGE = "would change"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFinding:
+    """A finding, whether this run wrote its fix into the file, and the fix in lines and columns if it did not."""
+
+    finding: Finding
+    fixed: bool
+    replacements: tuple[Replacement, ...] = ()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        finding = self.finding
+        fix = finding.fix
+        return {
+            "rule": finding.rule,
+            "severity": finding.severity,
+            "message": finding.message,
+            "path": finding.path,
+            "line": finding.line,
+            "column": finding.column,
+            "reason": finding.reason,
+            "fixable": finding.fixable,
+            "fixed": self.fixed,
+            "fix": fix and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
+        }
+
+
+class RunReport:
+    """Collects the outcomes of a run. Only the counts are kept for text, so that memory stays flat."""
+
+    def __init__(
+        self,
+        command: str,
+        form: Format,
+        rules: Mapping[str, Rule],
+        mode: Mode = Mode.REPORT,
+        *,
+        exit_zero: bool = False,
+        # What is counted: files, unless the command counts parts of them.
+        subject: str = "file",
+    ) -> None:
+        self._command, self._form, self._rules, self._mode = command, form, rules, mode
+        self._exit_zero, self._subject = exit_zero, subject
+        self._counts: Counter[str | Status] = Counter()
+        self._findings: list[ReportedFinding] = []
+        self._files: list[dict[str, Any]] = []
+        self._skipped: list[Skipped] = []
+        self._problems: list[Problem] = []
+
+    # --- what happens --------------------------------------------------------------------------------------
+
+    def problem(self, problem: Problem) -> None:
+        self._problems.append(problem)
+
+    def skip(self, skipped: Skipped) -> None:
+        self._counts["skipped"] += 1
+        if self._form != "text":
+            self._skipped.append(skipped)
+
+    def file(
+        self, result: FileResult, new_files: NewFiles = (), *, writing_failed: bool = False, count: int = 1
+    ) -> tuple[Status, list[ReportedFinding]]:
+        """Count a file, or `count` things in it; its status, and its findings in the order of the text."""
+        status = self._status(result, new_files, writing_failed)
+        self._counts[status] += count
+        # In text, standard input comes back changed; the other formats have no place for it.
+        written = status is Status.CHANGED and (result.path != "-" or self._form == "text")
+        rows = [
+            self._reported(result, finding, written)
+            for finding in sorted(
+                result.findings, key=lambda finding: (finding.line, finding.column, finding.rule)
+            )
+        ]
+        self._counts.update(row.finding.severity for row in rows)
+        if self._form != "text":
+            self._findings += rows
+        if self._form == "json":
+            entry: dict[str, Any] = {"path": result.path, "status": status.value}
+            if self._mode is not Mode.REPORT:
+                entry |= {
+                    "refused": result.refused,
+                    "diff": diff(result, new_files),
+                    "new_files": [path for path, _ in new_files],
+                }
+            self._files.append(entry)
+        return status, rows
+
+    def _status(self, result: FileResult, new_files: NewFiles, writing_failed: bool) -> Status:
+        if self._mode is Mode.REPORT:
+            return Status.CHECKED
+        if writing_failed or (result.refused and not new_files):
+            return Status.REFUSED
+        if not (result.changed or new_files):
+            return Status.UNCHANGED
+        return Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
+
+    def _reported(self, result: FileResult, finding: Finding, written: bool) -> ReportedFinding:
+        if finding.fix is None:
+            return ReportedFinding(finding, False)
+        fixed = written and finding.applied
+        if fixed or self._form == "text":
+            return ReportedFinding(finding, fixed)
+        return ReportedFinding(finding, False, replacements(result.text, finding.fix.edits))
+
+    # --- the end -------------------------------------------------------------------------------------------
+
+    @property
+    def exit_code(self) -> int:
+        if self._problems or self._counts[Status.REFUSED]:
+            return USAGE
+        bad = self._counts["error"] + self._counts["warning"] if self._mode is Mode.REPORT else 0
+        if self._mode is Mode.CHECK:
+            bad = self._counts[Status.WOULD_CHANGE]
+        return FOUND if bad and not self._exit_zero else OK
+
+    @property
+    def summary(self) -> str:
+        """`3 files would change, 2 skipped. Run again with --write to apply.`"""
+        counts = self._counts
+        if self._mode is Mode.REPORT:
+            severities = ", ".join(_number(counts[name], name) for name in ("error", "warning", "note"))
+            checked = _number(counts[Status.CHECKED], self._subject)
+            return f"checked {checked}: {severities}, {counts['skipped']} skipped"
+        main = Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
+        others = [(status.value, counts[status]) for status in (Status.UNCHANGED, Status.REFUSED)]
+        others.append(("skipped", counts["skipped"]))
+        rest = "".join(f", {count} {name}" for name, count in others if count)
+        hint = " Run again with --write to apply." if counts[Status.WOULD_CHANGE] else ""
+        return f"{_number(counts[main], self._subject)} {main.value}{rest}.{hint}"
+
+    @property
+    def machine_text(self) -> str:
+        """The whole run in a machine-readable format; empty if there is nothing to say."""
+        # What could not be looked at, for formats that know findings and errors only.
+        unusable = self._problems + [
+            Problem(skipped.path, f"skipped: {skipped.reason}", skipped.line)
+            for skipped in self._skipped
+            if skipped.cause.damaged
+        ]
+        if self._form == "json":
+            return document(
+                self._command,
+                {
+                    "files": self._files,
+                    "findings": [row.data for row in self._findings],
+                    "skipped": [
+                        {
+                            "path": skipped.path,
+                            "cause": skipped.cause.value,
+                            "reason": skipped.reason,
+                            "line": skipped.line,
+                            "column": skipped.column,
+                        }
+                        for skipped in self._skipped
+                    ],
+                    "problems": [asdict(problem) for problem in self._problems],
+                },
+            )
+        if self._form == "sarif":
+            from arc_toolkit.output.sarif import sarif
+
+            return sarif(self._findings, self._rules, unusable, command=self._command)
+        if self._form == "github":
+            from arc_toolkit.output.github import workflow_commands
+
+            return workflow_commands([row.finding for row in self._findings], unusable)
+        return ""
+
+
+def diff(result: FileResult, new_files: NewFiles) -> str:
+    changed = unified(result.path, result.before, result.after) if result.changed and result.after else ""
+    return changed + "".join(unified(path, None, content) for path, content in new_files)
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count} {name}{'s' * (count != 1)}"
