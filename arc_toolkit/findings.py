@@ -68,6 +68,8 @@ class Rule:
     before: str
     after: str
     language: Language = "yaml"
+    # The command that reports it; `patch` fixes what `check` reports.
+    command: str = "check"
     # Called by the package that the rule belongs to, with what that package checks.
     check: Callable[..., None] | None = None
     # The rule runs only on files whose text has one of these; empty means on every file.

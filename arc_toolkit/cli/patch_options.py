@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from typing import Any
 
 from arc_toolkit.azureml.settings import SETTING_RULES, Settings
+from arc_toolkit.cli.reporter import add_report_options, rule_names
 from arc_toolkit.errors import ArcError
 from arc_toolkit.inputs import load_all, yaml_files
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, manifests_in
 from arc_toolkit.kube.labels import name_problem
 
-FORMATS = ("text", "json", "sarif", "github")
 # Variables that mean something else to the shell, the loader or Python.
 _RESERVED = frozenset(
     [
@@ -58,17 +57,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     known.add_argument(
         "--dataloader-workers", type=int, metavar="N", help="workers of the PyTorch DataLoader, for FAISS"
     )
-    chosen = parser.add_argument_group("which rules")
-    chosen.add_argument(
-        "--only", action="append", default=[], metavar="RULE", help="only this rule or setting; repeat for more"
-    )
-    chosen.add_argument(
-        "--skip", action="append", default=[], metavar="RULE", help="not this rule or setting; repeat for more"
-    )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text)")
-    parser.add_argument(
-        "--exit-zero", action="store_true", help="exit 0 also where something is found or would change"
-    )
+    add_report_options(parser, "rule or setting")
 
 
 def add_patch(parser: argparse.ArgumentParser) -> None:
@@ -201,13 +190,7 @@ def _rules(option: str, names: list[str]) -> frozenset[str]:
         return frozenset()
     from arc_toolkit.azureml.rules import all_rules
 
-    known = {*SETTING_RULES, *all_rules()}
-    chosen = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
-    for name in sorted(chosen - known):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
-        raise ArcError(f"{option}: no rule `{name}`: {hint}")
-    return chosen
+    return rule_names(option, names, {*SETTING_RULES, *all_rules()})
 
 
 def _types(path: str | None) -> dict[str, InstanceTypeSpec]:

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from arc_toolkit.console import Console
+from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.edit.discover import Problem, Skipped
     from arc_toolkit.findings import FileResult
     from arc_toolkit.output.run_report import ReportedFinding, RunReport
+
+
+FORMATS = ("text", "json", "sarif", "github")
+
+
+def add_report_options(parser: argparse.ArgumentParser, what: str = "rule") -> None:
+    """Which rules, in which format."""
+    chosen = parser.add_argument_group("which rules")
+    for option, help_text in (("--only", f"only this {what}"), ("--skip", f"not this {what}")):
+        chosen.add_argument(
+            option, action="append", default=[], metavar="RULE", help=f"{help_text}; repeat for more"
+        )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text)")
+    parser.add_argument(
+        "--exit-zero", action="store_true", help="exit 0 also if something is found or would change"
+    )
+
+
+def rule_names(option: str, names: Iterable[str], known: Collection[str]) -> frozenset[str]:
+    """The rules that an option names, each of which must exist."""
+    chosen = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
+    for name in sorted(chosen.difference(known)):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
+        raise ArcError(f"{option}: no rule `{name}`: {hint}")
+    return chosen
 
 
 class Reporter:

@@ -1,12 +1,16 @@
-"""`rules`: list the rules of `patch` and `check`, or explain one."""
+"""`rules`: list the rules of `patch`, `check` and `validate`, or explain one."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+from typing import TYPE_CHECKING
 
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK, ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.findings import Rule
 
 EPILOG = """\
 examples:
@@ -23,11 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, console: Console) -> int:
+def every_rule() -> dict[str, Rule]:
+    """The rules of all commands, in order of name."""
     from arc_toolkit.azureml.rules import all_rules
+    from arc_toolkit.sizing.validation_rules import RULES
+
+    return dict(sorted({**all_rules(), **RULES}.items()))
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.output.rule_pages import listing, page, rule_data
 
-    rules = all_rules()
+    rules = every_rule()
     if args.rule is not None and args.rule not in rules:
         near = difflib.get_close_matches(args.rule, rules, n=1)
         hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"

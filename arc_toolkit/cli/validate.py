@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from arc_toolkit.cli import node_options
+from arc_toolkit.cli.reporter import Reporter, add_report_options, rule_names
 from arc_toolkit.console import Console
-from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.errors import ArcError
 from arc_toolkit.files import read_text
 from arc_toolkit.inputs import yaml_files
+from arc_toolkit.output.run_report import RunReport
 from arc_toolkit.sizing.validation import candidates_of, validate
+from arc_toolkit.sizing.validation_rules import RULES
 
 EPILOG = """\
 examples:
@@ -25,33 +29,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "paths", nargs="+", metavar="PATH", help="YAML files or folders of them, - for standard input"
     )
     node_options.add_options(parser)
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    add_report_options(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
+    only, skip = rule_names("--only", args.only, RULES), rule_names("--skip", args.skip, RULES)
     paths = [file for path in args.paths for file in yaml_files(path)]
     files = [("standard input" if path == "-" else path, read_text(path)) for path in paths]
     selection = node_options.collect(args)
     if selection is not None:
         node_options.say(selection, console)
     candidates = candidates_of(selection) if selection is not None else []
-    findings, count = validate(files, candidates)
+    results = list(validate(files, candidates))
+    count = sum(types for _, types in results)
     if not count:
         raise ArcError(
             f"no InstanceType in {', '.join(args.paths)}: expected kind InstanceType or InstanceTypeList"
         )
-    if args.format == "json":
-        from arc_toolkit.output.jsonout import document
-
-        fields = ("rule", "severity", "message", "path", "line", "column")
-        rows = [{field: getattr(finding, field) for field in fields} for finding in findings]
-        payload = {"types": count, "findings": rows}
-        console.out(document("validate", payload))
-    for finding in findings if args.format == "text" else ():
-        color = "red" if finding.severity == "error" else "yellow"
-        place = f"{finding.path}:{finding.line}:{finding.column}:"
-        console.out(f"{place} {console.style(finding.severity, color)}: {finding.message} [{finding.rule}]")
-    console.note(
-        f"{count} instance type{'s' if count > 1 else ''}, {len(findings) or 'no'} finding{'s' * (len(findings) != 1)}"
-    )
-    return FOUND if findings else OK
+    report = RunReport("validate", args.format, RULES, exit_zero=args.exit_zero, subject="instance type")
+    report.extra["types"] = count
+    reporter = Reporter(report, console, text=args.format == "text")
+    for result, types in results:
+        kept = [
+            finding
+            for finding in result.findings
+            if finding.rule not in skip and (not only or finding.rule in only)
+        ]
+        result = replace(result, findings=tuple(kept))
+        reporter.findings(result, report.file(result, count=types)[1])
+    return reporter.finish()

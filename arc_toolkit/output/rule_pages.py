@@ -13,7 +13,7 @@ DOCS_URL = "https://github.com/OWNER/arc-toolkit/blob/main/docs"
 _FIXES = {
     "safe": "`patch` fixes it.",
     "unsafe": "`patch --unsafe-fixes` fixes it.",
-    "none": "It is reported, not fixed.",
+    "none": "`{command}` reports it; there is no automatic fix.",
 }
 
 
@@ -25,8 +25,8 @@ def page_url(page: str) -> str:
 def listing(rules: Sequence[Rule]) -> str:
     """One line per rule."""
     return table(
-        ["RULE", "SEVERITY", "FIX", "IN", "WHAT"],
-        [[rule.id, rule.severity, rule.fix, rule.language, rule.summary] for rule in rules],
+        ["RULE", "SEVERITY", "FIX", "COMMAND", "IN", "WHAT"],
+        [[rule.id, rule.severity, rule.fix, rule.command, rule.language, rule.summary] for rule in rules],
     )
 
 
@@ -36,7 +36,7 @@ def page(rule: Rule) -> str:
     return f"""\
 # {rule.id}
 
-{rule.summary[0].upper()}{rule.summary[1:]}. Severity: {rule.severity}. {_FIXES[rule.fix]}
+{rule.summary[0].upper()}{rule.summary[1:]}. Severity: {rule.severity}. {_FIXES[rule.fix].format(command=rule.command)}
 
 {rule.why}
 
@@ -62,6 +62,7 @@ def rule_data(rule: Rule) -> dict[str, Any]:
         "id": rule.id,
         "severity": rule.severity,
         "fix": rule.fix,
+        "command": rule.command,
         "language": rule.language,
         "summary": rule.summary,
         "why": rule.why,

@@ -19,7 +19,6 @@ from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.regions import Replacement, replacements
 
 Format = Literal["text", "json", "sarif", "github"]
-FORMATS: tuple[Format, ...] = ("text", "json", "sarif", "github")
 NewFiles = Sequence[tuple[str, bytes]]
 
 
@@ -89,6 +88,8 @@ class RunReport:
         self._files: list[dict[str, Any]] = []
         self._skipped: list[Skipped] = []
         self._problems: list[Problem] = []
+        # More fields of the JSON document.
+        self.extra: dict[str, Any] = {}
 
     # --- what happens --------------------------------------------------------------------------------------
 
@@ -184,6 +185,7 @@ class RunReport:
             return document(
                 self._command,
                 {
+                    **self.extra,
                     "files": self._files,
                     "findings": [row.data for row in self._findings],
                     "skipped": [

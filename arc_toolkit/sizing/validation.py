@@ -5,7 +5,7 @@ Pure: YAML text in, findings out. Every finding names the line and says how to f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 import yaml
 
 from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.ignores import find_ignores
 from arc_toolkit.edit.yaml_nodes import compose, get, pairs
 from arc_toolkit.errors import ArcError
-from arc_toolkit.findings import Finding, Severity
+from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.inputs import broken_yaml
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, manifests_in, problems
 from arc_toolkit.kube.labels import labels_text, matches
@@ -23,6 +24,7 @@ from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.raw import mapping
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.schedulable import Schedulable, schedulable_of_node
+from arc_toolkit.sizing.validation_rules import PREFIX, RULES
 
 Path = tuple[str | int, ...]
 Amounts = tuple[int, int, int]  # milli-cores, bytes, GPUs
@@ -76,17 +78,21 @@ class _Unquoted(str):
     """The text of a YAML scalar that is not a string, such as `4` or `yes`."""
 
 
-def validate(files: Sequence[tuple[str, str]], candidates: Sequence[Candidate] = ()) -> tuple[list[Finding], int]:
-    """Findings for all files (path, text), and how many types were checked."""
-    findings: list[Finding] = []
+def validate(
+    files: Iterable[tuple[str, str]], candidates: Sequence[Candidate] = ()
+) -> Iterator[tuple[FileResult, int]]:
+    """The findings of each file (path, text), without those that it ignores, and how many types it has."""
     seen: dict[str, str] = {}
-    count = 0
     for path, text in files:
+        findings: list[Finding] = []
+        count = 0
         for node, data in _documents(path, text):
             for place, manifest in manifests_in(data):
                 count += 1
                 findings += _check(_Manifest(path, _at(node, place), manifest), candidates, seen)
-    return findings, count
+        ignores = find_ignores(text)
+        shown = tuple(finding for finding in findings if not ignores.covers(finding.rule, finding.line))
+        yield FileResult(path, text.encode(), findings=shown), count
 
 
 def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> FitProblem | None:
@@ -132,13 +138,12 @@ class _Manifest:
         place: Path = (),
         *,
         at_key: bool = False,
-        severity: Severity = "error",
     ) -> Finding:
         name = mapping(self.content.get("metadata")).get("name")
         mark = _at(self.node, place, at_key=at_key).start_mark
         return Finding(
-            rule=f"instance-type/{rule}",
-            severity=severity,
+            rule=PREFIX + rule,
+            severity=RULES[PREFIX + rule].severity,
             message=f"{name}: {message}" if name else message,
             path=self.path,
             line=mark.line + 1,
@@ -150,10 +155,7 @@ def _check(manifest: _Manifest, candidates: Sequence[Candidate], seen: dict[str,
     rules = set()
     for problem in problems(manifest.content):
         rules.add(problem.rule)
-        severity: Severity = "warning" if problem.rule is SpecRule.REQUEST_LIMIT else "error"
-        yield manifest.finding(
-            problem.rule.value, problem.message, problem.path, at_key=problem.at_key, severity=severity
-        )
+        yield manifest.finding(problem.rule.value, problem.message, problem.path, at_key=problem.at_key)
     if SpecRule.NAME not in rules:
         name, place = manifest.content["metadata"]["name"], ("metadata", "name")
         if name in seen:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.cli.main import command_parser
+from arc_toolkit.cli.rules import every_rule
 from tests.azureml.support import COMMAND_JOB
 from tests.support import ROOT
 
@@ -26,7 +26,7 @@ def test_every_option_is_on_the_page(command: str) -> None:
 
 def test_the_list_of_rules_is_complete() -> None:
     text = (ROOT / "docs" / "rules.md").read_text()
-    for rule in all_rules().values():
+    for rule in every_rule().values():
         row = f"| [{rule.id}](rules/{rule.id}.md) | {rule.severity} | {rule.fix} | {rule.language} | {rule.summary} |"
         assert row in text
 

@@ -11,9 +11,7 @@ from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import SETTING_RULES
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.quantities import GI
-from arc_toolkit.output.rule_pages import page
 from tests.azureml.support import COMMAND_JOB, COMPONENT, check_noop, check_transformed, patch, rules_of
-from tests.support import ROOT
 
 JOB = "command: x\nenvironment: e\ncompute: azureml:c\n"
 STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    component: azureml:x:1\n"
@@ -200,19 +198,13 @@ def test_images_that_are_fine(image: str) -> None:
 # --- their documentation ---------------------------------------------------------------------------------------
 
 
-def test_every_rule_has_a_test_a_legal_name_and_its_own_page() -> None:
+def test_every_rule_has_a_test_and_a_legal_name() -> None:
     rules = all_rules()
     assert len(rules) >= 19
     assert set(CASES) == {name for name, rule in rules.items() if rule.check is not None}
-    for name, rule in rules.items():
+    for name in rules:
         assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", name)
         assert name not in SETTING_RULES
-        assert rule.before != rule.after
-        assert (ROOT / "docs" / "rules" / f"{name}.md").read_text() == page(rule), (
-            f"arc-toolkit rules {name} > docs/rules/{name}.md"
-        )
-    pages = {path.stem for path in (ROOT / "docs" / "rules").glob("*.md")}
-    assert pages == {*rules}
 
 
 def messages(rule: str, text: str, **settings: Any) -> list[str]:

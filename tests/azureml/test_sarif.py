@@ -90,9 +90,9 @@ def test_fixes_in_the_log_fix_the_file(
 
 
 def replaced(text: str, replacements: list[Any]) -> str:
-    """As a reader of the log does it: by lines and columns, from the end."""
+    """As a reader of the log does it: by lines and columns, from the end; they come in the order of the text."""
     lines = text.splitlines(keepends=True)
-    for entry in sorted(replacements, key=lambda entry: entry["deletedRegion"]["startLine"], reverse=True):
+    for entry in reversed(replacements):
         region = entry["deletedRegion"]
         first, last = region["startLine"] - 1, region["endLine"] - 1
         lines += [""] * (last + 1 - len(lines))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from arc_toolkit.sizing.validation_rules import RULES
 from tests.sizing.builders import as_list, node
 from tests.support import Result
 
@@ -43,39 +44,39 @@ def test_a_good_type_has_no_finding(arc: Arc, tmp_path: Path) -> None:
     assert check(arc, tmp_path, GOOD, "--sku", "D64s_v5") == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "rule", "line", "words"),
-    [
-        ("  name: good", "  name: Standard_NC6s_v3", "name", 4, "standard-nc6s-v3"),
-        ("  name: good", "  name: ''", "name", 4, "missing"),
-        (
-            '      cpu: "31"\n      memory: "100Gi"\n    limits',
-            '      cpu: "31"\n    limits',
-            "field",
-            10,
-            "requests.memory",
-        ),
-        ('    limits:\n      cpu: "31"', "    limits:\n      cpu:", "field", 13, "limits.cpu is missing"),
-        ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "0"', "field", 13, "above zero"),
-        ('    limits:\n      cpu: "31"', "    limits:\n      cpu: 31", "field", 13, 'write "31"'),
-        ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "31 cores"', "field", 13, "not a quantity"),
-        ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"', "request-limit", 10, "both equal"),
-        ("    limits:", "      nvidia.com/gpu: 1\n    limits:", "gpu", 12, "under limits only"),
-        ("  resources:\n", "  tolerations: []\n  resources:\n", "unknown-key", 8, "tolerations"),
-        ('"100Gi"\n', '"256Gi"\n', "node-size", 9, "Code 9"),
-        ('"100Gi"\n', '"240Gi"\n', "schedulable", 9, "Pending"),
-        ("    limits:", "      cpus: '2'\n    limits:", "unknown-key", 12, "not a resource"),
-        ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
-        ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
-    ],
-)
+CASES = [
+    ("  name: good", "  name: Standard_NC6s_v3", "name", 4, "standard-nc6s-v3"),
+    ("  name: good", "  name: ''", "name", 4, "missing"),
+    (
+        '      cpu: "31"\n      memory: "100Gi"\n    limits',
+        '      cpu: "31"\n    limits',
+        "field",
+        10,
+        "requests.memory",
+    ),
+    ('    limits:\n      cpu: "31"', "    limits:\n      cpu:", "field", 13, "limits.cpu is missing"),
+    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "0"', "field", 13, "above zero"),
+    ('    limits:\n      cpu: "31"', "    limits:\n      cpu: 31", "field", 13, 'write "31"'),
+    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "31 cores"', "field", 13, "not a quantity"),
+    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"', "request-limit", 10, "both equal"),
+    ("    limits:", "      nvidia.com/gpu: 1\n    limits:", "gpu", 12, "under limits only"),
+    ("  resources:\n", "  tolerations: []\n  resources:\n", "unknown-key", 8, "tolerations"),
+    ('"100Gi"\n', '"256Gi"\n', "node-size", 9, "Code 9"),
+    ('"100Gi"\n', '"240Gi"\n', "schedulable", 9, "Pending"),
+    ("    limits:", "      cpus: '2'\n    limits:", "unknown-key", 12, "not a resource"),
+    ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
+    ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "rule", "line", "words"), CASES)
 def test_each_broken_rule_has_one_finding_at_its_line(
     arc: Arc, tmp_path: Path, old: str, new: str, rule: str, line: int, words: str
 ) -> None:
     text = GOOD.replace(old, new)
     assert text != GOOD
     (finding,) = check(arc, tmp_path, text, "--sku", "D64s_v5")
-    assert (finding["rule"], finding["line"]) == (f"instance-type/{rule}", line)
+    assert (finding["rule"], finding["line"]) == (f"instance-type-{rule}", line)
     assert words in str(finding["message"])
 
 
@@ -83,14 +84,14 @@ def test_requests_beside_an_empty_resources_are_found_where_they_stand(arc: Arc,
     text = GOOD.replace("    requests:", "  requests:").replace("    limits:", "  limits:")
     findings = check(arc, tmp_path, text)
     assert [(f["rule"], f["line"]) for f in findings] == [
-        ("instance-type/misplaced", 9),
-        ("instance-type/misplaced", 12),
+        ("instance-type-misplaced", 9),
+        ("instance-type-misplaced", 12),
     ]
 
 
 def test_a_name_that_stands_twice_names_the_other_place(arc: Arc, tmp_path: Path) -> None:
     (finding,) = check(arc, tmp_path, GOOD + "---\n" + GOOD)
-    assert finding["rule"] == "instance-type/duplicate"
+    assert finding["rule"] == "instance-type-duplicate"
     assert "types.yaml:4" in str(finding["message"])
 
 
@@ -196,3 +197,37 @@ def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> N
     result = arc("validate", file)
     assert result.code == 2
     assert "no InstanceType" in result.err
+
+
+def test_every_rule_has_a_case() -> None:
+    cases = {f"instance-type-{case[2]}" for case in CASES} | {"instance-type-misplaced", "instance-type-duplicate"}
+    assert cases == {*RULES}
+
+
+def test_a_request_below_its_limit_is_a_warning(arc: Arc, tmp_path: Path) -> None:
+    (finding,) = check(arc, tmp_path, GOOD.replace('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"'))
+    assert (finding["rule"], finding["severity"]) == ("instance-type-request-limit", "warning")
+
+
+def test_findings_are_ignored_with_a_reason(arc: Arc, tmp_path: Path) -> None:
+    wrong = GOOD.replace("  name: good", "  name: Good")
+    assert len(check(arc, tmp_path, wrong)) == 1
+    assert (
+        check(arc, tmp_path, wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name] a test")) == []
+    )
+    assert check(arc, tmp_path, "# arc-toolkit: ignore-file[instance-type-name] a test\n" + wrong) == []
+    assert len(check(arc, tmp_path, wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name]"))) == 1
+    other = wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-gpu] a test")
+    assert len(check(arc, tmp_path, other)) == 1
+
+
+def test_rules_are_chosen(arc: Arc, tmp_path: Path) -> None:
+    wrong = GOOD.replace("  name: good", "  name: Good").replace("  resources:", "  tolerations: []\n  resources:")
+    for words, rules in (
+        (("--only", "instance-type-name"), ["instance-type-name"]),
+        (("--skip", "instance-type-name"), ["instance-type-unknown-key"]),
+    ):
+        assert [finding["rule"] for finding in check(arc, tmp_path, wrong, *words)] == rules
+    misspelt = arc("validate", tmp_path / "types.yaml", "--only", "instance-type-nam")
+    assert (misspelt.code, "did you mean `instance-type-name`?" in misspelt.err) == (2, True)
+    assert arc("validate", tmp_path / "types.yaml", "--exit-zero").code == 0
