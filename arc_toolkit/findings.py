@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a rule is, for `rules`, its page and SARIF; and how it checks, where it does so by itself."""
+    """What a rule is, for `rules`, its page and SARIF; and how it checks, if it does so by itself."""
 
     id: str
     severity: Severity

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib import import_module
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
 from arc_toolkit.edit.discover import Problem
-from arc_toolkit.edit.ignores import find_ignores
 from arc_toolkit.files import read_raw
-from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.findings import FileResult
 
 Patch = Callable[[str, bytes, Settings], FileResult]
 
@@ -37,7 +35,7 @@ class AzureMLFiles:
         ending = path.rpartition(".")[2].lower()
         if ending == "py" or (path == "-" and _PYTHON.search(data)):
             patch: Patch = import_module("arc_toolkit.azureml.python").patch_source
-            result = _ignored(patch(path, data, self._settings))
+            result = patch(path, data, self._settings)
         elif ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):
             patch = import_module("arc_toolkit.azureml.notebooks").patch_notebook
             result = patch(path, data, self._settings)
@@ -57,15 +55,3 @@ class AzureMLFiles:
             for name in (name for name in names if name not in known):
                 there = ", ".join(sorted(known)) or "none"
                 yield Problem("", f"{option} {name} matches nothing; there are: {there}")
-
-
-def _ignored(result: FileResult) -> FileResult:
-    """Inline ignores for findings of other editors that changed nothing."""
-    if b"arc-toolkit:" not in result.before:
-        return result
-    ignores = find_ignores(result.before.decode("utf-8", errors="replace"))
-
-    def stays(finding: Finding) -> bool:
-        return finding.applied or not ignores.covers(finding.rule, finding.line)
-
-    return replace(result, findings=tuple(filter(stays, result.findings)))

@@ -52,7 +52,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="InstanceType manifests: their cores and GPUs, and which names exist",
     )
     known.add_argument(
-        "--cores", type=int, metavar="N", help="cores of the instance type, where nothing else says it"
+        "--cores", type=int, metavar="N", help="cores of the instance type, if nothing else says it"
     )
     known.add_argument(
         "--dataloader-workers", type=int, metavar="N", help="workers of the PyTorch DataLoader, for FAISS"
@@ -111,16 +111,14 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     mode = how.add_mutually_exclusive_group()
     mode.add_argument("--write", action="store_true", help="write the files; the default shows a diff")
-    mode.add_argument(
-        "--check", action="store_true", help="write nothing, and exit 1 where something would change"
-    )
+    mode.add_argument("--check", action="store_true", help="write nothing, and exit 1 if something would change")
     how.add_argument(
         "--unsafe-fixes", action="store_true", help="also fixes after which a job may behave otherwise"
     )
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings; whatever cannot be meant is an error in one sentence."""
+    """The settings; options that contradict each other are an error in one sentence."""
     asked: dict[str, Any] = {}
     for name in (
         "instance_type",
@@ -148,15 +146,15 @@ def settings_of(args: argparse.Namespace) -> Settings:
         instance_types=_types(args.instance_types),
     )
     for name in sorted(settings.only & settings.skip):
-        raise ArcError(f"--only {name} and --skip {name} leave nothing to do: give one of them")
+        raise ArcError(f"--only {name} and --skip {name} leave nothing to do: use one of them")
     _check_numbers(settings)
     _check_names(settings)
     if settings.threads in (None, "off"):
         for option, given in (("--export", settings.exports), ("--manual", settings.manual)):
             if given:
-                raise ArcError(f"{option} says how threads are set: give --threads auto, lightgbm or faiss too")
+                raise ArcError(f"{option} says how threads are set: use --threads auto, lightgbm or faiss too")
     if getattr(args, "sweep_as", None) and not settings.sweep_to_v2:
-        raise ArcError("--as names the form of a converted sweep: give --sweep-to-v2 too")
+        raise ArcError("--as names the form of a converted sweep: use --sweep-to-v2 too")
     return settings
 
 

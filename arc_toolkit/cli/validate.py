@@ -1,4 +1,4 @@
-"""`validate`: hand-written InstanceTypes against the rules, and against nodes where given."""
+"""`validate`: hand-written InstanceTypes against the rules, and against nodes if any are given."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Skipped:
     path: str
     cause: SkipCause
     reason: str
-    # From 1; both are 0 where it is about the whole file.
+    # From 1; both are 0 if it is about the whole file.
     line: int = 0
     column: int = 0
 

@@ -144,6 +144,12 @@ def test_notes_alone_are_no_failure(arc: Arc, tmp_path: Path) -> None:
     assert result.code == 0
 
 
+def test_a_component_that_a_pipeline_of_the_run_uses_is_not_unused(arc: Arc, tmp_path: Path) -> None:
+    (tmp_path / "a_train.yml").write_text(COMPONENT.replace("lightgbm", "x"))
+    (tmp_path / "pipeline.yml").write_text(PIPELINE.replace("train.yml", "a_train.yml"))
+    assert "[unused-component]" not in arc("check", tmp_path).out
+
+
 def test_check_in_json_and_github_annotations(arc: Arc, tmp_path: Path) -> None:
     path = tmp_path / "a,b.yml"
     path.write_text(WRONG)
@@ -166,6 +172,17 @@ def test_rules_lists_and_explains(arc: Arc) -> None:
     assert (wrong.code, "did you mean `amlarc-restep`?" in wrong.err) == (2, True)
 
 
+def test_a_refused_file_has_no_fix_and_is_not_fixed(arc: Arc, tmp_path: Path) -> None:
+    path = tmp_path / "p.py"
+    path.write_text("# coding: ascii\nfrom azure.ai.ml import command\n"
+                    "job = command(command='AMLARC_RESTEP', environment='e', compute='a')\n")  # fmt: skip
+    result = arc("patch", path, "--compute", "é", "--write", "--format", "json")
+    data = json.loads(result.out)
+    assert (result.code, data["files"][0]["status"]) == (2, "refused")
+    [finding] = [finding for finding in data["findings"] if finding["rule"] == "amlarc-restep"]
+    assert (finding["fixable"], finding["fixed"]) == (False, False)
+
+
 # --- bad input: one sentence, the right exit code, the other files still done ----------------------------------
 
 
@@ -177,9 +194,9 @@ def test_rules_lists_and_explains(arc: Arc) -> None:
         (("--instance-type", "Standard_NC6s_v3"), "standard-nc6s-v3 would be valid"),
         (("--compute", "a b"), "cannot be the name of a compute"),
         (("--export", "A B", "--threads", "auto"), "`A B` cannot be one"),
-        (("--export", "A"), "give --threads"),
-        (("--manual",), "give --threads"),
-        (("--as", "job"), "give --sweep-to-v2"),
+        (("--export", "A"), "use --threads"),
+        (("--manual",), "use --threads"),
+        (("--as", "job"), "use --sweep-to-v2"),
         (("--only", "treads"), "did you mean `threads`?"),
         (("--kind", "spark"), "invalid choice"),
         (("--write", "--check"), "not allowed with"),
@@ -265,7 +282,9 @@ def test_a_hundred_megabytes_are_not_read(arc: Arc, job: Path) -> None:
     assert named.code == 2
     assert "larger than 16 MiB" in named.err
     assert "+  instance_type" in named.out
-    assert arc("patch", job.parent, *TYPE).code == 0
+    below = arc("patch", job.parent, *TYPE)
+    assert (below.code, "skipped" in below.err and "larger than 16 MiB" in below.err) == (0, True)
+    assert "skipped: larger than 16 MiB" in arc("check", job.parent, "--format", "github").out
 
 
 def test_instance_types_give_cores(arc: Arc, tmp_path: Path) -> None:

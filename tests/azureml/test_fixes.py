@@ -124,6 +124,14 @@ def test_a_refused_file_offers_no_fix() -> None:
     assert [finding.fix for finding in result.findings if finding.rule == "misspelt-key"] == [None]
 
 
+def test_a_setting_may_fix_a_finding_too() -> None:
+    text = COMMAND_JOB + "environment_variables: {OMP_NUM_THREADS: AMLARC_RESTEP}\n"
+    result = patch(text, threads="lightgbm", manual=True, cores=8)
+    [finding] = [finding for finding in result.findings if finding.rule == "amlarc-restep"]
+    assert (finding.applied, finding.fixable, finding.reason) == (True, "safe", "")
+    assert applied(result, finding) == text.replace("RESTEP", "PRESTEP")
+
+
 def test_a_note_about_a_setting_is_not_a_fix() -> None:
     [note] = [finding for finding in patch(COMMAND_JOB, threads="auto").findings if finding.rule == "threads"]
     assert (note.applied, note.fixable) == (True, False)
