@@ -53,6 +53,7 @@ class Work:
         )
         # Only the edits of a second run count, not its findings.
         self._is_second = before is not None
+        self._proofs = 0
         self.refusals: list[str] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Value] = {}
@@ -113,7 +114,8 @@ class Work:
         operation(alone)
         if usable:
             operation(self.editor)  # proved together with all other changes of the file
-        else:
+        elif self._proofs * len(self.file.yaml.text) < _BEARABLE:  # later ones are proved when `patch` makes them
+            self._proofs += 1
             alone.finish()
         return None if self._is_second else Fix(title, safe, tuple(alone.edits()))
 

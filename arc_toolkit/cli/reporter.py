@@ -68,9 +68,9 @@ class Reporter:
         self._console.clear_progress()
         style: Callable[..., str] = self._error_style if beside else self._console.style
         print_text = self._console.note if beside else self._console.out
+        text = result.text if rows else ""
         for row in rows:
-            source = result.text if row.finding.path == result.path else ""
-            print_text(finding_text(row, source, style))
+            print_text(finding_text(row, text if row.finding.path == result.path else "", style))
 
     def _error_style(self, text: str, *names: str) -> str:
         return self._console.style(text, *names, stream=sys.stderr)

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from arc_toolkit.edit.edits import Edit
 
@@ -24,9 +25,14 @@ class Replacement:
     text: str
 
 
+@lru_cache(maxsize=1)  # a file has many findings
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in _NEWLINE.finditer(text))]
+
+
 def replacements(text: str, edits: Iterable[Edit]) -> tuple[Replacement, ...]:
     """The edits of a text, in its order."""
-    starts = [0, *(match.end() for match in _NEWLINE.finditer(text))]
+    starts = _line_starts(text)
 
     def position(offset: int) -> tuple[int, int]:
         line = bisect_right(starts, offset)

@@ -109,8 +109,9 @@ class RunReport:
         self._counts[status] += count
         # In text, standard input comes back changed; the other formats have no place for it.
         written = status is Status.CHANGED and (result.path != "-" or self._form == "text")
+        text = result.text if any(finding.fix for finding in result.findings) else ""
         rows = [
-            self._reported(result, finding, written)
+            self._reported(finding, text, written)
             for finding in sorted(
                 result.findings, key=lambda finding: (finding.line, finding.column, finding.rule)
             )
@@ -138,13 +139,13 @@ class RunReport:
             return Status.UNCHANGED
         return Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
 
-    def _reported(self, result: FileResult, finding: Finding, written: bool) -> ReportedFinding:
+    def _reported(self, finding: Finding, text: str, written: bool) -> ReportedFinding:
         if finding.fix is None:
             return ReportedFinding(finding, False)
         fixed = written and finding.applied
         if fixed or self._form == "text":
             return ReportedFinding(finding, fixed)
-        return ReportedFinding(finding, False, replacements(result.text, finding.fix.edits))
+        return ReportedFinding(finding, False, replacements(text, finding.fix.edits))
 
     # --- the end -------------------------------------------------------------------------------------------
 

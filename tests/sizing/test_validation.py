@@ -179,7 +179,7 @@ def test_a_missing_gpu_of_the_right_maker_is_named(arc: Arc, tmp_path: Path) -> 
 def test_a_name_that_is_not_valid_twice_is_not_also_a_duplicate(arc: Arc, tmp_path: Path) -> None:
     text = GOOD.replace("name: good", "name: Good")
     findings = check(arc, tmp_path, text + "---\n" + text)
-    assert [finding["rule"] for finding in findings] == ["instance-type/name"] * 2
+    assert [finding["rule"] for finding in findings] == ["instance-type-name"] * 2
 
 
 def test_a_label_that_no_table_of_vm_sizes_knows_may_be_there(arc: Arc, tmp_path: Path) -> None:
