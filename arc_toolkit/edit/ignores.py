@@ -1,6 +1,6 @@
 """Inline ignores: `# arc-toolkit: ignore[rule, rule] reason`, on the line of the finding or alone on the line above.
 
-`ignore-file[rule] reason` holds for the whole file. An ignore without a reason is no ignore.
+`ignore-file[rule] reason` holds for the whole file. An ignore without a reason has no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Ignores:
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
     # Lines of ignores that give no reason.
     without_reason: tuple[int, ...] = ()
-    # Every name of a rule that an ignore with a reason gives, with the line it stands on.
+    # Every name of a rule that an ignore with a reason gives, with its line.
     names: tuple[tuple[int, str], ...] = ()
 
     def covers(self, rule: str, line: int) -> bool:

@@ -47,9 +47,9 @@ def mask(text: str) -> str:
             masked.append(re.sub(r"[^\r\n]", "#", line))
             continued = body.endswith("\\")
             continue
-        found = _IPYTHON_LINE.match(body) or _IPYTHON_VALUE.match(body)
-        if found:
-            at = found.end()
+        match = _IPYTHON_LINE.match(body) or _IPYTHON_VALUE.match(body)
+        if match:
+            at = match.end()
             replaced = "0#"[: len(body) - at]
             masked.append(line[:at] + replaced + line[at + len(replaced) :])
             continued = body.endswith("\\")
@@ -114,8 +114,8 @@ def read_cells(text: str) -> list[Cell]:
         raise Unreadable("not a notebook: nested too deeply") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise Unreadable("a notebook without cells")
-    found = []
-    # The JSON is valid from here on; what is left is to find where the source of each code cell is written.
+    cells = []
+    # The JSON is valid from here on; what remains is to find where the source of each code cell is written.
     start = _members(text, _skip(text, 0))["cells"][0]
     for number, (content, (first, _)) in enumerate(zip(notebook["cells"], _items(text, start), strict=True), 1):
         if not isinstance(content, dict):
@@ -129,23 +129,23 @@ def read_cells(text: str) -> list[Cell]:
         span = _members(text, first)["source"]
         spans = list(_items(text, span[0])) if isinstance(source, list) else [span]
         literals = tuple(JsonString(*where, line) for where, line in zip(spans, lines, strict=True))
-        found.append(Cell(number, literals, isinstance(source, list)))
-    return found
+        cells.append(Cell(number, literals, isinstance(source, list)))
+    return cells
 
 
 def _members(text: str, position: int) -> dict[str, tuple[int, int]]:
     """Keys of an object, each with the span of its value; the last one counts, as in `json.loads`."""
-    found = {}
+    members = {}
     position = _skip(text, position + 1)
     while text[position] != "}":
         key, position = scanstring(text, position + 1)
         start = _skip(text, _skip(text, position) + 1)
         end = _DECODER.raw_decode(text, start)[1]
-        found[key] = start, end
+        members[key] = start, end
         position = _skip(text, end)
         if text[position] == ",":
             position = _skip(text, position + 1)
-    return found
+    return members
 
 
 def _items(text: str, position: int) -> Iterator[tuple[int, int]]:
@@ -160,8 +160,8 @@ def _items(text: str, position: int) -> Iterator[tuple[int, int]]:
 
 
 def _skip(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def _item_edits(text: str, cell: Cell, first: int, last: int, edits: list[Edit])
     return [Edit(begin + 1, end - 1, marked.replace(_CUT, '"' + _between(text, cell, first) + '"'))]
 
 
-# Marks a line break between two items while a string is put together; cannot stand in JSON text.
+# Marks a line break between two items while a string is put together; cannot be in JSON text.
 _CUT = "\0"
 
 
@@ -228,7 +228,7 @@ def _escaped_with_breaks(text: str, literal: JsonString, offsets: list[int], edi
 
 
 def _between(text: str, cell: Cell, index: int) -> str:
-    """What stands between two items of this list: a comma, a line break and the indent."""
+    """What is between two items of this list: a comma, a line break and the indent."""
     literals = cell.literals
     if index + 1 < len(literals):
         return text[literals[index].end : literals[index + 1].start]

@@ -122,12 +122,12 @@ class Changes:
 
     def edits(self) -> dict[int, tuple[Source, list[Edit]]]:
         """Edits by source; `Refused` when one has no safe place."""
-        found: dict[int, tuple[Source, list[Edit]]] = {}
+        by_source: dict[int, tuple[Source, list[Edit]]] = {}
         for change in self._nodes.values():
             source = change.place.source
-            edits = found.setdefault(id(source), (source, []))[1]
+            edits = by_source.setdefault(id(source), (source, []))[1]
             edits += _edits(change, source)
-        return found
+        return by_source
 
     def spans(self) -> dict[int, list[tuple[int, int]]]:
         """By source, the lines of the statements that something happens in, as offsets."""
@@ -230,7 +230,7 @@ def _apply(change: _OnNode) -> None:
 
 
 def _become(node: ast.AST, other: ast.AST) -> None:
-    """The node becomes the other one where it stands, whoever holds it."""
+    """The node becomes the other one in place, whoever holds it."""
     node.__class__ = other.__class__
     node.__dict__.clear()
     node.__dict__.update(other.__dict__)

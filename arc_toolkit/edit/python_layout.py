@@ -66,7 +66,7 @@ def replace_statement(source: Source, stmt: ast.stmt, text: str) -> Edit:
 def append(source: Source, last: tuple[int, int] | None, close: int, items: Sequence[str]) -> list[Edit]:
     """More items in a bracketed list whose last item spans `last` and whose closing bracket is at `close`.
 
-    Items that stand on lines of their own get company of the same kind; a trailing comma stays a habit.
+    Items that are on lines of their own are followed by such items; a trailing comma stays.
     """
     if last is None:
         return [Edit(close, close, ", ".join(items))]
@@ -128,7 +128,7 @@ def append_parameters(source: Source, function: ast.FunctionDef, items: Sequence
 
 
 def drop_arguments(source: Source, call: ast.Call, names: Collection[str]) -> list[Edit]:
-    """Keyword arguments taken out, with their lines where they stand alone there."""
+    """Keyword arguments taken out, with their lines where they are alone there."""
     nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     nodes.sort(key=lambda node: (node.lineno, node.col_offset))
     edits: list[Edit] = []

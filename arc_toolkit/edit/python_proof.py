@@ -45,17 +45,17 @@ def same(old: Sequence[ast.AST], new: Sequence[ast.AST]) -> bool:
     """Whether two lists of nodes are the same but for positions."""
     stack: list[tuple[object, object]] = [(list(old), list(new))]
     while stack:
-        left, right = stack.pop()
-        if isinstance(left, ast.AST):
-            if left.__class__ is not right.__class__:
+        before, after = stack.pop()
+        if isinstance(before, ast.AST):
+            if before.__class__ is not after.__class__:
                 return False
-            for name in left._fields:
+            for name in before._fields:
                 if name not in _IGNORED:
-                    stack.append((getattr(left, name, None), getattr(right, name, None)))
-        elif isinstance(left, list):
-            if not isinstance(right, list) or len(left) != len(right):
+                    stack.append((getattr(before, name, None), getattr(after, name, None)))
+        elif isinstance(before, list):
+            if not isinstance(after, list) or len(before) != len(after):
                 return False
-            stack.extend(zip(left, right, strict=True))
-        elif left.__class__ is not right.__class__ or left != right:
+            stack.extend(zip(before, after, strict=True))
+        elif before.__class__ is not after.__class__ or before != after:
             return False
     return True

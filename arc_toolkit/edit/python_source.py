@@ -124,8 +124,8 @@ class Source:
     @cached_property
     def newline(self) -> str:
         """The line ending of this text: that of its first line."""
-        found = _LINE_END.search(self.text)
-        return found[0] if found else "\n"
+        match = _LINE_END.search(self.text)
+        return match[0] if match else "\n"
 
     def offset(self, line: int, column: int) -> int:
         """Characters before an `ast` position (line from 1, column in UTF-8 bytes)."""
@@ -152,24 +152,24 @@ class Source:
 
     def lines_with(self, words: Sequence[str]) -> list[int]:
         """The lines (from 1) that hold one of the words, in order."""
-        found = set()
+        numbers = set()
         for word in words:
             at = self.text.find(word)
             while at >= 0:
-                found.add(bisect_right(self.starts, at))
+                numbers.add(bisect_right(self.starts, at))
                 at = self.text.find(word, at + 1)
-        return sorted(found)
+        return sorted(numbers)
 
     def line_start(self, offset: int) -> int:
         return self.starts[bisect_right(self.starts, offset) - 1]
 
     def line_end(self, offset: int) -> int:
         """Offset of the line break (or of the end) after `offset`."""
-        found = _LINE_END.search(self.text, offset)
-        return found.start() if found else len(self.text)
+        match = _LINE_END.search(self.text, offset)
+        return match.start() if match else len(self.text)
 
     def indent(self, offset: int) -> str:
         """The blanks at the beginning of the line, without form feeds."""
         start = self.line_start(offset)
-        found = re.compile(r"\f*([ \t]*)").match(self.text, start)
-        return found[1] if found else ""
+        match = re.compile(r"\f*([ \t]*)").match(self.text, start)
+        return match[1] if match else ""

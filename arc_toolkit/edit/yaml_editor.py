@@ -219,7 +219,7 @@ class Editor:
 
     def _descend(self, path: Path) -> tuple[int, Node | None, Node | None, bool]:
         """As far down a path as there are nodes: the number of steps, the node there, its key (None for an item), and
-        whether it is inside of a flow collection."""
+        whether it is inside a flow collection."""
         documents = self._source.documents
         node = documents[int(path[0])] if int(path[0]) < len(documents) else None
         key: Node | None = None
@@ -244,12 +244,12 @@ class Editor:
             for pair in node.value:
                 if isinstance(pair[0], yaml.ScalarNode) and pair[0].tag != MERGE:
                     index.setdefault(pair[0].value, []).append(pair)
-        found = index.get(name)
-        if not found:
+        same_name = index.get(name)
+        if not same_name:
             return None
-        if len(found) > 1:
-            raise Refused(f"duplicate key `{name}` (line {found[1][0].start_mark.line + 1})")
-        return found[0]
+        if len(same_name) > 1:
+            raise Refused(f"duplicate key `{name}` (line {same_name[1][0].start_mark.line + 1})")
+        return same_name[0]
 
     def _pair(self, path: Path) -> tuple[yaml.MappingNode, Node, Node]:
         depth, mapping, _, _ = self._descend(path[:-1])

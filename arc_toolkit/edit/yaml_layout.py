@@ -51,7 +51,7 @@ class YamlLayout:
         return Edit(start, end, text)
 
     def word(self, node: Node, old: str, new: str) -> Edit:
-        """Another word inside of a key or scalar."""
+        """Another word inside a key or scalar."""
         start, end = node.start_mark.index, node.end_mark.index
         piece = self._text[start:end]
         if old not in piece:
@@ -99,7 +99,7 @@ class YamlLayout:
             text = self._plain_writer.flow(value, quote=_is_json(key, child))
             return Edit(child.start_mark.index, child.end_mark.index, text)
         if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
-            raise Refused(f"`{key.value}` is empty inside of a flow mapping")
+            raise Refused(f"`{key.value}` is empty inside a flow mapping")
         writer = self._writer(value)
         if isinstance(value, dict):
             column = key.start_mark.column + writer.indent
@@ -183,7 +183,7 @@ class YamlLayout:
         before = text[line : last.start_mark.index]
         if before.strip():
             return [Edit(end, end, "".join(f", {item}" for item in new))]
-        # One item per line: company of the same kind, after a comment behind the last one; a trailing comma stays.
+        # One item per line: the new ones too, after a comment behind the last one; a trailing comma stays.
         gap = self._newline + before
         behind = tail.end(1) if tail[1] else end
         place = text.find("\n", behind, close)
@@ -202,7 +202,7 @@ class YamlLayout:
         match = _PROPERTIES.match(self._text, node.start_mark.index)
         start = match.end() if match else node.start_mark.index
         if self._text[start : start + 1] != bracket:
-            raise Refused("a collection without brackets inside of a flow collection, or with a comment before it")
+            raise Refused("a collection without brackets inside a flow collection, or with a comment before it")
         return start
 
     def _content_end(self, before: Node | None, value: Node) -> int | None:

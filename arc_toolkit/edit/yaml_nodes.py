@@ -1,6 +1,6 @@
-"""Reading YAML as nodes with marks, within bounds, and looking into them. No editing, no AzureML here.
+"""Reading YAML as nodes with marks, within bounds, and looking into them. No editing here.
 
-PyYAML's `compose()` gives every node the place in the text where it stands and expands no alias, so that a file
+PyYAML's `compose()` gives every node its place in the text and expands no alias, so that a file
 full of anchors costs no more than its length. What cannot be read safely is `Unreadable`, with line and column.
 """
 
@@ -212,14 +212,14 @@ def get(node: Node | None, *path: str | int) -> Node | None:
 
 
 def _value(node: yaml.MappingNode, name: str) -> Node | None:
-    found = merged = None
+    own = merged = None
     for key, value in node.value:
         if key.value == name:
-            found = value
+            own = value
         elif key.tag == MERGE:
             merged = value
-    if found is not None or merged is None:
-        return found
+    if own is not None or merged is None:
+        return own
     for source in merged.value if isinstance(merged, yaml.SequenceNode) else [merged]:
         if isinstance(source, yaml.MappingNode) and (value := _value(source, name)) is not None:
             return value
@@ -227,7 +227,7 @@ def _value(node: yaml.MappingNode, name: str) -> Node | None:
 
 
 def text_of(node: Node | None) -> str | None:
-    """The value of a scalar; None for null and for anything that is no scalar."""
+    """The value of a scalar; None for null and for anything that is not a scalar."""
     if isinstance(node, yaml.ScalarNode) and node.tag != NULL:
         return str(node.value)
     return None

@@ -75,7 +75,7 @@ def _unchanged(old: Node, new: Node, memo: Memo) -> bool:
     if len(old.value) != len(new.value):
         return False
     if isinstance(old, yaml.SequenceNode):
-        return all(same(one, other, None, memo) for one, other in zip(old.value, new.value, strict=True))
+        return all(same(item, other, None, memo) for item, other in zip(old.value, new.value, strict=True))
     for (key, value), (new_key, new_value) in zip(old.value, new.value, strict=True):
         # Keys are nearly always scalars; same() for the rest.
         if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):

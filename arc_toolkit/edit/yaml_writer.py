@@ -17,7 +17,7 @@ from typing import Any
 from arc_toolkit.edit.edits import Refused
 
 _WORD = re.compile(
-    r"""[A-Za-z][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*   # words, azureml:cpu-cluster
+    r"""[A-Za-z][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*   # words, names:with-a-colon
       | [0-9]+[a-df-z][a-z0-9-]*                           # 32cpu128g, and never 1e5
       """,
     re.VERBOSE,
@@ -58,7 +58,7 @@ class Writer:
     # Of a new file: any text that reads back is plain, and long or multi-line text becomes a block scalar.
     prose: bool = False
 
-    def lines(self, tree: Mapping[str, Any], column: int) -> list[str]:
+    def lines(self, tree: dict[str, Any], column: int) -> list[str]:
         """A block mapping whose keys are at `column`."""
         lines = []
         blank = " " * column
@@ -67,7 +67,7 @@ class Writer:
                 lines += [f"{blank}# {line}".rstrip() for line in key.splitlines()]
                 continue
             head = f"{blank}{self.scalar(key)}:"
-            if isinstance(value, Mapping) and value:
+            if isinstance(value, dict) and value:
                 lines += [head, *self.lines(value, column + self.indent)]
             elif _is_long_list(value):
                 lines += [head, *self.items(value, column + self.list_indent)]
@@ -81,7 +81,7 @@ class Writer:
         lines = []
         head = " " * column + "-"
         for value in values:
-            if isinstance(value, Mapping) and value:
+            if isinstance(value, dict) and value:
                 first, *rest = self.lines(value, column + 2)
                 lines += [f"{head} {first[column + 2 :]}", *rest]
             elif _is_long_list(value):
@@ -91,13 +91,13 @@ class Writer:
         return lines
 
     def _inline(self, value: Any, quote: bool, column: int) -> str:
-        if isinstance(value, Mapping | list | tuple):
+        if isinstance(value, dict | list | tuple):
             return self.flow(value)
         return self.scalar(value, quote=quote, column=column)
 
     def flow(self, value: Any, *, quote: bool = False) -> str:
         """`{a: 1, b: [c]}` on one line; with `quote` as JSON."""
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             inside = []
             for key, item in value.items():
                 seen = quote or (isinstance(item, str) and self.style.quoted(key))
@@ -153,7 +153,7 @@ class Writer:
         return ">-\n" + "\n".join(" " * column + line for line in lines)
 
 
-def file_text(tree: Mapping[str, Any], style: YamlStyle | None = None) -> str:
+def file_text(tree: dict[str, Any], style: YamlStyle | None = None) -> str:
     """A whole new file, in the order given."""
     return "".join(f"{line}\n" for line in Writer(style or YamlStyle(), prose=True).lines(tree, 0))
 
