@@ -19,6 +19,7 @@ NAME_TESTS = ("tests/azureml/python/test_sdk_names.py", "tests/azureml/python/te
 KIND_TESTS = ("tests/azureml/test_kinds.py",)
 SIZING_TESTS = ("tests/sizing/test_reservations.py", "tests/sizing/test_schedulable.py")
 NODE_TESTS = ("tests/kube/test_nodes.py",)
+PROOF_TESTS = ("tests/edit/test_proofs.py", "tests/azureml/test_proofs.py")
 CAUSE_TESTS = ("tests/diagnosis/test_causes.py", "tests/diagnosis/test_verdicts.py")
 
 # (group, file, table, tests): every entry is removed once.
@@ -69,7 +70,64 @@ NUMBERS = tuple(
 BOOLEANS = (("signals", "arc_toolkit/diagnosis/signals.py", "KINDS", CAUSE_TESTS),)
 
 # (group, what is broken, file, old text, new text, tests)
-REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = ()
+REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
+    (
+        "proofs",
+        "YAML edits are not compared",
+        "arc_toolkit/edit/yaml_editor.py",
+        "if len(before) != len(documents) or not all(",
+        "if False and not all(",
+        PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "appended items are not compared",
+        "arc_toolkit/edit/yaml_proof.py",
+        "return holds(yaml.SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(",
+        "return all(",
+        PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "Python edits are not compared",
+        "arc_toolkit/edit/python_proof.py",
+        "if not same(source.body, new.body):",
+        "if False:",
+        PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "Python edits may be anywhere",
+        "arc_toolkit/edit/python_proof.py",
+        "if not all(_is_inside(edit, spans.get(id(source), ())) for edit in own):",
+        "if False:",
+        PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "notebooks are not compared",
+        "arc_toolkit/edit/notebook.py",
+        "    _prove(text, after, cells, edits)\n",
+        "",
+        PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "YAML is not planned a second time",
+        AZUREML + "yaml_engine.py",
+        'raise Refused("a second run would change it again")',
+        "pass",
+        PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "Python is not planned a second time",
+        AZUREML + "python/python_engine.py",
+        'raise Refused("a second run would change it again")',
+        "pass",
+        PROOF_TESTS,
+    ),
+)
 
 
 def all_mutants() -> list[Mutant]:
