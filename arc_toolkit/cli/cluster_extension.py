@@ -116,10 +116,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
         settings, [Toleration.parse(text) for text in texts], args.release_train, args.extension_version
     )
     session = cluster_azure.session(resolver, console)
-    plan = _plan_install(session, cluster, args.name, options, console) if installing else None
-    if not installing:
-        console.progress("reading the extension from Azure")
-        plan = extension.plan_update(cluster, operations.find(session, cluster), options)
+    console.progress("reading the cluster from Azure")
+    plan = (
+        _plan_install(session, cluster, args.name, options)
+        if installing
+        else extension.plan_update(cluster, operations.find(session, cluster), options)
+    )
     if plan is None:
         console.out(f"nothing to change: the AzureML extension on {cluster.name} has these settings already")
         return OK
@@ -173,9 +175,8 @@ def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool
 
 
 def _plan_install(
-    session: Session, cluster: Cluster, name: str, options: extension.PlanOptions, console: Console
+    session: Session, cluster: Cluster, name: str, options: extension.PlanOptions
 ) -> extension.ExtensionPlan:
-    console.progress("reading the cluster from Azure")
     resource = operations.cluster_resource(session, cluster)
     _check_provider(session, cluster)
     return extension.plan_install(cluster, resource, operations.find(session, cluster), name, options)

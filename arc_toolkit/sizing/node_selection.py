@@ -27,7 +27,6 @@ class Selection:
 
     groups: list[NodeGroup]
     assumptions: Assumptions
-    source: str
     nodes: list[Node] = field(default_factory=list)
     unusable: list[UnusableNode] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -69,7 +68,7 @@ def select_sizes(
         f"reserve {assumptions.reserve}; options change each of these, and --nodes replaces them by facts"
     ]
     notes += [remark for size in sizes for remark in size.remarks]
-    return Selection(groups, assumptions, "sku", notes=notes)
+    return Selection(groups, assumptions, notes=notes)
 
 
 def select_nodes(
@@ -94,7 +93,7 @@ def select_nodes(
     groups = group_nodes(
         usable, pods, assumptions, source=source, by_pool=by_pool, everywhere=daemonsets.by_version()
     )
-    selection = Selection(groups, assumptions, source, nodes, refused)
+    selection = Selection(groups, assumptions, nodes, refused)
     if pod_items is None:
         selection.notes.append(f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones")
     selection.notes += _left_out_notes(refused)
