@@ -79,7 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         rows = make_rows(nodes, _types(client, console), by_node=by_node, labels=args.label)
         rows.sort(key=SORTS[args.sort])
         console.clear_progress()
-        console.out(_json(rows) if args.format == "json" else _table(rows, by_node=by_node, labels=args.label))
+        console.out(_json(rows) if args.format == "json" else table_text(rows, by_node=by_node, labels=args.label))
         return OK
 
     return live.watch(client, console, look) if args.watch else look()
@@ -164,7 +164,7 @@ def _some(values: set[str]) -> str:
     return ",".join(names[:3]) + (f",+{len(names) - 3}" if len(names) > 3 else "")
 
 
-def _table(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> str:
+def table_text(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> str:
     from arc_toolkit.output.table import table
 
     first = ["NODE", "SIZE", "POOL"] if by_node else ["SIZE", "POOL", "NODES"]
