@@ -39,9 +39,9 @@ def convert_environment(
     spec: LegacySpec, read_file: ReadFile, includes: list[str], dockerfile: str
 ) -> ConvertedEnvironment:
     """`includes` are the paths of its additional includes; `dockerfile` is the name for an inline Dockerfile."""
-    given = spec.data.get("environment")
-    if isinstance(given, str):
-        name = given if given.startswith(("azureml:", "azureml://")) else f"azureml:{given}@latest"
+    reference = spec.data.get("environment")
+    if isinstance(reference, str):
+        name = reference if reference.startswith("azureml:") else f"azureml:{reference}@latest"
         return ConvertedEnvironment(name)
     section = spec.mapping("environment")
     if section.get("name"):
@@ -88,18 +88,18 @@ def convert_environment(
 
 def _build(
     spec: LegacySpec,
-    given: str,
+    dockerfile: str,
     folder: str,
     read_file: ReadFile,
     includes: list[str],
     name: str,
     result: ConvertedEnvironment,
 ) -> dict[str, str]:
-    if "\n" in given.strip():
-        result.new_files[posixpath.join(folder, name)] = given
-        result.text = given
+    if "\n" in dockerfile.strip():
+        result.new_files[posixpath.join(folder, name)] = dockerfile
+        result.text = dockerfile
         return {"path": ".", "dockerfile_path": name}
-    path = given.removeprefix("file:")
+    path = dockerfile.removeprefix("file:")
     data = read_or_none(read_file, posixpath.join(folder, path))
     if data is None:
         # v1.5 looks after the additional includes are copied in; v2 looks beside the spec.

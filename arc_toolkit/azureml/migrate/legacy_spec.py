@@ -53,9 +53,9 @@ class LegacySpec:
     def warn(self, message: str, *keys: Hashable) -> None:
         self._add("warning", message, keys)
 
-    def warn_unknown(self, given: Iterable[str], known: Iterable[str], *at: str) -> None:
+    def warn_unknown(self, keys: Iterable[str], known: Iterable[str], *at: str) -> None:
         """A warning for each key that v2 has no place for."""
-        for key in given:
+        for key in keys:
             if key not in known:
                 self.warn(f"{'.'.join((*at, str(key)))} has no equivalent in v2 and is not written", *at, key)
 
@@ -68,16 +68,16 @@ class LegacySpec:
 
     def mapping(self, *keys: str) -> dict[str, Any]:
         """The mapping under these keys; an absent or empty one is {}."""
-        found = self.data
+        section = self.data
         for count, key in enumerate(keys, 1):
-            value = found.get(key)
+            value = section.get(key)
             if value is None:
                 return {}
             if not isinstance(value, dict):
                 where = ".".join(keys[:count])
                 raise self.refuse(f"{where} is not a mapping: write its settings below it", *keys[:count])
-            found = value
-        return found
+            section = value
+        return section
 
 
 def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> LegacySpec:

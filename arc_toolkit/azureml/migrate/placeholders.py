@@ -27,8 +27,8 @@ class OptionalGroup:
 
     def names(self, *kinds: str) -> set[str]:
         """The names of its placeholders, of all kinds or of these."""
-        found = (part for part in self.parts if isinstance(part, Placeholder))
-        return {part.name for part in found if not kinds or part.kind in kinds}
+        inner = (part for part in self.parts if isinstance(part, Placeholder))
+        return {part.name for part in inner if not kinds or part.kind in kinds}
 
 
 Part = str | Placeholder | OptionalGroup

@@ -29,7 +29,7 @@ def step_sweeps(planner: Planner, scope: Scope) -> Iterator[tuple[str, list[Use]
             if use.how != "argument" and use.path[:2] == ("runsettings", "sweep"):
                 made = planner.meanings.binding(name, use.spot)
                 blocks.setdefault((id(made), id(use.spot.body)), []).append(use)
-        yield from ((name, found) for found in blocks.values())
+        yield from ((name, settings) for settings in blocks.values())
 
 
 def step_change(planner: Planner, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:

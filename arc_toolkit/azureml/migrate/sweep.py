@@ -69,11 +69,11 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
     sweep.warn_unknown(sweep.data, trial.SWEEP_KEYS)
     body = space.sweep_body(sweep)
     python = settings.sweep_as == "python"
-    taken, body["search_space"] = trial.take(spec, sweep, body["search_space"], read_file, python=python)
+    trial_plan, body["search_space"] = trial.take(spec, sweep, body["search_space"], read_file, python=python)
     stem = posixpath.splitext(posixpath.basename(sweep.path))[0]
     component_path = posixpath.join(posixpath.dirname(spec.path), f"{stem}.trial.v2.yaml")
-    environment = convert_environment(spec, read_file, taken.includes, f"{stem}.trial.v2.dockerfile")
-    plan = SweepPlan(sweep, taken, settings, body, {}, component_path)
+    environment = convert_environment(spec, read_file, trial_plan.includes, f"{stem}.trial.v2.dockerfile")
+    plan = SweepPlan(sweep, trial_plan, settings, body, {}, component_path)
     plan.variables.update(_variables(plan, environment.text, read_file))
     _note_settings(plan)
     _note_variables(plan)
@@ -95,7 +95,7 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
 
 def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str, str]:
     """What source and settings ask for, `--threads` among it."""
-    given = exports.merged(plan.trial.source, plan.sweep)
+    variables = exports.merged(plan.trial.source, plan.sweep)
     command = "".join(part for part in plan.trial.parts if isinstance(part, str))
     evidence: list[Evidence] = [
         *evidence_in_command(command),
@@ -112,21 +112,21 @@ def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str,
         plan.sweep.notes.append(
             Finding("threads", "warning", "no threads are set", plan.sweep.path, reason=decision.reason)
         )
-    elif added := decision.variables(given):
+    elif added := decision.variables(variables):
         message = f"{' and '.join(added)} set for threads"
         plan.sweep.notes.append(
             Finding("threads", "note", message, plan.sweep.path, applied=True, reason=decision.reason)
         )
-        given.update(added)
-    return given
+        variables.update(added)
+    return variables
 
 
 def _note_settings(plan: SweepPlan) -> None:
-    for option, given, default in (
+    for option, value, default in (
         ("--instance-type", plan.settings.instance_type, DEFAULT_INSTANCE_TYPE),
         ("--instance-count", plan.settings.instance_count, DEFAULT_INSTANCE_COUNT),
     ):
-        if given is None:
+        if value is None:
             plan.sweep.note(
                 f"{option} is not given: {default} is written, what AzureML takes for a job without one"
             )
