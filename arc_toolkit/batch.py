@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from arc_toolkit.edit.discover import Found, Problem, Skipped, discover
+from arc_toolkit.edit.discover import InputFile, Problem, Skipped, discover
 from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
 from arc_toolkit.errors import ArcError
@@ -65,7 +65,7 @@ def run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -
 
 def _run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
     items = list(discover(paths))
-    files = [item for item in items if isinstance(item, Found)]
+    files = [item for item in items if isinstance(item, InputFile)]
     stdin = read_bytes("-") if any(item.path == "-" for item in files) else b""
     # What is read to prepare is kept for its own turn, up to a bound.
     held: dict[str, bytes] = {"-": stdin}
@@ -99,7 +99,7 @@ def _run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) 
         yield Outcome(problem=problem)
 
 
-def _process(item: Found, engine: Engine, data: bytes | None, in_folder: bool) -> Outcome:
+def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: bool) -> Outcome:
     path, named = item.path, item.folder is None
     try:
         if (os.path.getsize(path) if data is None else len(data)) > MAX_BYTES:

@@ -51,19 +51,19 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InputFile:
     """A file to look at; `folder` is the given folder below which it was found, None if it was named itself."""
 
     path: str
     folder: str | None
 
 
-def discover(paths: Iterable[str]) -> Iterator[Found | Skipped | Problem]:
+def discover(paths: Iterable[str]) -> Iterator[InputFile | Skipped | Problem]:
     """Every file once, in order of path."""
     seen: set[str] = set()
     for path in paths:
         if path == "-":
-            yield Found("-", None)
+            yield InputFile("-", None)
         elif os.path.isdir(path):
             yield from _below(path, seen)
         elif os.path.lexists(path) and not os.path.exists(path):
@@ -76,10 +76,10 @@ def discover(paths: Iterable[str]) -> Iterator[Found | Skipped | Problem]:
             yield Skipped(path, SkipCause.FOREIGN, f"not one of {', '.join(ENDINGS)}")
         elif (real := os.path.realpath(path)) not in seen:
             seen.add(real)
-            yield Found(path, None)
+            yield InputFile(path, None)
 
 
-def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
+def _below(top: str, seen: set[str]) -> Iterator[InputFile | Skipped | Problem]:
     # Each folder with its real name: below a real folder only a link has another one.
     stack = [(top, os.path.realpath(top), Gitignore.around(top))]
     while stack:
@@ -117,5 +117,5 @@ def _below(top: str, seen: set[str]) -> Iterator[Found | Skipped | Problem]:
                 real = os.path.realpath(path) if entry.is_symlink() else os.path.join(real_folder, entry.name)
                 if real not in seen:
                     seen.add(real)
-                    yield Found(path, top)
+                    yield InputFile(path, top)
         stack.extend(reversed(folders))

@@ -22,7 +22,7 @@ import yaml
 
 from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
 from arc_toolkit.edit.yaml_layout import Lines, YamlLayout
-from arc_toolkit.edit.yaml_nodes import MERGE, Node, YamlText, compose, get, is_null, pairs
+from arc_toolkit.edit.yaml_nodes import MERGE, Node, YamlText, children, compose, get, is_null, pairs, walk
 from arc_toolkit.edit.yaml_proof import APPENDED, Change, Drop, Named, Put, Value, holds, same
 from arc_toolkit.edit.yaml_writer import YamlStyle
 
@@ -196,7 +196,7 @@ class Editor:
             same(old, new, self._changes.get(index), memo)
             for index, (old, new) in enumerate(zip(before, documents, strict=True))
         ):
-            hint = ", probably because an anchor or a merge key shares it" if "*" in self._text else ""
+            hint = ", probably because an anchor or a merge key shares it" if _has_alias(before) else ""
             raise Refused(f"the edit would change something that was not asked for{hint}")
         return text, documents
 
@@ -288,6 +288,12 @@ class Editor:
             raise Refused(f"two changes want `{_shown(path)}`")
         _plant(self._changes, path, Put(value))
         _plant(tree, rest, value)
+
+
+def _has_alias(documents: tuple[Node | None, ...]) -> bool:
+    """Whether a node is in two places."""
+    nodes = list(walk(documents))
+    return sum(1 for node in nodes for _ in children(node)) + len(documents) > len(nodes) + documents.count(None)
 
 
 def _plant(tree: dict[Any, Any], path: Sequence[Any], leaf: Any) -> None:

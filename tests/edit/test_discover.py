@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.edit.discover import Found, Problem, Skipped, discover
+from arc_toolkit.edit.discover import InputFile, Problem, Skipped, discover
 from arc_toolkit.edit.gitignore import Gitignore
 
 
 def found(*paths: object) -> list[str]:
-    return [item.path for item in discover(map(str, paths)) if isinstance(item, Found)]
+    return [item.path for item in discover(map(str, paths)) if isinstance(item, InputFile)]
 
 
 def test_folders_are_walked_in_order_and_files_named_count_once(tmp_path: Path) -> None:
@@ -31,7 +31,10 @@ def test_gitignore_is_obeyed_below_folders_and_not_for_named_files(tmp_path: Pat
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     items = list(discover([str(tmp_path / "sub"), str(tmp_path)]))
-    assert [os.path.basename(item.path) for item in items if isinstance(item, Found)] == ["c.yml", "keep.gen.yml"]
+    assert [os.path.basename(item.path) for item in items if isinstance(item, InputFile)] == [
+        "c.yml",
+        "keep.gen.yml",
+    ]
     left = {os.path.basename(item.path): item.reason for item in items if isinstance(item, Skipped)}
     assert left == {"b.gen.yml": "ignored by .gitignore", "build": "ignored by .gitignore"}
     assert found(tmp_path / "build" / "a.yml") == [str(tmp_path / "build" / "a.yml")]
@@ -91,7 +94,7 @@ def test_links_are_followed_once_and_circles_are_told(tmp_path: Path) -> None:
     (tmp_path / "loop.yml").symlink_to("loop.yml")
     (tmp_path / "folder").symlink_to(tmp_path)
     items = list(discover([str(tmp_path)]))
-    assert [os.path.basename(item.path) for item in items if isinstance(item, Found)] == ["a.yml"]
+    assert [os.path.basename(item.path) for item in items if isinstance(item, InputFile)] == ["a.yml"]
     reasons = {os.path.basename(item.path): item.reason for item in items if isinstance(item, Skipped)}
     assert "circle" in reasons["loop.yml"]
     assert reasons["folder"] == "a symbolic link to a folder"

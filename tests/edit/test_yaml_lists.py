@@ -19,10 +19,10 @@ from tests.support import CORPUS, needs_corpus
 TOLERATION = {"key": "spot", "operator": "Exists"}
 
 
-def append(text: str, path: Path, *items: Any) -> str:
+def append(text: str, path: Path, *items: Any, document: int = 0) -> str:
     editor = Editor(read(text.encode()))
     for item in items:
-        editor.append((0, *path), item)
+        editor.append((document, *path), item)
     return editor.finish()[0]
 
 
@@ -220,6 +220,13 @@ def test_append_refuses(name: str) -> None:
     text, path, item, reason = REFUSALS[name]
     with pytest.raises(Refused, match=reason):
         append(text, path, item)
+
+
+def test_anchors_are_blamed_only_where_there_is_an_alias() -> None:
+    with pytest.raises(Refused, match=r"not asked for$"):
+        append("---\n---\nc: &a a*b\n---\nl:\n- |\n  a *b", ("l",), "y", document=2)
+    with pytest.raises(Refused, match="an anchor"):
+        append("d: &d\n  l: [x]\ns: *d\n", ("d", "l"), "y")
 
 
 def test_a_shared_list_is_refused_even_if_both_places_ask_for_the_same() -> None:
