@@ -6,7 +6,6 @@ stays flat; nothing here prints.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -54,16 +53,6 @@ class Outcome:
 
 def run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
     """Every file of the given paths, processed in memory."""
-    thresholds = gc.get_threshold()
-    # Nodes come in thousands and hold no cycles: looking for garbage among them so often costs a tenth of the time.
-    gc.set_threshold(50_000, 20, 20)
-    try:
-        yield from _run(paths, engine, progress)
-    finally:
-        gc.set_threshold(*thresholds)
-
-
-def _run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
     items = list(discover(paths))
     files = [item for item in items if isinstance(item, InputFile)]
     stdin = read_bytes("-") if any(item.path == "-" for item in files) else b""

@@ -91,7 +91,7 @@ class _Patch:
             self._show(result, new)
         shown = [row for row in rows if self._is_shown(row, named)]
         self.reporter.findings(result, shown, beside=True)
-        if result.refused and not any(result.refused in row.finding.reason for row in shown):
+        if result.refused:
             self._console.warn(f"{result.path} is not changed: {result.refused}")
 
     def _is_shown(self, row: ReportedFinding, named: bool) -> bool:

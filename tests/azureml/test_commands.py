@@ -172,6 +172,15 @@ def test_rules_lists_and_explains(arc: Arc) -> None:
     assert (wrong.code, "did you mean `amlarc-restep`?" in wrong.err) == (2, True)
 
 
+def test_a_refused_file_is_named_with_the_reason(arc: Arc, tmp_path: Path) -> None:
+    text = "type: pipeline\njobs:\n  a: &a\n    type: command\n    component: azureml:x:1\n  b: *a\n"
+    (tmp_path / "p.yml").write_text(text)
+    result = arc("patch", tmp_path / "p.yml", *TYPE, "--step", "a", "--write")
+    assert result.code == 2
+    assert "p.yml is not changed: the edit would change something that was not asked for" in result.err
+    assert (tmp_path / "p.yml").read_text() == text
+
+
 def test_a_refused_file_has_no_fix_and_is_not_fixed(arc: Arc, tmp_path: Path) -> None:
     path = tmp_path / "p.py"
     path.write_text("# coding: ascii\nfrom azure.ai.ml import command\n"
