@@ -1,8 +1,8 @@
 """The one table of reason strings (data/signals.csv): what Kubernetes, AKS and AzureML write, and what each proves.
 
-Data only: the places, the kinds of cause, and the table itself. `causes.py` applies it to attempts in the order of
-evidence below, `verdicts.py` to nodes. A signal without a kind is worth showing and proves nothing by itself: exit
-code 137 is the best known of these.
+Data only: the order of evidence, the kinds of cause, and the table itself. `causes.py` applies it to attempts in the
+order of evidence below, `verdicts.py` to nodes. A signal without a kind is shown but proves nothing by itself, such as
+exit code 137.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class CauseTraits:
-    """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof enough by itself."""
+    """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof without statistics."""
 
     label: str
     blames_node: bool
@@ -47,31 +47,36 @@ KINDS: dict[CauseKind, CauseTraits] = {
     CauseKind.NODE_MEMORY: CauseTraits(
         "node out of memory", True, True, "the node itself ran out of memory, not this job's limit"
     ),
-    CauseKind.NODE_LOST: CauseTraits("node NotReady or lost", True, True, "the node stopped answering"),
+    CauseKind.NODE_LOST: CauseTraits("node NotReady or lost", True, True, "the node stopped responding"),
     CauseKind.NODE_FAULT: CauseTraits("node fault", True, True, "the node reported a fault of its own"),
     CauseKind.NODE_PRESSURE: CauseTraits(
         "evicted by node pressure", True, False, "the node was short of memory, disk or processes"
     ),
     CauseKind.OWN_STORAGE: CauseTraits(
-        "own storage limit", False, False, "the job wrote more local data than it may"
+        "own storage limit", False, False, "the job exceeded its limit of local storage"
     ),
-    CauseKind.SPOT: CauseTraits("spot preemption", False, False, "Azure took the spot machine back"),
+    CauseKind.SPOT: CauseTraits("spot preemption", False, False, "Azure reclaimed the spot VM"),
     CauseKind.DRAIN: CauseTraits(
         "drain or upgrade", False, False, "the node was drained, upgraded, or shut down for maintenance"
     ),
     CauseKind.SCALE_DOWN: CauseTraits("scale-down", False, False, "the autoscaler removed the node"),
     CauseKind.SCHEDULER: CauseTraits(
-        "scheduler preemption", False, False, "a pod of higher priority took the place"
+        "scheduler preemption", False, False, "preempted by a pod of higher priority"
     ),
     CauseKind.GANG: CauseTraits(
         "gang collateral", False, False, "stopped because another rank of the job had failed"
     ),
     CauseKind.SETUP: CauseTraits(
-        "setup error", False, False, "the pod could not be set up; not the job's code, not the node"
+        "setup error",
+        False,
+        False,
+        "the pod could not be set up, for a reason outside the job's code and the node",
     ),
     CauseKind.USER: CauseTraits("user error", False, False, "the job's own process ended with an error"),
-    CauseKind.CANCELLED: CauseTraits("cancelled", False, False, "somebody or a time limit stopped the job"),
-    CauseKind.UNKNOWN: CauseTraits("unknown", True, False, "no evidence is left; events live about an hour"),
+    CauseKind.CANCELLED: CauseTraits("cancelled", False, False, "a user or a time limit stopped the job"),
+    CauseKind.UNKNOWN: CauseTraits(
+        "unknown", True, False, "no evidence is left; Kubernetes keeps events for about an hour"
+    ),
 }
 
 
@@ -115,13 +120,13 @@ EVICTED: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
         r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit",
         CauseKind.OWN_STORAGE,
         "high",
-        "over its own limit of local storage",
+        "exceeded its own limit of local storage",
     ),
     (
         r"Usage of EmptyDir volume .* exceeds the limit",
         CauseKind.OWN_STORAGE,
         "high",
-        "over the limit of an emptyDir volume",
+        "exceeded the limit of an emptyDir volume",
     ),
     (r"low on resource: \[?memory", CauseKind.NODE_PRESSURE, "high", "the node was low on memory"),
     (
@@ -133,10 +138,10 @@ EVICTED: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
     (r"low on resource: \[?pids", CauseKind.NODE_PRESSURE, "high", "the node was low on process ids"),
     (r"The node had condition: \[?\w+", CauseKind.NODE_PRESSURE, "high", "the node was under pressure"),
     (r"low on resource", CauseKind.NODE_PRESSURE, "medium", "the node was low on a resource"),
-    (r"[Pp]reempt(?:ed|ing)", CauseKind.SCHEDULER, "medium", "made room for another pod"),
+    (r"[Pp]reempt(?:ed|ing)", CauseKind.SCHEDULER, "medium", "preempted by another pod"),
 )
 
-# Third-party termination handlers word it so, under reasons of their own.
+# The messages of third-party termination handlers, which use reasons of their own.
 PREEMPT_MESSAGE = re.compile(
     r"will change into status '?Preempt|[Pp]reempt(?:ion)? [Ss]cheduled|SpotEvictionIncoming"
 )
@@ -144,18 +149,18 @@ PREEMPT_MESSAGE = re.compile(
 # How pods of a node end whose VM is reclaimed without a notice.
 SPOT_VM_ENDS = frozenset({"DeletionByPodGC", "Terminated", "NodeShutdown", "Shutdown"})
 
-# A node name is a slot, not a machine: after these (`...Start` and `...End`) the machine or its disk is another one,
-# unless `...Error` says that it came to nothing.
+# A node name is a slot, not a VM: after these (`...Start` and `...End`) it is another VM or has another disk,
+# unless an `...Error` follows.
 REPLACED_BY = ("NodeReimage", "NodeRedeploy")
 
 CORDONED, UNCORDONED, CORDON_TAINT = "NodeNotSchedulable", "NodeSchedulable", "node.kubernetes.io/unschedulable"
 
-# Conditions that are good when True; of all others True is bad.
+# Conditions that are good if True; all others are bad if True.
 GOOD_WHEN_TRUE = frozenset({"Ready", "kubernetes.azure.com/NodeHealthy"})
 
 
 def is_bad(condition: str, status: object) -> bool:
-    """Whether this status of a condition is a bad sign."""
+    """Whether this status of a condition is bad."""
     if condition == "Ready":
         return status in ("False", "Unknown")
     return status == ("False" if condition in GOOD_WHEN_TRUE else "True")
@@ -165,12 +170,12 @@ _REASON = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 
 def reason_text(reason: str) -> str:
-    """A reason string that nobody vouches for, if it looks like one: free text may hold secrets."""
+    """An unknown reason string, if it looks like one; free text may contain secrets."""
     return reason if _REASON.fullmatch(reason) else "?"
 
 
 def is_sidecar(container: str) -> bool:
-    """AzureML's identity sidecar: alone it fails for a proxy that it cannot pass."""
+    """AzureML's identity sidecar, which fails alone if a proxy blocks it."""
     return IDENTITY_SIDECAR in container
 
 
