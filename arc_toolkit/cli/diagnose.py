@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX, azureml:JOB, or saved kubectl JSON",
     )
-    saved = parser.add_argument_group("what the cluster said (saved with `kubectl get ... -A -o json`)")
+    saved = parser.add_argument_group("objects of the cluster (saved with `kubectl get ... -A -o json`)")
     for what in ("pods", "nodes", "events"):
         saved.add_argument(
             f"--{what}", metavar="FILE", action="append", default=[], help=f"saved {what}; - reads stdin"
@@ -52,10 +52,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--watch", action="store_true", help="with --cluster and --history: record until interrupted"
     )
     live.add_argument(
-        "--history", metavar="FILE", help="SQLite file of recorded evidence; events vanish after an hour"
+        "--history", metavar="FILE", help="SQLite file of recorded evidence; clusters keep events for an hour"
     )
     live.add_argument(
-        "--retention", metavar="DAYS", type=_days, default=30.0, help="with --watch: keep so long (default: 30)"
+        "--retention",
+        metavar="DAYS",
+        type=_days,
+        default=30.0,
+        help="with --watch: keep records this long (default: 30)",
     )
     more = parser.add_argument_group("other sources")
     more.add_argument(
@@ -63,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         action="append",
         default=[],
-        help="CSV or JSON of metrics, or mlflow:URI: find restarts",
+        help="CSV or JSON of metrics, or mlflow:URI#RUN_ID: find restarts in them",
     )
     more.add_argument("--workspace", metavar="NAME", help="AzureML workspace, for azureml:JOB")
     more.add_argument("--resource-group", metavar="NAME", help="its resource group")
@@ -71,17 +75,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("output")
     out.add_argument("--job", metavar="NAME", help="one job in detail, by name or run id")
     out.add_argument("--format", choices=FORMATS, default="table", help="default: table")
-    out.add_argument("-o", "--output", metavar="FILE", default="-", help="write there instead of standard output")
+    out.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="write to this file instead of standard output"
+    )
     out.add_argument(
         "--fail-on",
         metavar="WHAT",
         action="append",
         default=[],
         choices=FAIL_ON,
-        help=f"exit 1 if there is any: {', '.join(FAIL_ON)}; may be given more than once",
+        help=f"exit with 1 if there is any: {', '.join(FAIL_ON)}; can be repeated",
     )
     out.add_argument(
-        "--jobs", metavar="N", type=_count, default=0, help="processes that read (default: as many as help)"
+        "--jobs",
+        metavar="N",
+        type=_count,
+        default=0,
+        help="number of processes for reading (default: chosen by the number of logs)",
     )
 
 
@@ -105,24 +115,24 @@ def _diagnose(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.diagnosis.report_text import summary
 
     console.note(summary(report))
-    found = any(reports.CONDITIONS[name](report) for name in args.fail_on)
-    return FOUND if found else OK
+    fails = any(reports.CONDITIONS[name](report) for name in args.fail_on)
+    return FOUND if fails else OK
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.watch and not (args.cluster and args.history):
-        raise ArcError("--watch records what happens in a cluster: it needs --cluster and --history FILE")
+        raise ArcError("--watch records the events of a cluster: it needs --cluster and --history FILE")
     if not args.cluster and (args.context or args.kubeconfig or args.as_user):
-        raise ArcError("--context, --kubeconfig and --as choose a cluster: they need --cluster")
-    given = (args.sources, args.cluster, args.pods, args.nodes, args.events, args.history, args.metrics)
-    if not any(given):
-        raise ArcError("nothing to diagnose: give a folder of logs, --cluster, --history or saved kubectl JSON")
+        raise ArcError("--context, --kubeconfig and --as select a cluster: they need --cluster")
+    inputs = (args.sources, args.cluster, args.pods, args.nodes, args.events, args.history, args.metrics)
+    if not any(inputs):
+        raise ArcError("nothing to diagnose: pass a folder of logs, --cluster, --history or saved kubectl JSON")
     files = [*args.pods, *args.nodes, *args.events, *args.metrics]
     if [*args.sources, *files].count("-") > 1:
-        raise ArcError("standard input can be read only once, but - is given more than once")
+        raise ArcError("standard input can be read only once, but - is used more than once")
     for path in files:
         if "://" in path and not path.startswith("mlflow:"):
-            raise ArcError(f"{show_source(path)}: this option reads a file; download it first")
+            raise ArcError(f"{show_source(path)}: this option reads a file: download it first")
 
 
 def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
@@ -130,7 +140,7 @@ def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
 
     inventory = inventories.Inventory(keep_unrelated=args.format == "json")
     for source in args.sources:
-        console.progress(f"looking through {show_source(source)}")
+        console.progress(f"searching {show_source(source)}")
         if source.startswith(("az://", "abfs://", "abfss://")):
             from arc_toolkit.diagnosis.sources import blob
 
@@ -155,7 +165,9 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
     facts = _facts(args, inventory)
     restarts = _restarts(args, stats)
-    if not (scans or stats.prs_files or facts or args.metrics):  # nothing was read; finding nothing is an answer
+    if not (
+        scans or stats.prs_files or facts or args.metrics
+    ):  # nothing was read; to find nothing in what was read is a result
         raise ArcError(_nothing(inventory))
     return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats)
 
@@ -206,18 +218,18 @@ def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:
         return []
     from arc_toolkit.diagnosis import restarts
 
-    found = [restarts.look(source) for source in args.metrics]
-    stats.metric_runs = sum(one.runs for one in found)
-    stats.metric_points = sum(one.points for one in found)
-    return [restart for one in found for restart in one.restarts]
+    scans = [restarts.scan_metrics(source) for source in args.metrics]
+    stats.metric_runs = sum(scan.runs for scan in scans)
+    stats.metric_points = sum(scan.points for scan in scans)
+    return [restart for scan in scans for restart in scan.restarts]
 
 
 def _nothing(inventory: Inventory) -> str:
-    looked = f"{inventory.seen} files looked at" if inventory.seen != 1 else "1 file looked at"
+    looked = f"{inventory.seen} files searched" if inventory.seen != 1 else "1 file searched"
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(inventory.counts.items()))
     seen = f"{looked}: {reasons}" if reasons else looked
     return (
-        f"no amlarc_cr_bootstrap.log and no saved kubectl JSON that can be used ({seen}): "
+        f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): "
         "download the logs with `az ml job download --all`"
     )
 
@@ -243,7 +255,7 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
 
 
 def _emit(text: str, args: argparse.Namespace, console: Console) -> None:
-    # A name from JSON may hold a lone surrogate, which no stream takes.
+    # A name from JSON may contain a lone surrogate, which cannot be encoded.
     text = text.encode("utf-8", "replace").decode("utf-8")
     console.clear_progress()
     if args.output == "-":
@@ -263,7 +275,7 @@ def _count(text: str) -> int:
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count of processes (1 or more)")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes (1 or more)")
     return value
 
 

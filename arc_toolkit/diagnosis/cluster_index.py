@@ -1,6 +1,6 @@
 """Kubernetes objects as `diagnose` needs them: raw JSON in, small records and indexes out.
 
-The JSON may be saved by anybody, cut or hand-edited, so every field is read as if it may be missing or wrong.
+The JSON may be truncated or edited by hand, so any field may be missing or have another type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arc_toolkit.kube.taints import SPOT_KEY
 
 Json = dict[str, Any]
 
-# AKS names its Linux nodes so; the last six characters are the VM's instance id in base 36 (Azure/AKS #3293).
+# The names of Linux nodes in AKS; the last six characters are the VM's instance id in base 36 (Azure/AKS #3293).
 AKS_LINUX = re.compile(r"(?:aks|ask|k8s)-(?P<pool>.+)-\d{8}-vmss(?P<id>[0-9a-z]*)")
 AKS_WINDOWS = re.compile(r"aks(?P<pool>[a-z][a-z0-9]{0,5})(?P<id>[0-9a-z]{6})")
 PROVIDER_VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/(\d+)$", re.IGNORECASE)
@@ -66,13 +66,13 @@ class ClusterEvent:
 
 @dataclass
 class ClusterIndex:
-    """All facts with their indexes. Events are in order of time; those without a time come first."""
+    """All facts with their indexes. Events are sorted by time; those without a time come first."""
 
     pods: list[PodState] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
     node_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)
     pod_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)  # by pod UID, and by namespace/name
-    cuts: dict[str, float] = field(default_factory=dict)  # node -> when its history begins anew
+    cuts: dict[str, float] = field(default_factory=dict)  # node -> when it became another VM
     drains: dict[str, list[float]] = field(default_factory=dict)  # node -> when pods were evicted through the API
     collected: dict[str, list[float]] = field(
         default_factory=dict
@@ -82,7 +82,7 @@ class ClusterIndex:
     other_pods: int = 0  # not of AzureML jobs
 
     def spot_of(self, name: str) -> bool | None:
-        """Whether a node is a spot machine: from itself, else from the others of its pool."""
+        """Whether a node is a spot VM: from the node itself, otherwise from the other nodes of its pool."""
         node, pool = self.nodes.get(name), pool_of(name)
         return node.spot if node else self.spot_pools.get(pool) if pool else None
 
@@ -91,7 +91,7 @@ class ClusterIndex:
 
 
 def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
-    """Index what saved files, the live cluster and history say; of one object the newest state counts."""
+    """Index the objects from saved files, the live cluster and history; the newest state of each object counts."""
     facts = list(facts)
     cluster = ClusterIndex(nodes_complete=any(part.nodes_complete for part in facts))
     for raw in _newest(item for part in facts for item in part.pods):
@@ -127,7 +127,7 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
 
 
 def _cut_at_repairs(cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]) -> None:
-    """History ends with a reimage or redeploy; one that only started counts, unless it is said to have failed."""
+    """A node is another VM after a reimage or redeploy; one that only started counts, unless an error followed."""
     started: float | None = None
     for event in events:
         if event.reason == f"{begin}Start":
@@ -142,15 +142,15 @@ def _cut_at_repairs(cluster: ClusterIndex, name: str, begin: str, events: list[C
 
 
 def within(events: list[ClusterEvent], start: float, end: float) -> list[ClusterEvent]:
-    """The events of a time window; those without a time are in no window."""
+    """The events of a time window; those without a time are left out."""
     low = bisect_left(events, start, key=lambda event: event.time or 0.0)
     return events[low : bisect_right(events, end, key=lambda event: event.time or 0.0)]
 
 
 def parse_list(data: bytes, origin: str) -> ClusterFacts:
-    """What `kubectl get ... -o json` printed: a list of anything, or one object. ValueError if it is not that."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # as `>` of Windows PowerShell writes it
-        raise ValueError("UTF-16 text, which has to be saved as UTF-8")
+    """The output of `kubectl get ... -o json`: a list of objects, or one object. ValueError if it is something else."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # written by `>` in Windows PowerShell
+        raise ValueError("UTF-16 text, which must be saved as UTF-8")
     try:
         document = json.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, ValueError, RecursionError):
@@ -181,14 +181,14 @@ def parse_list(data: bytes, origin: str) -> ClusterFacts:
 
 def pool_of(name: str) -> str | None:
     """The node pool, from the name alone."""
-    found = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
-    return found["pool"] if found else None
+    match = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
+    return match["pool"] if match else None
 
 
 def vm_instance_of(name: str) -> int | None:
     """The VM instance id, from the name alone: `...vmss000046` is instance 150."""
-    found = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
-    return int(found["id"], 36) if found and len(found["id"]) == 6 else None
+    match = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
+    return int(match["id"], 36) if match and len(match["id"]) == 6 else None
 
 
 def pool_of_node(node: Node) -> str | None:
@@ -269,11 +269,11 @@ def _container(raw: Json) -> ContainerState:
 
 
 def _add_event(cluster: ClusterIndex, raw: Json) -> None:
-    """An event of core/v1 or of events.k8s.io/v1, filed under its node or pod.
+    """Add an event of core/v1 or of events.k8s.io/v1 to its node or pod.
 
-    One that was repeated is filed at its first and at its last time: in between, Kubernetes only counts.
+    A repeated event is added at its first and at its last time; Kubernetes only counts those in between.
     """
-    about = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
+    involved = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
     series, meta = mapping(raw.get("series")), mapping(raw.get("metadata"))
     last = _first_time(
         series.get("lastObservedTime"),
@@ -284,11 +284,11 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
         meta.get("creationTimestamp"),
     )
     first = _first_time(raw.get("firstTimestamp"), raw.get("deprecatedFirstTimestamp"), raw.get("eventTime"))
-    name = text(about.get("name"))
-    if about.get("kind") == "Node":
+    name = text(involved.get("name"))
+    if involved.get("kind") == "Node":
         target = cluster.node_events.setdefault(name, [])
-    elif about.get("kind") == "Pod":
-        key = text(about.get("uid")) or f"{text(about.get('namespace')) or 'default'}/{name}"
+    elif involved.get("kind") == "Pod":
+        key = text(involved.get("uid")) or f"{text(involved.get('namespace')) or 'default'}/{name}"
         target = cluster.pod_events.setdefault(key, [])
     else:
         return

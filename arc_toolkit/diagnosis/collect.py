@@ -1,4 +1,4 @@
-"""Reads what the inventory holds: logs in parallel, saved Kubernetes JSON, and the other sources when asked for.
+"""Reads the files of an inventory: logs in parallel, saved Kubernetes JSON and PRS logs.
 
 This is the edge of the package: everything below it in the import order is pure.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 BATCH = 100
-PARALLEL_FROM = 2000  # files; below that starting processes costs more than it gives
+PARALLEL_FROM = 2000  # files; with fewer, starting processes costs more than it saves
 MAX_JSON_BYTES = 1 << 30
 
 Progress = Callable[[str], None]
 
 
 def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogScan]:
-    """Every log once, in the order of their paths. What could not be read goes to the inventory's skipped."""
+    """Every log once, in the order of their paths. Files that cannot be read are added to the inventory's skipped."""
     logs = sorted(inventory.logs, key=lambda log: log.path)
     scans: list[LogScan] = []
     done = 0
@@ -36,7 +36,7 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
             if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
             elif not (result.nodes or result.failure or result.path.rpartition("/")[2].startswith(LOG_NAME)):
-                inventory.skip(result.path, result.note)  # a file that was only named by hand, and is no log
+                inventory.skip(result.path, result.note)  # a file passed by name that is not a log
             else:
                 scans.append(result)
         done += len(batch)
@@ -49,7 +49,7 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
 
 
 def workers(jobs: int, files: int) -> int:
-    """How many processes; 0 means as many as help."""
+    """The number of processes; 0 chooses it."""
     if jobs:
         return min(jobs, max(files, 1))
     return min(os.cpu_count() or 1, 8) if files >= PARALLEL_FROM else 1
@@ -69,16 +69,16 @@ def _local(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFil
         with ProcessPoolExecutor(count, initializer=_quiet_interrupt) as pool:
             try:
                 yield from _ordered(pool, batches)
-            except BaseException:  # Ctrl-C too: do not wait until the logs that are being read are at their end
+            except BaseException:  # also on Ctrl-C: do not wait for the logs that are being read
                 for child in multiprocessing.active_children():
                     child.terminate()
                 raise
     except BrokenProcessPool:
-        raise ArcError("a reading process was ended from outside; try again with `--jobs 1`") from None
+        raise ArcError("a worker process was killed; try again with `--jobs 1`") from None
 
 
 def _streams(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFile]]:
-    """Blobs and standard input: waiting, not computing, so threads."""
+    """Blobs and standard input, in threads because reading them is waiting."""
     if not logs:
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -96,27 +96,27 @@ def _ordered(pool: Executor, batches: list[list[LogFile]]) -> Iterator[list[LogS
 
 
 def _quiet_interrupt() -> None:
-    """Ctrl-C is for the parent, which ends its children."""
+    """Ctrl-C is handled by the parent, which stops its children."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
-    """Saved `kubectl get ... -o json` that lay among the sources."""
-    found = []
+    """Saved `kubectl get ... -o json` among the sources."""
+    facts = []
     for log in inventory.kubernetes:
         try:
-            found.append(parse_facts(log))
+            facts.append(parse_facts(log))
         except (OSError, EOFError, RuntimeError) as error:
-            inventory.skip(log.path, scan.why(error))
+            inventory.skip(log.path, scan.error_reason(error))
         except ValueError as error:
-            inventory.skip(log.path, f"no Kubernetes list: {error}")
-    return found
+            inventory.skip(log.path, f"not a Kubernetes list: {error}")
+    return facts
 
 
-def read_named(path: str, wanted: str) -> ClusterFacts:
-    """A file that --pods, --nodes or --events names must hold that."""
+def read_named(path: str, kind: str) -> ClusterFacts:
+    """A file passed with --pods, --nodes or --events must contain that kind."""
     from arc_toolkit.diagnosis.cluster_index import parse_list
     from arc_toolkit.files import read_bytes
 
@@ -128,13 +128,13 @@ def read_named(path: str, wanted: str) -> ClusterFacts:
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error):
-            raise ArcError(f"{path}: truncated or damaged compressed data; save it again") from None
+            raise ArcError(f"{path}: truncated or damaged compressed data: save it again") from None
     try:
         facts = parse_list(data, path)
     except ValueError as error:
-        raise ArcError(f"{path}: {error}; save it with `kubectl get {wanted} -A -o json`") from None
-    if (facts.pods or facts.nodes or facts.events) and not getattr(facts, wanted):
-        raise ArcError(f"{path}: holds no {wanted}; save them with `kubectl get {wanted} -A -o json`")
+        raise ArcError(f"{path}: {error}; save it with `kubectl get {kind} -A -o json`") from None
+    if (facts.pods or facts.nodes or facts.events) and not getattr(facts, kind):
+        raise ArcError(f"{path}: contains no {kind}; save them with `kubectl get {kind} -A -o json`")
     return facts
 
 
@@ -152,7 +152,7 @@ def parse_facts(log: LogFile) -> ClusterFacts:
 
 
 def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:
-    """What parallel jobs wrote about themselves, and how many of their files could be read."""
+    """The evidence that parallel jobs wrote about themselves, and how many of their files could be read."""
     if not inventory.prs:
         return [], 0
     from arc_toolkit.diagnosis import prs_logs

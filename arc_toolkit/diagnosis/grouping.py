@@ -1,7 +1,7 @@
 """Which logs and pods belong to one job, and to one attempt of it.
 
-Logs give job, attempt number and node name; pods give times, containers and the AzureML run id. They are joined by
-run id and pod UID, else by node and time. What does not fit is kept apart, never forced.
+Logs have job, attempt number and node name; pods have times, containers and the AzureML run id. They are matched by
+run id and pod UID, otherwise by node and time. A log or pod without a match is an attempt of its own.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from arc_toolkit.diagnosis.model import Cause, PrsEvidence, RunOutcome
 from arc_toolkit.diagnosis.scan import LogScan
 
 CLOCK_TOLERANCE_SECONDS = 600
-SAME_START_SECONDS = 1800  # from the start of a pod to that of its log: the image is pulled in between
+SAME_START_SECONDS = 1800  # from the start of a pod to the start of its log: the image is pulled in between
 SEVERAL = "several nodes in one log: attempts appended to one file, or ranks merged into it"
 
 
 @dataclass(slots=True)
 class AttemptDraft:
-    """One rank of one attempt while it is put together."""
+    """One rank of one attempt while it is assembled."""
 
     number: int
     rank: str | None
     node: str | None
     truncated: bool = False
     start: float | None = None
-    start_exact: bool = False  # else it is when the line was shipped, some time later
+    start_exact: bool = False  # otherwise when the line was collected, some time later
     end: float | None = None
     size: int = 0
     uid: str | None = None
@@ -44,7 +44,7 @@ class AttemptDraft:
 
 @dataclass(slots=True)
 class JobGroup:
-    """One job while it is put together."""
+    """One job while it is assembled."""
 
     root: str
     name: str
@@ -52,13 +52,13 @@ class JobGroup:
     drafts: list[AttemptDraft] = field(default_factory=list)
     prs_evidence: list[tuple[int, PrsEvidence]] = field(default_factory=list)  # with the number of their attempt
     notes: list[str] = field(default_factory=list)
-    missing: int = 0  # attempts before the last of which nothing is known
+    missing: int = 0  # attempts before the last without any data
 
 
 def group(
     scans: Iterable[LogScan], cluster: ClusterIndex, prs_evidence: Sequence[PrsEvidence] = ()
 ) -> dict[str, JobGroup]:
-    """The jobs by their unique names, each with its drafts."""
+    """The jobs by their unique names, each with its attempts."""
     groups = _merge(_by_root(sorted(scans, key=lambda scan: scan.path)))
     _attach_prs_evidence(groups, prs_evidence)
     if cluster.pods:
@@ -83,9 +83,9 @@ def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
     notes: tuple[str, ...] = (scan.note,) if scan.note else ()
     if len(scan.nodes) > 1:
         notes += (SEVERAL,)
-    made = []
+    drafts = []
     for index, node in enumerate(scan.nodes or [None]):
-        made.append(
+        drafts.append(
             AttemptDraft(
                 number=place.number,
                 rank=place.rank if len(scan.nodes) < 2 else f"{place.rank or 'part'}-{index + 1}",
@@ -100,11 +100,11 @@ def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
                 notes=notes,
             )
         )
-    return made
+    return drafts
 
 
 def _merge(groups: dict[str, JobGroup]) -> list[JobGroup]:
-    """Within a job the same log twice is one; two folders of one name are one job unless they contradict."""
+    """Copies of a log are one; two folders with the same name are one job unless they contradict each other."""
     by_name: dict[str, list[JobGroup]] = {}
     for group in groups.values():
         group.drafts = _without_copies(group.drafts)
@@ -125,8 +125,8 @@ def _fold(same: list[JobGroup], group: JobGroup) -> None:
     same.append(group)
 
 
-def _is_copy(one: AttemptDraft, other: AttemptDraft) -> bool:
-    return (one.node, one.size, one.start, one.uid) == (other.node, other.size, other.start, other.uid)
+def _is_copy(first: AttemptDraft, other: AttemptDraft) -> bool:
+    return (first.node, first.size, first.start, first.uid) == (other.node, other.size, other.start, other.uid)
 
 
 def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
@@ -145,7 +145,7 @@ def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
                 old.uid or draft.uid,
                 old.failure or draft.failure,
             )
-    # A log without a node line beside one that has it, of the same attempt, says nothing new.
+    # A log without a node line adds nothing to one of the same attempt that has it.
     named = {(draft.number, draft.rank) for draft in kept.values() if draft.node}
     return [draft for draft in kept.values() if draft.node or (draft.number, draft.rank) not in named]
 
@@ -166,7 +166,7 @@ def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     for pod in cluster.pods:
         waiting.setdefault(pod.run_id or "", []).append(pod)
     by_uid = {pod.uid: pod for pod in cluster.pods if pod.uid}
-    # Of two folders of one name the pods belong to the one whose nodes they were on.
+    # If two folders have the same name, the pods belong to the one whose nodes they were on.
     for group in sorted(groups, key=lambda group: -_agreement(group, waiting)):
         run_id = group.run_id or group.name
         if run_id not in waiting:
@@ -200,22 +200,22 @@ def _by_start(pod: PodState) -> tuple[float, str]:
 
 
 def _match(group: JobGroup, pods: list[PodState]) -> None:
-    """Give each pod its attempt: by UID, else by node, time and rank; the rest are attempts without a log."""
+    """Match each pod to an attempt by UID, otherwise by node, time and rank; the rest are attempts without a log."""
     by_uid = {draft.uid: draft for draft in group.drafts if draft.uid}
-    left: list[PodState] = []
+    unmatched: list[PodState] = []
     for pod in pods:
-        found = by_uid.pop(pod.uid, None)
-        if found is None:
-            left.append(pod)
+        draft = by_uid.pop(pod.uid, None)
+        if draft is None:
+            unmatched.append(pod)
         else:
-            _take_pod(group, found, pod)
-    if group.drafts and left:
-        left = _match_by_node(group, left)
-    for draft in group.drafts:  # a log without a node line: the only pod that is left must be its own
-        if draft.node is None and draft.pod is None and len(left) == 1:
-            _take_pod(group, draft, left.pop())
+            _take_pod(group, draft, pod)
+    if group.drafts and unmatched:
+        unmatched = _match_by_node(group, unmatched)
+    for draft in group.drafts:  # a log without a node line: if only one pod is left, it belongs to this log
+        if draft.node is None and draft.pod is None and len(unmatched) == 1:
+            _take_pod(group, draft, unmatched.pop())
     counted: Counter[str | None] = Counter()
-    for pod in left:
+    for pod in unmatched:
         number = (
             _free_number(group, pod) if group.drafts and any(draft.sources for draft in group.drafts) else None
         )
@@ -228,9 +228,9 @@ def _match(group: JobGroup, pods: list[PodState]) -> None:
 
 
 def _match_by_node(group: JobGroup, pods: list[PodState]) -> list[PodState]:
-    """Join pods and drafts of one node: what started together first, the others from the end. Gives what is left.
+    """Match pods and attempts by node: those with close start times first, the others from the end. Returns the rest.
 
-    Where no time helps, the last pod belongs to the last try: the oldest pods vanish first.
+    Without times the last pod belongs to the last attempt, because the oldest pods are deleted first.
     """
     whole: dict[str, list[AttemptDraft]] = {}
     for draft in group.drafts:
@@ -270,7 +270,7 @@ def _gap(draft: AttemptDraft, pod: PodState) -> float | None:
 
 
 def _fits(draft: AttemptDraft, pod: PodState) -> bool:
-    """The node is the same, and the ranks do not contradict: `worker-0` is not `worker-1`, but may be `rank-0`."""
+    """The node is the same, and the ranks do not contradict: `worker-0` cannot be `worker-1`, but may be `rank-0`."""
     if draft.pod is not None or draft.node is None or pod.node is None or (draft.uid and pod.uid):
         return False
     same_node = pod.node.startswith(draft.node) if draft.truncated else pod.node == draft.node
@@ -281,7 +281,7 @@ def _fits(draft: AttemptDraft, pod: PodState) -> bool:
 
 
 def _strangeness(draft: AttemptDraft, pod: PodState) -> int:
-    """How far the names of two ranks are from each other; folders, addresses and pods count in ways of their own."""
+    """How different the names of two ranks are; folders, addresses and pods number them in different ways."""
     if draft.rank == pod.rank:
         return 0
     if draft.rank is None or pod.rank is None:
@@ -290,7 +290,7 @@ def _strangeness(draft: AttemptDraft, pod: PodState) -> int:
 
 
 def _free_number(group: JobGroup, pod: PodState) -> int:
-    """Before the first known attempt that started later, if a number is free there; else after the last."""
+    """A free number before the first attempt that started later, otherwise the number after the last."""
     taken = {draft.number for draft in group.drafts if draft.rank == pod.rank or draft.rank is None}
     later = [
         draft.number
@@ -304,7 +304,7 @@ def _free_number(group: JobGroup, pod: PodState) -> int:
 def _match_by_time(
     group: JobGroup, waiting: dict[str, list[PodState]], on_node: dict[str, list[PodState]]
 ) -> None:
-    """A folder that is not named after the run: one run alone had a pod on that node at that time."""
+    """For a folder that is not named after its run: exactly one run had a pod on that node at that time."""
     for draft in group.drafts:
         if draft.start is None or not draft.start_exact or draft.node is None:
             continue
@@ -325,17 +325,17 @@ def _match_by_time(
 def _take_pod(group: JobGroup, draft: AttemptDraft, pod: PodState) -> None:
     draft.pod, draft.uid = pod, pod.uid or draft.uid
     if draft.start_exact and pod.start is not None and abs((draft.start or 0.0) - pod.start) > 3600:
-        draft.notes += ("the clock of the log and that of the cluster disagree; the cluster's is used",)
+        draft.notes += ("the clocks of the log and of the cluster disagree; the time of the cluster is used",)
     draft.start = pod.start or draft.start
     draft.end = pod.end
     if pod.rank and not any(other.number == draft.number and other.rank == pod.rank for other in group.drafts):
-        draft.rank = pod.rank  # what Kubernetes calls it; the log may know only an address
+        draft.rank = pod.rank  # the name in Kubernetes; the log may have only an address
     if draft.node is None or draft.truncated:
         draft.node, draft.truncated = pod.node or draft.node, draft.truncated and pod.node is None
 
 
 def _complete_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
-    """A name that was cut at the end of a file is completed where exactly one known node fits."""
+    """A name that was truncated at the end of a file is completed if exactly one known node fits."""
     cut = [draft for group in groups for draft in group.drafts if draft.truncated]
     if not cut:
         return
@@ -348,13 +348,15 @@ def _complete_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
         fitting = [name for name in names[at : at + 2] if name.startswith(prefix)]
         if len(fitting) == 1:
             draft.node, draft.truncated = fitting[0], False
-            draft.notes += ("the node name was cut in the log and completed: one known node fits",)
+            draft.notes += (
+                "the node name is truncated in the log and was completed, because exactly one known node fits",
+            )
         else:
-            draft.notes += ("the node name is cut at the end of the log",)
+            draft.notes += ("the node name is truncated at the end of the log",)
 
 
 def _unique_names(groups: list[JobGroup]) -> dict[str, JobGroup]:
-    """The folder's name, or more of its path where two jobs have one name."""
+    """The folder's name, with more of its path if two jobs have the same name."""
     count = Counter(group.name for group in groups)
     named: dict[str, JobGroup] = {}
     for group in groups:
@@ -362,7 +364,7 @@ def _unique_names(groups: list[JobGroup]) -> dict[str, JobGroup]:
         if count[name] > 1:
             parent = "/".join(group.root.split("/")[-3:-1])
             name = f"{name} ({parent})" if parent else name
-            group.notes.append(f"{count[group.name]} jobs are called {group.name}")
+            group.notes.append(f"{count[group.name]} jobs have the name {group.name}")
         base, number = name, 2
         while name in named:
             name, number = f"{base} #{number}", number + 1

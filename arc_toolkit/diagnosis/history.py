@@ -1,8 +1,8 @@
-"""Evidence that outlives the cluster's memory: one SQLite file with pods, nodes and events as they were last seen.
+"""Recorded evidence: one SQLite file with the last known state of pods, nodes and events.
 
-Events live about an hour in a cluster and a deleted pod not at all. The recorder (live.watch) is the only writer and
-holds a lock on `FILE.lock`; readers need no lock. A batch is one transaction together with the resource versions up
-to which it goes, so after a kill -9 the next recorder goes on exactly where this one stopped.
+A cluster keeps events for about an hour and deleted pods not at all. The recorder is the only writer and holds a lock
+on `FILE.lock`; readers need no lock. Each batch is one transaction together with its resource versions, so after a
+kill -9 the next recorder continues exactly where this one stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-APPLICATION_ID = 0x61726374  # "arct"; tells our files from other SQLite files
+APPLICATION_ID = 0x61726374  # "arct"; distinguishes our files from other SQLite files
 VERSION = 1
 KINDS = ("Pod", "Node", "Event")
 
@@ -46,7 +46,7 @@ CREATE TABLE conditions (   -- conditions of nodes that turned bad, of which a n
 ) WITHOUT ROWID;
 """
 
-# The event that the kubelet or the node controller writes for a condition; else its own reason is the event's.
+# The event that the kubelet or the node controller writes for a condition; for others its reason is the event's.
 EVENT_OF_CONDITION = {
     "Ready": "NodeNotReady",
     "MemoryPressure": "NodeHasInsufficientMemory",
@@ -55,26 +55,26 @@ EVENT_OF_CONDITION = {
 
 
 def read(path: str) -> ClusterFacts:
-    """Everything that was recorded, while a recorder may be writing."""
+    """Everything recorded so far; a recorder may be writing."""
     if not os.path.isfile(path):
         raise ArcError(
-            f"no history {path}: record one with `arc-toolkit diagnose --cluster --watch --history {path}`"
+            f"{path} does not exist: record a history with `arc-toolkit diagnose --cluster --watch --history {path}`"
         )
     with _opened(path, f"file:{_quoted(path)}?mode=ro") as database:
         _check(database, path)
-        found: dict[str, list[Json]] = {kind: [] for kind in KINDS}
+        items: dict[str, list[Json]] = {kind: [] for kind in KINDS}
         for kind, gone, body in database.execute("SELECT kind, gone, body FROM objects"):
             item = json.loads(body)
             if gone is not None:
                 item["metadata"].setdefault("deletionTimestamp", times.iso(gone))
-            found[kind].append(item)
+            items[kind].append(item)
         rows = database.execute("SELECT node, uid, type, since, reason, message FROM conditions")
-        found["Event"] += [_condition_event(*row) for row in rows]
-    return ClusterFacts(found["Pod"], found["Node"], found["Event"], nodes_complete=False, origin=path)
+        items["Event"] += [_condition_event(*row) for row in rows]
+    return ClusterFacts(items["Pod"], items["Node"], items["Event"], nodes_complete=False, origin=path)
 
 
 class History:
-    """The one writer. Use it as a context manager."""
+    """The writer. Use it as a context manager."""
 
     def __init__(self, path: str, server: str) -> None:
         self.path = path
@@ -116,11 +116,11 @@ class History:
         self._lock.close()
 
     def resource_version(self, stream: str) -> str | None:
-        """Up to where a stream was recorded; None: list it."""
+        """The version up to which a stream is recorded; None: list it."""
         return self._meta(f"version {stream}")
 
     def write(self, changes: Iterable[RecordedChange], now: float | None = None) -> int:
-        """One transaction; the number of objects that were new or had changed."""
+        """One transaction; returns the number of objects that were new or changed."""
         now = time.time() if now is None else now
         written = 0
         versions: dict[str, str] = {}
@@ -137,7 +137,7 @@ class History:
         return written
 
     def expire(self, days: float, now: float | None = None) -> int:
-        """Forget what is older; pods and nodes that still exist stay."""
+        """Delete older records; pods and nodes that still exist are kept."""
         before = (time.time() if now is None else now) - days * 86400
         with _sentences(self.path), self._database:
             gone = self._database.execute(
@@ -154,9 +154,9 @@ class History:
             "SELECT body, gone FROM objects WHERE kind = ? AND uid = ?", (kind, uid)
         ).fetchone()
         if row and (row[1] is not None or not _news(json.loads(row[0]), item)) and not change.deleted:
-            return False  # the same state again, or an older one that a list repeats
+            return False  # the same or an older state, repeated by a list
         if kind == "Event" and change.deleted:
-            return False  # it has expired in the cluster: that is what history is for
+            return False  # it has expired in the cluster; the history keeps it
         if kind == "Node" and row:
             self._record_conditions(json.loads(row[0]), item, uid, now)
         self._database.execute(
@@ -167,7 +167,7 @@ class History:
         return True
 
     def _record_conditions(self, old: Json, new: Json, uid: str, now: float) -> None:
-        """Conditions that were good and are bad now."""
+        """Record conditions that were good and are bad now."""
         was_bad = {
             item.get("type")
             for item in old["status"]["conditions"]
@@ -185,7 +185,7 @@ class History:
                 )
 
     def _mark_gone(self, stream: str, listed: frozenset[str], now: float) -> None:
-        """What a whole list no longer has was deleted while nobody looked."""
+        """Objects that a whole list no longer has were deleted while nothing was recorded."""
         kind = {"pods": "Pod", "nodes": "Node"}.get(stream)
         if kind is None:
             return
@@ -206,7 +206,7 @@ class History:
 
 
 class RecordedChange:
-    """One thing that a stream saw: an object, its deletion, or a whole list of uids; and the version after it."""
+    """One change in a stream: an object, its deletion, or a whole list of uids; and the version after it."""
 
     __slots__ = ("deleted", "item", "kind", "listed", "stream", "version")
 
@@ -225,7 +225,7 @@ class RecordedChange:
 
 
 def _news(old: Json, new: Json) -> bool:
-    """Whether the state is newer and says something else; a resource version alone says nothing."""
+    """Whether the state is newer and differs in more than its resource version."""
     versions = [str(item["metadata"].get("resourceVersion", "")) for item in (old, new)]
     if all(version.isdigit() for version in versions) and int(versions[1]) <= int(versions[0]):
         return False
@@ -237,12 +237,12 @@ def _without_version(item: Json) -> Json:
     return {**item, "metadata": metadata}
 
 
-def _condition_event(node: str, uid: str, kind: str, since: str, why: str, message: str) -> Json:
-    """A past condition as the event that announced it, since that is what a node's past is made of."""
+def _condition_event(node: str, uid: str, kind: str, since: str, reason: str, message: str) -> Json:
+    """A past condition as the event that reported it."""
     return {
         "metadata": {"name": f"{node}.{kind}", "uid": f"{uid}/{kind}/{since}"},
         "involvedObject": {"kind": "Node", "name": node, "uid": uid},
-        "reason": EVENT_OF_CONDITION.get(kind, why),
+        "reason": EVENT_OF_CONDITION.get(kind, reason),
         "message": message,
         "lastTimestamp": since,
         "source": {"component": "history"},
@@ -253,7 +253,7 @@ def _condition_event(node: str, uid: str, kind: str, since: str, why: str, messa
 
 
 def _lock(path: str) -> IO[bytes]:
-    """The right to write; it ends with the process, however that ends."""
+    """The right to write; the lock ends with the process."""
     import fcntl
 
     try:
@@ -264,7 +264,7 @@ def _lock(path: str) -> IO[bytes]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         handle.close()
-        raise ArcError(f"another process is recording into {path}: let it, or use another file") from None
+        raise ArcError(f"another process is recording into {path}: use another file") from None
     return handle
 
 
@@ -296,10 +296,12 @@ def _sentences(path: str) -> Iterator[None]:
 
 def _check(database: sqlite3.Connection, path: str) -> None:
     if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise ArcError(f"{path} is not a history of diagnose: name another file")
+        raise ArcError(f"{path} is not a history of diagnose: use another file")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        raise ArcError(f"{path} is a history of version {version}, and this is made for {VERSION}: use a new file")
+        raise ArcError(
+            f"{path} is a history of version {version}, and version {VERSION} is needed: use a new file"
+        )
 
 
 def _quoted(path: str) -> str:

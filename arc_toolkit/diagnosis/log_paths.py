@@ -1,8 +1,8 @@
 """Job, attempt and rank from the path of a log.
 
-The public facts: `retry-001` (Kubernetes compute) and `retry_001` (another back end), at any depth; no such folder
-means the first attempt. `az ml job download` puts everything below `artifacts/` and `named-outputs/<name>/`; the blob
-store below `dcid.<run>/`. The folder above all of these is named after the job.
+Known from public logs: `retry-001` (Kubernetes compute) and `retry_001` (another back end), at any depth; without such
+a folder it is the first attempt. `az ml job download` puts everything below `artifacts/` and `named-outputs/<name>/`;
+the blob store below `dcid.<run>/`. The folder above all of these is named after the job.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import re
 from dataclasses import dataclass
 
 LOG_FOLDERS = frozenset({"system_logs", "user_logs", "azureml-logs"})
-LOGS_CHILDREN = frozenset({"azureml", "sys", "user"})  # of AzureML's own `logs/`; people call folders `logs` too
+LOGS_CHILDREN = frozenset(
+    {"azureml", "sys", "user"}
+)  # of AzureML's own `logs/`; people use that name for folders too
 WRAPPERS = frozenset({"artifacts", "named-outputs", "ExperimentRun"})
 RETRY = re.compile(r"retry[-_](\d{1,9})", re.IGNORECASE)
 # `worker-0`, `<jobId>-master-1`, `rank_3`, `_process_07`; the roles are those that public logs and specs show.
 RANK = re.compile(
     r"(?:^|[-_.])(worker|master|ps|launcher|chief|head|evaluator|rank|process|node)[-_]?(\d{1,6})(?=$|[-_.])"
 )
-PIPE = "pipe:"  # how a source names what has no place on the disk
+PIPE = "pipe:"  # the prefix of a source that is not on the disk
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
 @dataclass(slots=True)
 class LogIdentity:
-    """Where a log belongs. `root` tells apart two jobs of one name."""
+    """The job, attempt and rank of a log. `root` distinguishes two jobs with the same name."""
 
     root: str
     job: str
@@ -35,16 +37,16 @@ class LogIdentity:
 
 def rank_of(name: str) -> str | None:
     """`worker-0` from a pod, folder or file name."""
-    found = RANK.search(name)
-    return f"{found[1]}-{int(found[2])}" if found else None
+    match = RANK.search(name)
+    return f"{match[1]}-{int(match[2])}" if match else None
 
 
 def locate(path: str) -> LogIdentity:
-    """The job's folder is the nearest ancestor that is no log folder, retry, rank or wrapper."""
+    """The job's folder is the nearest ancestor that is not a log folder, retry, rank or wrapper."""
     if path == "stdin" or path.startswith(PIPE):
         return LogIdentity(path, path, 0, None)
     place = _locate(path.split("/"))
-    if place.job in ("", ".", ".."):  # the source was given from inside the job's folder
+    if place.job in ("", ".", ".."):  # the source is a path inside the job's folder
         place = _locate(os.path.abspath(path).split("/"))
     return place
 
@@ -54,7 +56,7 @@ def _locate(parts: list[str]) -> LogIdentity:
     last = len(parts) - 2
     number, retry_seen = 0, False
     rank = rank_of(name) if len(name) > 23 else None  # longer than amlarc_cr_bootstrap.log
-    # Below the log folder any folder may stand (a capability, a rank, an address); above it only wrappers are passed.
+    # Below the log folder any folder is allowed (a capability, a rank, an address); above it only wrappers are skipped.
     top = last
     while top >= 0 and not _is_log_folder(parts, top):
         top -= 1
@@ -62,10 +64,10 @@ def _locate(parts: list[str]) -> LogIdentity:
     index = last
     while index >= 0:
         part = parts[index]
-        found = RETRY.fullmatch(part) if part[:5].lower() == "retry" else None
-        if found:
+        match = RETRY.fullmatch(part) if part[:5].lower() == "retry" else None
+        if match:
             if not retry_seen:
-                number, retry_seen = int(found[1]), True
+                number, retry_seen = int(match[1]), True
         elif index > top and (inside or ADDRESS.fullmatch(part) or RANK.fullmatch(part)):
             rank = rank or rank_of(part) or (part if ADDRESS.fullmatch(part) else None)
         elif not (part in WRAPPERS or _is_log_folder(parts, index) or parts[index - 1] == "named-outputs"):

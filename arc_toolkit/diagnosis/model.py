@@ -1,4 +1,4 @@
-"""The words of `diagnose`, and the contract between its parts. Data only: nothing here reads, decides or prints.
+"""The data of `diagnose`, and the contract between its parts. Nothing here reads, decides or prints.
 
     sources (files, zips, blobs, azureml)  -> LogFile      one scanner reads them all
     saved JSON, live cluster, history      -> ClusterFacts raw Kubernetes objects
@@ -7,7 +7,7 @@
     all of it                              -> DiagnosisReport, from which every output format starts
 
 Times are seconds since the epoch (UTC); None means unknown. Texts in these records are extracted fields, never raw
-log lines or environment values, because real logs hold secrets.
+log lines or environment values, because real logs contain secrets.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, BinaryIO, Literal
 
-LOG_NAME = "amlarc_cr_bootstrap"  # the file name starts so; usually amlarc_cr_bootstrap.log
+LOG_NAME = "amlarc_cr_bootstrap"  # how the file name starts; usually amlarc_cr_bootstrap.log
 
 Confidence = Literal["high", "medium", "low"]
 
 
 class CauseKind(StrEnum):
-    """Why an attempt ended. What each means and whether a node can be blamed for it stands in signals.KINDS."""
+    """Why an attempt ended. signals.KINDS has the meaning of each, and whether a node can be blamed for it."""
 
     OWN_MEMORY = "own-memory-limit"
     NODE_MEMORY = "node-out-of-memory"
@@ -43,7 +43,7 @@ class CauseKind(StrEnum):
 
 
 class RunOutcome(StrEnum):
-    """How an attempt or a job ended, as far as anybody can tell."""
+    """How an attempt or a job ended, as far as known."""
 
     FAILED = "failed"
     SUCCEEDED = "succeeded"
@@ -52,7 +52,7 @@ class RunOutcome(StrEnum):
 
 
 class Level(StrEnum):
-    """What can be said of a node, worst first."""
+    """How good a node is, worst first."""
 
     BAD = "bad"
     SUSPECT = "suspect"
@@ -99,12 +99,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One rank (pod) of one try of one job."""
+    """One rank (pod) of one attempt of one job."""
 
     job: str  # unique within the report
     number: int  # 0 = first, 1 = retry-001, ...
     node: str | None
-    node_truncated: bool = False  # the name was cut at the end of the file and no single node fits
+    node_truncated: bool = False  # the name was truncated at the end of the file and no single node fits
     rank: str | None = None  # "worker-0", "rank-3", an IP address; None for one-pod jobs
     start: float | None = None
     end: float | None = None
@@ -125,14 +125,14 @@ class Job:
 
     name: str
     run_id: str | None
-    attempts: int  # how many tries; ranks do not count
+    attempts: int  # their number; ranks do not count
     outcome: RunOutcome
     nodes: tuple[str, ...]  # in order, without repeats
     causes: tuple[CauseKind, ...]  # of failed attempts, most frequent first
     since: float | None
     fails_everywhere: bool = False
-    missing: int = 0  # tries before the last of which nothing is known
-    unsure: tuple[CauseKind, ...] = ()  # of the causes, those that no attempt shows with more than low confidence
+    missing: int = 0  # attempts before the last without any data
+    unsure: tuple[CauseKind, ...] = ()  # the causes that have only low confidence
     notes: tuple[str, ...] = ()
 
     @property
@@ -150,18 +150,18 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What can be said of one node, with the figures that it rests on."""
+    """The verdict on one node, with its figures."""
 
     node: str
     level: Level
     pool: str | None = None
-    failures: int = 0  # that a node can be blamed for
-    attempts: int = 0  # that say something about the node
+    failures: int = 0  # failures that a node can be blamed for
+    attempts: int = 0  # attempts that count for the node
     interval: tuple[float, float] | None = None  # Wilson 95 % of failures/attempts
     pool_rate: float | None = None  # failure rate of the other nodes of the pool
     p_value: float | None = None
     evidence: tuple[Evidence, ...] = ()  # direct evidence, newest last
-    since: float | None = None  # history before this was cut (reimaged, redeployed, new UID)
+    since: float | None = None  # older attempts were on another VM (reimaged, redeployed, new UID)
     spot: bool | None = None
     vm_instance: int | None = None
     gone: bool = False  # the node no longer exists
@@ -171,7 +171,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """Something that was looked at and not used."""
+    """A file that was not used."""
 
     path: str
     reason: str
@@ -187,8 +187,8 @@ class Restart:
     last_step: int  # highest step before
     first_step: int  # first step after
     lost_steps: int
-    lost_seconds: float  # from when that step was first reached until it was reached again
-    gap_seconds: float  # silence before the restart
+    lost_seconds: float  # from reaching that step first until reaching it again
+    gap_seconds: float  # the pause before the restart
     keys: tuple[str, ...] = ()  # metrics that agree
     confidence: Confidence = "high"
     source: str = ""
@@ -200,8 +200,8 @@ class PrsEvidence:
 
     path: str
     evidence: Evidence
-    node: str | None = None  # node id or address as the file names it
-    kind: CauseKind | None = None  # what it speaks for, if anything
+    node: str | None = None  # node id or address as in the file
+    kind: CauseKind | None = None  # the cause that it suggests, if any
 
 
 @dataclass(slots=True)
@@ -218,12 +218,12 @@ class Stats:
     prs_files: int = 0
     metric_runs: int = 0
     metric_points: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)  # reason -> count, complete even if the list is not kept
+    skipped: dict[str, int] = field(default_factory=dict)  # reason -> count, also of files that are not listed
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisReport:
-    """Everything that `diagnose` found out."""
+    """The whole result of `diagnose`."""
 
     attempts: tuple[Attempt, ...] = ()
     jobs: tuple[Job, ...] = ()
@@ -239,8 +239,8 @@ class DiagnosisReport:
 class LogFile:
     """A file that a source offers. `open` may raise OSError; the scanner turns that into SkippedFile.
 
-    `path` names it to people and gives job, attempt and rank (`azureml:JOB/system_logs/...`, `az://c/p/...`,
-    `logs.zip/job/...`), with `/` between the parts. `size` is None where the source does not know.
+    `path` is shown to people and contains job, attempt and rank (`azureml:JOB/system_logs/...`, `az://c/p/...`,
+    `logs.zip/job/...`), with `/` between the parts. `size` may be unknown (None).
     """
 
     path: str
@@ -250,10 +250,10 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Raw Kubernetes objects as `kubectl get ... -o json` has them in `items`, from a file, a cluster or history.
+    """Raw Kubernetes objects as in `items` of `kubectl get ... -o json`, from a file, a cluster or history.
 
     The same object may occur more than once (saved file and history): the newest by resourceVersion or time wins.
-    `nodes_complete`: the node list is whole, so that a node which is not in it no longer exists.
+    `nodes_complete`: the node list is complete, so a node that is not in it no longer exists.
     """
 
     pods: list[dict[str, Any]] = field(default_factory=list)

@@ -1,9 +1,9 @@
 """Evidence from the logs that a parallel job (ParallelRunStep) writes about itself.
 
-`logs/sys/job_report/processed_mini-batches.csv` says how often each mini-batch was picked: more than once means that
-a worker or its node went away in between. `logs/sys/perf/<node>/node_resource_usage.csv` samples the node's memory.
-Microsoft names both files and `Picked Count`; the other columns are not documented, so they are known by their words,
-and a file without a column that can be understood is skipped with that reason.
+`logs/sys/job_report/processed_mini-batches.csv` has how often each mini-batch was picked: more than once means that a
+worker or its node was lost in between. `logs/sys/perf/<node>/node_resource_usage.csv` has samples of the node's memory.
+Microsoft documents both files and `Picked Count` but not the other columns, so those are recognized by words in their
+names, and a file without a known column is skipped with that reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, Log
 BATCHES = re.compile(r"(?:^|/)processed_mini[-_]batches\.csv$")
 USAGE = re.compile(r"(?:^|/)node_resource_usage\.csv$")
 
-# AzureML's extension keeps 5 % of a node's memory back; above the rest the node is about to run out.
+# AzureML's extension reserves 5 % of a node's memory; above the rest the node is about to run out.
 FULL_PERCENT = 95.0
 
 LONGEST_LINE = 1 << 16
@@ -31,11 +31,11 @@ _UNITS = {"kib": 1024, "kb": 1000, "mib": 1024**2, "mb": 1000**2, "gib": 1024**3
 
 
 class _NotUsable(Exception):
-    """The reason why a file says nothing."""
+    """The reason why a file cannot be used."""
 
 
-def wanted(path: str) -> bool:
-    """Whether `read` wants this file; called for every file that is seen."""
+def is_prs_log(path: str) -> bool:
+    """Whether this is a file for `read`; called for every file."""
     return path.endswith(".csv") and bool(BATCHES.search(path) or USAGE.search(path))
 
 
@@ -82,7 +82,7 @@ def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     total, used = _column(header, ("mem", "total")), _column(header, ("mem", "used"))
     free = _column(header, ("mem", "avail")) or _column(header, ("mem", "free"))
     if percent is None and (total is None or (used is None and free is None)):
-        raise _NotUsable("no memory column that is known")
+        raise _NotUsable("no known memory column")
     clock = _column(header, ("time",)) or _column(header, ("date",))
     peak, when = 0.0, None
     for row in rows:
@@ -112,7 +112,7 @@ def _rows(stream: BinaryIO) -> tuple[list[str], Iterator[dict[str, str]]]:
 
 
 def _lines(stream: BinaryIO) -> Iterator[str]:
-    """Lines of bounded length: memory must not grow with a file that is no CSV."""
+    """Lines of bounded length: memory must not grow with a file that is not CSV."""
     text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")  # type: ignore[type-var]
     while line := text.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE:
@@ -129,8 +129,8 @@ def _number(row: dict[str, str], column: str | None) -> float | None:
     text = row.get(column) if column else None
     if not isinstance(text, str):
         return None
-    found = re.match(r"\s*(\d{1,20}(?:\.\d{1,20})?)", text)
-    return float(found[1]) if found else None
+    match = re.match(r"\s*(\d{1,20}(?:\.\d{1,20})?)", text)
+    return float(match[1]) if match else None
 
 
 def _bytes(row: dict[str, str], column: str | None) -> float | None:
@@ -142,9 +142,9 @@ def _bytes(row: dict[str, str], column: str | None) -> float | None:
 
 
 def _share(row: dict[str, str], total: str | None, used: str | None, free: str | None) -> float | None:
-    """Percent in use, from two of the three."""
+    """Percent in use, from the total and one of the other two."""
     whole, taken, left = _bytes(row, total), _bytes(row, used), _bytes(row, free)
     if not whole or (taken is None and left is None):
         return None
-    # What is available counts more than what is used: caches are used, and can be given up.
+    # Available memory is preferred to used memory, which includes caches that can be freed.
     return 100 * (whole - left) / whole if left is not None else 100 * (taken or 0) / whole

@@ -31,7 +31,7 @@ def build(
     skipped: Sequence[SkippedFile] = (),
     stats: Stats | None = None,
 ) -> DiagnosisReport:
-    """The report. Nothing here depends on the order of the input."""
+    """The report; the order of the input does not matter."""
     cluster = cluster_index.read(facts)
     built, groups = attempts.build(scans, cluster, prs_evidence)
     nodes, everywhere = verdicts.judge(built, cluster)
@@ -42,9 +42,9 @@ def build(
     stats.events = sum(map(len, cluster.node_events.values())) + sum(map(len, cluster.pod_events.values()))
     notes = []
     if cluster.other_pods:
-        notes.append(f"{cluster.other_pods} pods belong to no AzureML job (no label ml.azure.com/run-id)")
+        notes.append(f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)")
     if not stats.pods + stats.events and any(attempt.cause for attempt in built):
-        notes.append("logs alone rarely tell a cause: add --cluster, --history, or saved pods, nodes and events")
+        notes.append("logs alone rarely show a cause: add --cluster, --history, or saved pods, nodes and events")
     if stats.metric_runs and not restarts:
         seen = f"{plural(stats.metric_runs, 'run')}, {plural(stats.metric_points, 'point')}"
         notes.append(f"no restart found in {seen}")
@@ -62,17 +62,17 @@ def build(
     )
 
 
-def only_job(report: DiagnosisReport, wanted: str) -> DiagnosisReport:
+def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
     """The part of the report that concerns one job, by its name or run id."""
-    jobs = [job for job in report.jobs if wanted in (job.name, job.run_id)]
+    jobs = [job for job in report.jobs if name in (job.name, job.run_id)]
     if not jobs:
-        jobs = [job for job in report.jobs if job.name.startswith(f"{wanted} (")]
+        jobs = [job for job in report.jobs if job.name.startswith(f"{name} (")]
     if not jobs:
         import difflib
 
-        near = difflib.get_close_matches(wanted, [job.name for job in report.jobs], n=1)
+        near = difflib.get_close_matches(name, [job.name for job in report.jobs], n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {len(report.jobs)} jobs"
-        raise ArcError(f"no job `{wanted}` in these sources: {hint}")
+        raise ArcError(f"no job `{name}` in these sources: {hint}")
     names = {job.name for job in jobs}
     runs = {job.run_id for job in jobs} | names
     nodes = {node for job in jobs for node in job.nodes}
@@ -89,14 +89,14 @@ def only_job(report: DiagnosisReport, wanted: str) -> DiagnosisReport:
 
 
 def attempts_by_job(report: DiagnosisReport) -> dict[str, list[Attempt]]:
-    found: dict[str, list[Attempt]] = {}
+    grouped: dict[str, list[Attempt]] = {}
     for attempt in report.attempts:
-        found.setdefault(attempt.job, []).append(attempt)
-    return found
+        grouped.setdefault(attempt.job, []).append(attempt)
+    return grouped
 
 
 def levels(report: DiagnosisReport) -> dict[Level, int]:
-    """How many nodes have which verdict; every level is named."""
+    """The number of nodes with each verdict, also 0."""
     count = dict.fromkeys(Level, 0)
     for verdict in report.verdicts:
         count[verdict.level] += 1
@@ -104,7 +104,7 @@ def levels(report: DiagnosisReport) -> dict[Level, int]:
 
 
 def troubled(job: Job) -> bool:
-    """Worth a line before others."""
+    """Shown before the others."""
     return job.retried or job.outcome is RunOutcome.FAILED or bool(job.causes)
 
 

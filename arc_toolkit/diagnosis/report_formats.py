@@ -48,7 +48,7 @@ COLUMNS = [
 
 
 def to_json(report: DiagnosisReport) -> str:
-    """Everything, including every skipped file. Within v1 fields are only added."""
+    """Everything, including every skipped file. Within v1, fields are only added."""
     grouped = attempts_by_job(report)
     stats = report.stats
     return jsonout.document(
@@ -213,7 +213,7 @@ def to_csv(report: DiagnosisReport) -> str:
 
 
 def _cell(value: str) -> str:
-    """No control characters, and nothing that a spreadsheet would run as a formula."""
+    """No control characters, and nothing that a spreadsheet would take for a formula."""
     value = printable(value)
     return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
 
@@ -221,7 +221,7 @@ def _cell(value: str) -> str:
 def to_markdown(report: DiagnosisReport) -> str:
     """For an issue or a pull request."""
     parts = [_md_jobs(report), _md_nodes(report), _md_restarts(report), _md_findings(report), _md_rest(report)]
-    return "\n\n".join(part for part in parts if part) or "Nothing to report: no job, no node."
+    return "\n\n".join(part for part in parts if part) or "Nothing to report: no jobs and no nodes."
 
 
 def _md_table(head: str, align: str, rows: list[list[str]]) -> str:
@@ -317,6 +317,6 @@ def _md(value: str) -> str:
 
 
 def _code(value: str) -> str:
-    """In backticks where that is safe in a table; escaped otherwise."""
+    """In backticks if that is safe in a table; escaped otherwise."""
     value = printable(value)
     return _md(value) if "`" in value or "|" in value else f"`{value}`"

@@ -1,7 +1,7 @@
 """The report as one HTML page that needs no network: timelines of attempts, nodes by verdict, search and filter.
 
-This module prepares plain values; templates/report.html.j2 lays them out (autoescaped), report.css and report.js are
-put into the page. The page's content security policy allows exactly that style and that script, by their hashes.
+This module prepares plain values; templates/report.html.j2 lays them out (autoescaped) with report.css and report.js
+inside the page. The page's content security policy allows exactly that style and that script, by their hashes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
 
-MOST_JOBS = 1000  # a browser stays quick, and nobody reads more; the rest is in JSON and CSV
+MOST_JOBS = 1000  # the page stays fast; JSON and CSV have the rest
 MOST_ATTEMPTS = 100  # of one job
 MOST_BARS = 60
 MOST_SKIPPED = 200
 
-# What a bar's colour means; the words stand beside it, so colour is never the only sign.
+# The meaning of a bar's colour; the text is next to it, so nothing is shown by colour alone.
 POOL_KINDS = (
     CauseKind.SPOT,
     CauseKind.DRAIN,
@@ -53,7 +53,7 @@ GROUPS = {
     "unknown": "ended, cause unknown",
     "good": "succeeded",
     "running": "running",
-    "unsure": "how it ended is unknown",
+    "unsure": "end unknown",
 }
 LEVEL_WORDS = {
     Level.BAD: "bad",
@@ -89,7 +89,7 @@ def _hash(text: str) -> str:
 
 
 def page(report: DiagnosisReport) -> dict[str, Any]:
-    """Everything that the template shows, as plain values."""
+    """The values of the template."""
     grouped = attempts_by_job(report)
     counts = levels(report)
     jobs = sorted(report.jobs, key=_trouble)
@@ -126,13 +126,17 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         ],
         "anti_affinity": anti_affinity(bad) if bad else "",
         "restarts": [_restart(restart) for restart in report.restarts],
-        "findings": [
-            {"path": printable(one.path), "node": printable(one.node or ""), "evidence": _evidence(one.evidence)}
-            for one in report.prs_evidence
+        "prs_evidence": [
+            {
+                "path": printable(item.path),
+                "node": printable(item.node or ""),
+                "evidence": _evidence(item.evidence),
+            }
+            for item in report.prs_evidence
         ],
         "notes": [printable(note) for note in report.notes],
         "reasons": [(printable(reason), count) for reason, count in Counter(report.stats.skipped).most_common()],
-        "skipped": [(printable(one.path), printable(one.reason)) for one in report.skipped[:MOST_SKIPPED]],
+        "skipped": [(printable(item.path), printable(item.reason)) for item in report.skipped[:MOST_SKIPPED]],
         "skipped_left_out": max(0, len(report.skipped) - MOST_SKIPPED),
     }
 
@@ -148,9 +152,9 @@ def _trouble(job: Job) -> tuple[bool, bool, float]:
 
 
 def _choices(values: Any, words: dict[Any, str] | None = None) -> list[tuple[str, str, int]]:
-    """Value, words and count of what can be chosen in a filter."""
-    found = Counter(values)
-    return [(str(value), (words or {}).get(value, str(value)), count) for value, count in found.most_common()]
+    """Value, label and count of each choice in a filter."""
+    counts = Counter(values)
+    return [(str(value), (words or {}).get(value, str(value)), count) for value, count in counts.most_common()]
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def _job(job: Job, attempts: Sequence[Attempt], places: dict[str, str]) -> dict[
 
 
 def _when(job: Job, attempts: Sequence[Attempt]) -> str:
-    """Start and length of a job that has no timeline, because it has one bar only."""
+    """Start and duration of a job with one attempt, which has no timeline."""
     if len(attempts) > 1 or job.since is None:
         return ""
     lasted = [_lasted(attempt) for attempt in attempts]
@@ -204,7 +208,7 @@ def _attempt(attempt: Attempt, places: dict[str, str]) -> dict[str, Any]:
         "outcome": attempt.outcome.value,
         "cause": KINDS[cause.kind].label if cause else "",
         "confidence": cause.confidence if cause else "",
-        "evidence": [_evidence(one) for one in (cause.evidence if cause else ())],
+        "evidence": [_evidence(item) for item in (cause.evidence if cause else ())],
         "spot": attempt.spot,
         "notes": [printable(note) for note in attempt.notes],
     }
@@ -230,12 +234,12 @@ def _cause_group(cause: Cause | None) -> str:
 
 
 def _legend(attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
-    there = {group(attempt) for attempt in attempts}
-    return [(name, words) for name, words in GROUPS.items() if name in there]
+    groups = {group(attempt) for attempt in attempts}
+    return [(name, words) for name, words in GROUPS.items() if name in groups]
 
 
 def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """Bars in percent of the width: by time where every start is known, else one after the other."""
+    """Bars in percent of the width: by time if every start is known, otherwise one after the other."""
     attempts = attempts[:MOST_BARS]
     by_time = len(attempts) > 0 and all(attempt.start is not None for attempt in attempts)
     spans = _spans(attempts) if by_time else [(float(index), index + 1.0) for index in _order(attempts)]
@@ -245,7 +249,7 @@ def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
     bars = []
     for attempt, (start, end) in zip(attempts, spans, strict=True):
         left, width = 100 * (start - first) / whole, 100 * (end - start) / whole
-        width = max(width - 0.4, 1.0)  # a gap between neighbours; never too thin to see
+        width = max(width - 0.4, 1.0)  # a gap between bars, but never too thin to see
         bars.append(
             {
                 "left": f"{min(left, 99.0):.2f}",
@@ -261,18 +265,18 @@ def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
     )
     scale = [times.short(first), times.short(first + whole)] if by_time else ["", ""]
     if scale[0][:10] == scale[1][:10]:
-        scale[1] = scale[1][11:]  # the day stands at the other end
+        scale[1] = scale[1][11:]  # the day is at the other end
     return {"bars": bars, "rows": len(ranks), "label": label, "from": scale[0], "to": scale[1]}
 
 
 def _order(attempts: Sequence[Attempt]) -> list[int]:
-    """The place of each attempt: ranks of one try stand under each other."""
+    """The column of each attempt: the ranks of one attempt share it."""
     numbers = {number: index for index, number in enumerate(sorted({attempt.number for attempt in attempts}))}
     return [numbers[attempt.number] for attempt in attempts]
 
 
 def _spans(attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
-    """Start and end; an end that is not known is the next start, or the last moment that is known."""
+    """Start and end; an unknown end is replaced by the next start, or the last known time."""
     moments = [moment for attempt in attempts for moment in (attempt.start, attempt.end) if moment is not None]
     last = max(moments)
     starts = sorted({attempt.start for attempt in attempts if attempt.start is not None})
@@ -311,7 +315,7 @@ def _node(verdict: Verdict, place: str) -> dict[str, Any]:
         "pool_rate": f"{100 * verdict.pool_rate:.3g}" if verdict.pool_rate is not None else "",
         "reason": printable(verdict.reason),
         "since": times.short(verdict.since) if verdict.since else "",
-        "evidence": [_evidence(one) for one in verdict.evidence],
+        "evidence": [_evidence(item) for item in verdict.evidence],
         "suggestions": [(printable(item.text), item.is_command) for item in verdict.suggestions],
         "text": printable(f"{verdict.node} {verdict.pool or ''} {verdict.level.value} {verdict.reason}").lower(),
     }

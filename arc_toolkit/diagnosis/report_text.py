@@ -1,4 +1,4 @@
-"""The report for a terminal: an answer at a glance, or one job in detail. Pure: a DiagnosisReport in, text out."""
+"""The report for a terminal: an overview, or one job in detail. Pure: a DiagnosisReport in, text out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def overview(report: DiagnosisReport, style: Style = plain) -> str:
     """Jobs, nodes by verdict, suggestions, and what was not used."""
     parts = [_headline(report, style), _jobs(report, style), _restarts(report.restarts), _nodes(report, style)]
     parts += [_suggestions(report, style), _findings(report), _rest(report)]
-    return "\n\n".join(part for part in parts if part) or "nothing to report: no job, no node"
+    return "\n\n".join(part for part in parts if part) or "nothing to report: no jobs and no nodes"
 
 
 def detail(report: DiagnosisReport, style: Style = plain) -> str:
@@ -63,7 +63,7 @@ def detail(report: DiagnosisReport, style: Style = plain) -> str:
 
 
 def summary(report: DiagnosisReport) -> str:
-    """One line: what was read and what came out."""
+    """One line: what was read, and the result."""
     stats = report.stats
     retried = sum(job.retried for job in report.jobs)
     read = f"{plural(stats.files_read, 'log')} read ({size(stats.bytes_read)})"
@@ -110,7 +110,7 @@ def attempts_text(job: Job) -> str:
 
 
 def causes_text(job: Job) -> str:
-    """A cause that rests on weak evidence alone carries a question mark."""
+    """A cause with only weak evidence has a question mark."""
     words = ", ".join(KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes) or "-"
     return f"{words}; fails everywhere" if job.fails_everywhere else words
 
@@ -195,12 +195,12 @@ def _suggestions(report: DiagnosisReport, style: Style) -> str:
         parts.append(f"{style(printable(verdict.node), 'bold')}\n{lines}")
     if len(bad) > 5:
         parts.append(f"... and {len(bad) - 5} more bad nodes (--format json has their suggestions)")
-    there = [verdict for verdict in bad if not verdict.gone]
-    if there:
+    existing = [verdict for verdict in bad if not verdict.gone]
+    if existing:
         snippet = "".join(
-            f"  {line}\n" for line in anti_affinity([verdict.node for verdict in there[:20]]).splitlines()
+            f"  {line}\n" for line in anti_affinity([verdict.node for verdict in existing[:20]]).splitlines()
         )
-        parts.append(f"To prefer other nodes for a pod, without ruling these out:\n{snippet.rstrip()}")
+        parts.append(f"To prefer other nodes for a pod, without excluding these:\n{snippet.rstrip()}")
     return "\n\n".join(parts)
 
 
@@ -240,8 +240,7 @@ def _rest(report: DiagnosisReport) -> str:
     parts = []
     if lines:
         parts.append(
-            "Not used, or only in part (--format json lists the files)\n"
-            + "\n".join(f"  {line}" for line in lines)
+            "Not used, or only partly (--format json lists the files)\n" + "\n".join(f"  {line}" for line in lines)
         )
     parts += [printable(note) for note in report.notes]
     return "\n".join(parts)

@@ -1,8 +1,8 @@
-"""Restarts seen in a run's metrics: a step that goes backwards after a silence.
+"""Restarts in a run's metrics: a step that goes backwards after a pause.
 
-AzureML gives a retried job the same run id, so its metrics go on in the same series and the step counter shows
-where work was done twice. This finds that a run was restarted, not why. It looks at steps and times only: the
-*values* of metrics (loss spikes, cyclic learning rates) say nothing here, but for `epoch`, which is a counter.
+AzureML gives a retried job the same run id, so its metrics continue in the same series and the step counter shows where
+work was repeated. This finds that a run was restarted, not why. It uses steps and times only: the *values* of metrics
+(loss spikes, cyclic learning rates) are ignored, except those of `epoch`, which is a counter.
 
 A restart that resumes exactly after the last logged step leaves no trace in a step counter and is not found.
 """
@@ -25,11 +25,11 @@ from arc_toolkit.output.safe import show_source
 if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.metric_points import Point
 
-# The rule: a new segment where step <= the highest so far and the silence before is longer than this.
+# The rule: a new segment starts if the step is not above the highest so far and the pause before is longer than this.
 SHORTEST_GAP_SECONDS = 60.0
 GAP_IN_INTERVALS = 5.0  # times the median interval between points of that key
 
-# A drop to the first step that is at least this many log intervals deep is a reset of the counter, gap or not.
+# A drop to the first step by at least this many log intervals is a reset of the counter, with or without a pause.
 RESET_DEPTH_INTERVALS = 3
 
 # Keys whose values count, for runs that log every step as 0.
@@ -38,7 +38,7 @@ COUNTERS = ("epoch", "step", "global_step", "iteration", "trainer/global_step")
 
 @dataclass(frozen=True, slots=True)
 class MetricScan:
-    """What one source of metrics holds."""
+    """The restarts in one source of metrics, and how much data it has."""
 
     restarts: list[Restart]
     runs: int
@@ -47,22 +47,22 @@ class MetricScan:
 
 def find_restarts(source: str) -> list[Restart]:
     """The restarts in a CSV or JSON file (`-`: standard input) or in `mlflow:URI#RUN`, oldest first."""
-    return look(source).restarts
+    return scan_metrics(source).restarts
 
 
-def look(source: str) -> MetricScan:
-    """The restarts, and in how much they were looked for: no restart is an answer too."""
+def scan_metrics(source: str) -> MetricScan:
+    """The restarts, with the number of runs and points: to find no restart is a result too."""
     from arc_toolkit.diagnosis.sources.metric_points import read_points
 
     runs = read_points(source)
     source = show_source(source)
-    restarts = [one for run, points in runs.items() for one in restarts_in(run, points, source=source)]
+    restarts = [item for run, points in runs.items() for item in restarts_in(run, points, source=source)]
     if not restarts and not any(_all_series(points) for points in runs.values()):
         raise ArcError(
-            f"{source}: no metric has a step that moves (they are all the same) and none is called epoch, "
-            "so restarts cannot be seen; log with step=..."
+            f"{source}: every metric has the same step at all points and no metric is called epoch, "
+            "so restarts cannot be found: log with step=..."
         )
-    restarts.sort(key=lambda one: (one.time, one.run))
+    restarts.sort(key=lambda item: (item.time, item.run))
     return MetricScan(restarts, len(runs), sum(map(len, runs.values())))
 
 
@@ -71,14 +71,14 @@ def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Res
     points = list(points)
     all_series = _all_series(points)
     epochs = _epoch_values(points)
-    found: list[tuple[_Drop, _Series, tuple[str, ...]]] = []
+    result: list[tuple[_Drop, _Series, tuple[str, ...]]] = []
     for series in all_series:
         for drop in _candidates(series, epochs):
             witnesses = [other for other in all_series if other is not series]
             agreeing = [other.key for other in witnesses if _agrees(other, drop)]
             if agreeing or not any(_has_a_say(other, drop, series) for other in witnesses):
-                found.append((drop, series, (series.key, *agreeing)))
-    return [_restart(run, group, epochs, source) for group in _same_time(found)]
+                result.append((drop, series, (series.key, *agreeing)))
+    return [_restart(run, group, epochs, source) for group in _same_time(result)]
 
 
 # --- one key ----------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class _Drop:
     after: float  # time of the first point after
     top: int  # highest step of the segment that ended
     step: int  # first step of the new segment
-    gapped: bool  # the silence was long enough for a restart
+    gapped: bool  # the pause was long enough for a restart
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Series:
     steps: list[int]
     stride: int = 1  # the usual distance between two logged steps
     interval: float = 0.0  # the usual time between two points
-    jitter: int = -1  # the deepest step backwards without a silence: several ranks, or batches out of order
+    jitter: int = -1  # the largest step backwards without a pause: several ranks, or batches out of order
     tops: list[int] = field(default_factory=list)  # highest step of the segment so far, at each point
     drops: list[_Drop] = field(default_factory=list)
 
@@ -135,13 +135,13 @@ class _Series:
 
 
 def _all_series(points: Iterable[Point]) -> list[_Series]:
-    """One series for each key with a step that moves; without any, the values of a counter such as `epoch`."""
+    """One series for each key with a step that changes; without any, the values of a counter such as `epoch`."""
     by_key: dict[str, list[Point]] = defaultdict(list)
     for point in points:
         by_key[point.key].append(point)
     usable, counters = [], []
     for key, of_key in by_key.items():
-        # Stores promise no order. Of points with one timestamp (a batch) the lower step is the earlier.
+        # Stores guarantee no order. Of points with the same timestamp (a batch) the lower step is the earlier.
         of_key.sort(key=lambda point: (point.time, point.step))
         if len({point.step for point in of_key}) > 1:
             usable.append(_Series(key, [point.time for point in of_key], [point.step for point in of_key]))
@@ -153,21 +153,21 @@ def _all_series(points: Iterable[Point]) -> list[_Series]:
 
 
 def _candidates(series: _Series, epochs: _Epochs) -> list[_Drop]:
-    """Drops that may be restarts: after a silence, deeper than the series jumps anyway, and no epoch ended."""
+    """Drops that may be restarts: after a pause, larger than the usual jumps, and not at the end of an epoch."""
     regular = _regular_resets(series)
-    found = []
+    result = []
     for drop in series.drops:
         if not drop.gapped or drop.top - drop.step <= series.jitter:
             continue
         turn = epochs.turn(drop, within=2 * series.interval) if series.near_first(drop.step) else None
         if turn == "on" or (drop in regular and turn != "back"):
             continue
-        found.append(drop)
-    return found
+        result.append(drop)
+    return result
 
 
 def _regular_resets(series: _Series) -> list[_Drop]:
-    """Two or more resets to the first step after segments of equal length: a counter that starts each epoch."""
+    """Two or more resets to the first step after segments of equal length: a counter that starts with each epoch."""
     resets = [drop for drop in series.drops if series.near_first(drop.step)]
     full = max((drop.top for drop in resets), default=0)
     whole = [drop for drop in resets if full - drop.top <= series.stride]
@@ -208,7 +208,7 @@ def _epoch_values(points: Iterable[Point]) -> _Epochs:
 
 
 def _agrees(other: _Series, drop: _Drop) -> bool:
-    """The other key goes backwards there too (it may be logged too seldom for a silence of its own)."""
+    """The other key goes backwards there too (it may be logged too rarely for a pause of its own)."""
     start = bisect_right(other.times, drop.before)
     stop = bisect_left(other.times, drop.after) + 1
     indexes = range(max(1, start), min(stop, len(other.steps)))
@@ -216,7 +216,7 @@ def _agrees(other: _Series, drop: _Drop) -> bool:
 
 
 def _has_a_say(other: _Series, drop: _Drop, series: _Series) -> bool:
-    """The other key counts alike, had logged steps that a restart would have to repeat, and goes on after it."""
+    """The other key counts the same steps, had logged some that a restart would repeat, and continues after it."""
     last = bisect_right(other.times, drop.before) - 1
     if last < 0 or last + 1 >= len(other.steps):
         return False
@@ -224,31 +224,31 @@ def _has_a_say(other: _Series, drop: _Drop, series: _Series) -> bool:
 
 
 def _same_time(
-    found: list[tuple[_Drop, _Series, tuple[str, ...]]],
+    result: list[tuple[_Drop, _Series, tuple[str, ...]]],
 ) -> list[list[tuple[_Drop, _Series, tuple[str, ...]]]]:
-    """Drops of different keys whose silences overlap are one restart."""
+    """Drops of different keys whose pauses overlap are one restart."""
     groups: list[list[tuple[_Drop, _Series, tuple[str, ...]]]] = []
     end = float("-inf")
-    for one in sorted(found, key=lambda one: (one[0].before, one[0].after)):
-        if groups and one[0].before < end:
-            groups[-1].append(one)
-            end = min(end, one[0].after)
+    for item in sorted(result, key=lambda item: (item[0].before, item[0].after)):
+        if groups and item[0].before < end:
+            groups[-1].append(item)
+            end = min(end, item[0].after)
         else:
-            groups.append([one])
-            end = one[0].after
+            groups.append([item])
+            end = item[0].after
     return groups
 
 
 def _restart(
     run: str, group: list[tuple[_Drop, _Series, tuple[str, ...]]], epochs: _Epochs, source: str
 ) -> Restart:
-    """The figures come from the key with the most points; it saw the restart most closely."""
-    drop, series, _ = max(group, key=lambda one: len(one[1].steps))
+    """The figures come from the key with the most points, which has the most exact times."""
+    drop, series, _ = max(group, key=lambda item: len(item[1].steps))
     keys = tuple(sorted({key for _, _, keys in group for key in keys}))
     from_scratch = series.near_first(drop.step)
     confidence: Confidence = "high" if len(keys) > 1 else "medium"
     if from_scratch and _regular_resets(series):
-        # The counter starts with each epoch, so only the epoch can tell where the run went on.
+        # The counter starts with each epoch, so only the epoch shows where the run continued.
         pair = epochs.around(drop, within=2 * series.interval)
         from_scratch = pair is None or pair[1] <= epochs.values[0]
         confidence = "low"
@@ -268,10 +268,10 @@ def _restart(
 
 
 def _first_reached(series: _Series, drop: _Drop) -> float:
-    """When the work that was running first reached the step of the restart."""
-    starts = [0, *[one.index for one in series.drops if one.index < drop.index]]
+    """When the run first reached the step of the restart."""
+    starts = [0, *[item.index for item in series.drops if item.index < drop.index]]
     for start, stop in zip(reversed(starts), [drop.index, *reversed(starts)], strict=False):
-        # A segment that started later than that step went on from the work of the segment before it.
+        # A segment that started after that step continued the work of the segment before it.
         if series.steps[start] <= drop.step or start == 0:
             for index in range(start, stop):
                 if series.steps[index] >= drop.step:

@@ -21,15 +21,15 @@ from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.files import reason
 
 NEEDLE = b"Run on node:"
-# Passes every public and every plausible shape of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
+# Matches every public and every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
 NODE_LINE = re.compile(
     rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)([.-]*)"
 )
-# What may not follow a whole name: the name was an unexpanded variable, or no Kubernetes name at all.
+# What cannot follow a whole name: the name was an unexpanded variable, or is not a Kubernetes name.
 NOT_A_NAME = frozenset(b"_$%{ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 NAME_LIKE = re.compile(rb"[0-9.-]")
-# The predecessor runtime (2021) printed only `hostname`.
-# Every line of it may begin with the time when it was shipped, or with the prefix of a container runtime (CRI).
+# The predecessor runtime (2021) printed only `hostname`. Every line may start with the time when it was collected, or
+# with the prefix of a container runtime (CRI).
 _PREFIX = rb"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?)?"
 HOSTNAME = re.compile(
     rb"^" + _PREFIX + rb"\+{1,9} hostname\r?\n" + _PREFIX + rb"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)",
@@ -45,7 +45,7 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 
 CHUNK = 1 << 16  # stays in the second-level cache
 OVERLAP = 2048  # carried from chunk to chunk: longer than any node line
-MAX_NODES = 200  # distinct names in one file; more is no bootstrap log
+MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
 BINARY = "binary, not a log"
 UTF_16 = "UTF-16 text: save it as UTF-8"
@@ -55,14 +55,14 @@ NO_NODE = "no node line in the log"
 
 @dataclass(slots=True)
 class LogScan:
-    """What one log says."""
+    """The fields extracted from one log."""
 
     path: str
     nodes: list[str]  # in order, without repeats
-    truncated: bool = False  # the last name stands at the very end of the file, without a newline
+    truncated: bool = False  # the last name is at the very end of the file, without a newline
     size: int = 0
     start: float | None = None
-    start_exact: bool = False  # from a `date` inside the log; a line's prefix is when it was shipped
+    start_exact: bool = False  # from a `date` inside the log; a line's prefix is when it was collected
     run_id: str | None = None
     pod_uid: str | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
@@ -81,11 +81,11 @@ _BUFFER = _Buffer()
 
 
 def scan(log: LogFile) -> LogScan | SkippedFile:
-    """Read one log. What cannot be read is a SkippedFile with its reason; what could be read before an error counts."""
+    """Read one log. What cannot be read is a SkippedFile with its reason; the part before an error counts."""
     try:
         stream = log.open()
     except (OSError, ValueError, RuntimeError, EOFError, zlib.error) as error:
-        return SkippedFile(log.path, why(error))
+        return SkippedFile(log.path, error_reason(error))
     with stream:
         return _scan_stream(log.path, stream)
 
@@ -95,10 +95,10 @@ def scan_all(logs: list[LogFile]) -> list[LogScan | SkippedFile]:
     return [scan(log) for log in logs]
 
 
-def why(error: Exception) -> str:
-    """A reason that can be counted: the kind of error, not its details."""
+def error_reason(error: Exception) -> str:
+    """A reason that can be counted: the kind of error without details."""
     if isinstance(error, FileNotFoundError):
-        return "gone before it could be read"
+        return "deleted before it could be read"
     if isinstance(error, OSError) and error.errno is not None:
         return f"cannot be read: {reason(error)}"
     if isinstance(error, EOFError | zlib.error):
@@ -110,28 +110,28 @@ def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
     data, view = _BUFFER.data, _BUFFER.view
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = LogScan(path, [])
-    end = 0  # of what the buffer holds
-    limit: int | None = None  # a log that is being written is read as far as it was when reading began
+    end = 0  # of the data in the buffer
+    limit: int | None = None  # a log that is being written is read up to its size when reading started
     error = ""
     fallback: str | None = None
     final = False
     while not final:
         begin = end
-        while end < len(data) and not final:  # a stream may give less than it was asked for
+        while end < len(data) and not final:  # a stream may return less than requested
             try:
-                got = readinto(view[end:]) or 0
+                count = readinto(view[end:]) or 0
             except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as problem:
-                got, error = 0, why(problem)
+                count, error = 0, error_reason(problem)
             if limit is not None:
-                got = min(got, limit - result.size)
-            end += got
-            result.size += got
-            final = not got
+                count = min(count, limit - result.size)
+            end += count
+            result.size += count
+            final = not count
         if not begin and end:
             if data.find(0, 0, min(end, 1024)) >= 0:
                 return SkippedFile(path, UTF_16 if data.startswith((b"\xff\xfe", b"\xfe\xff")) else BINARY)
             _read_head(data, end, result)
-        # Unless this is the end, a hit in the overlap waits for the next chunk, where its whole line is.
+        # Unless this is the end, a hit in the overlap is left for the next chunk, which has the whole line.
         stop = end if final else end - OVERLAP + len(NEEDLE)
         for at in _positions(data, NEEDLE, stop):
             _take_node(data, at, end, final, result)
@@ -155,7 +155,7 @@ def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
 
 
 def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan) -> None:
-    """The name at a hit, unless it is none or is known already."""
+    """The name at a hit, unless it is not a name or already known."""
     match = NODE_LINE.match(data, at, end)
     if match is None or len(result.nodes) >= MAX_NODES:
         return
@@ -220,7 +220,7 @@ def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:
 
 
 def _hostname(data: bytearray, end: int) -> str | None:
-    """The line after `+ hostname`: how the predecessor runtime named its node."""
+    """The line after `+ hostname`, with which the predecessor runtime printed its node."""
     at = data.find(b"+ hostname", 0, end)
     if at < 0:
         return None

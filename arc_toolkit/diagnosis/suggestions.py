@@ -8,16 +8,16 @@ from arc_toolkit.diagnosis.model import Suggestion
 
 # What to look at, by the reason string that made the node bad.
 LOOK = {
-    "SystemOOM": "memory: do the requests of all pods plus the system's share fit on the node?",
+    "SystemOOM": "memory: do the requests of all pods and the system reservation fit on the node?",
     "NodeNotReady": "kubelet and network: what stopped the node's heartbeat?",
     "Ready": "kubelet and network: what stopped the node's heartbeat?",
     "Rebooted": "kernel and host: why did it reboot?",
-    "ReadonlyFilesystem": "disk: a file system that turned read-only is a failing disk or a damaged file system",
-    "FilesystemCorruptionProblem": "disk: the file system is damaged; the machine should be replaced",
-    "FilesystemCorruptionDetected": "disk: the file system is damaged; the machine should be replaced",
+    "ReadonlyFilesystem": "disk: a file system becomes read-only if the disk fails or the file system is damaged",
+    "FilesystemCorruptionProblem": "disk: the file system is damaged; replace the VM",
+    "FilesystemCorruptionDetected": "disk: the file system is damaged; replace the VM",
     "KernelDeadlock": "kernel: processes hang in it; a reboot rarely helps for long",
 }
-LOOK_AT_ALL = "its events, conditions and other pods: nothing else tells why more fails here than elsewhere"
+LOOK_AT_ALL = "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -42,13 +42,13 @@ def for_node(node: str, lead_reason: str | None, vm_instance: int | None, gone: 
     )
     suggestions = [look, *(Suggestion(command, is_command=True) for command in commands)]
     if vm_instance is not None:
-        words = f"it is VM instance {vm_instance} of its scale set; a redeploy or reimage in AKS moves it"
-        suggestions.append(Suggestion(words))
+        text = f"it is VM instance {vm_instance} of its scale set; a redeploy or reimage in AKS moves it"
+        suggestions.append(Suggestion(text))
     return tuple(suggestions)
 
 
 def anti_affinity(nodes: list[str]) -> str:
-    """Soft, because a hard exclusion strands retries once every node has been tried (Argo Workflows #13969)."""
+    """Soft, because a hard exclusion leaves retries without a node once all were tried (Argo Workflows #13969)."""
     names = "\n".join(f"              - {node}" for node in nodes if _NAME.fullmatch(node))
     return f"""\
 affinity:

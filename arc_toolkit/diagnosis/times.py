@@ -1,4 +1,4 @@
-"""Times as seconds since the epoch: from Kubernetes, from logs, and back to text for people; and counts in words."""
+"""Times as seconds since the epoch: from Kubernetes, from logs, and back to text for people; and counts as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse(text: object) -> float | None:
 
 
 def from_stamp(match: re.Match[bytes]) -> float | None:
-    """A match of STAMP; without a zone it is taken as UTC, as the containers write it."""
+    """A match of STAMP; without a zone it is UTC, which containers use."""
     date, clock, zone = match.groups()
     return parse(f"{date.decode()}T{clock.decode()}{(zone or b'Z').decode()}")
 

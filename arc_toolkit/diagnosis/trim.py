@@ -1,7 +1,7 @@
-"""The few fields of pods, nodes and events that diagnose needs. All else is dropped before it is kept anywhere.
+"""The few fields of pods, nodes and events that diagnose needs. Everything else is dropped before anything is stored.
 
-Pod specs hold secrets in environment values and arguments, and messages of containers hold ends of logs, so these
-are lists of what is kept, not of what is left out.
+Pod specs contain secrets in environment values and arguments, and messages of containers contain the ends of logs, so
+these are lists of what is kept, not of what is dropped.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def node(raw: Json) -> Json:
         "metadata": _metadata(raw, NODE_LABELS),
         "spec": _pick(spec, ("unschedulable", "providerID")),
         "status": {
-            # Without the heartbeat, which changes every few minutes and says nothing.
+            # Without the heartbeat, which changes every few minutes.
             "conditions": [
                 _pick(item, ("type", "status", "reason", "message", "lastTransitionTime"))
                 for item in rows(mapping(raw.get("status")).get("conditions"))
@@ -87,13 +87,13 @@ def event(raw: Json) -> Json:
 
 
 def is_relevant_event(raw: Json) -> bool:
-    """Every event of a node, and those of pods that say something (pods have many that do not)."""
-    about = mapping(raw.get("involvedObject"))
-    if about.get("kind") == "Node":
+    """Every event of a node, and those of a pod with a known reason (most have none)."""
+    target = mapping(raw.get("involvedObject"))
+    if target.get("kind") == "Node":
         return True
     reason, message = str(raw.get("reason")), str(raw.get("message"))
     known = reason == "Evicted" or (EvidenceSource.POD_EVENT, reason) in signals.table()
-    return about.get("kind") == "Pod" and (known or bool(signals.PREEMPT_MESSAGE.search(message)))
+    return target.get("kind") == "Pod" and (known or bool(signals.PREEMPT_MESSAGE.search(message)))
 
 
 def _metadata(raw: Json, labels: Iterable[str]) -> Json:

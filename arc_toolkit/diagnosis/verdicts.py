@@ -1,12 +1,12 @@
-"""Which nodes are bad: direct evidence, or a test that survives many nodes; everything else is said to be less.
+"""Which nodes are bad: by direct evidence, or by a statistical test that is corrected for many nodes.
 
-The rule (docs/diagnose.md has the comparison with naive ones, scripts/bench fleet measures it):
-1. Only failures that a node can be blamed for count; attempts that ended for other reasons count neither way.
-2. Attempts before a node was reimaged, redeployed or created anew belong to another machine.
-3. A job that failed on three or more nodes says something of the job: it is left out, and unless it succeeded in
-   the end it is named, and what its nodes suffered under it is not held against them.
+The rule (docs/diagnose.md compares it with simple ones, scripts/bench fleet measures it):
+1. Only failures that a node can be blamed for count; attempts that ended for other reasons do not count at all.
+2. Attempts before a node was reimaged, redeployed or created again belong to another VM.
+3. If a job failed on three or more nodes, the job is the likely cause: it is left out. Unless it succeeded in the end
+   it is reported, and problems of its nodes while it ran do not count against them.
 4. Within its pool each node is compared with the others by an exact binomial test; Benjamini-Hochberg keeps the
-   expected share of wrong names among those called bad under 5 %.
+   expected share of false positives among the bad nodes under 5 %.
 5. SystemOOM, NotReady or a fault that the node itself reported is proof without statistics.
 """
 
@@ -32,22 +32,22 @@ from arc_toolkit.kube.nodes import Node
 
 FALSE_DISCOVERY_RATE = 0.05
 NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
-LEAST_ELSEWHERE = 5  # attempts on the rest of the pool; with fewer there is nothing to compare with
-LEAST_FAILURES = 2  # one failure may be chance, however good the other nodes are
+LEAST_ELSEWHERE = 5  # attempts on the rest of the pool; with fewer, nodes are not compared
+LEAST_FAILURES = 2  # one failure may be chance
 OK_BELOW = (
     0.30  # `ok` means that the interval of the failure rate ends below this: 9 attempts without a failure do
 )
-QUIET_SECONDS = 900  # what a node suffers this soon after a job that fails everywhere is the job's doing
+QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
 
-# Failures that speak for a job which fails everywhere; machines that were taken away do not.
+# Causes that are not the job's own, so they do not make it one that fails everywhere.
 _NOT_THE_JOB = frozenset({*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED})
-# Evidence that a job can cause itself: from a job that fails everywhere it proves nothing about a node.
+# Evidence that a job itself can cause: while a job that fails everywhere runs, it proves nothing about the node.
 _CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, CauseKind.NODE_LOST})
 
 
 @dataclass(slots=True)
 class Tally:
-    """What is counted for one node."""
+    """The counts for one node."""
 
     failures: int = 0
     attempts: int = 0
@@ -56,11 +56,11 @@ class Tally:
     pressure: list[Evidence] = field(default_factory=list)
     dropped: int = 0
     widely: int = 0  # attempts of jobs that failed on many nodes
-    named: int = 0  # attempts that ran here, whether they count or not
+    named: int = 0  # all attempts that ran here
 
 
 def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verdict], frozenset[str]]:
-    """A verdict for every node that any attempt or the cluster names, worst first; and the jobs failing everywhere."""
+    """A verdict for every known node, worst first; and the jobs that fail everywhere."""
     widely = fails_widely(attempts)
     everywhere = fails_everywhere(attempts, widely)
     tallies = _count(attempts, cluster, widely)
@@ -82,27 +82,27 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verd
 
 
 def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
-    """Jobs that failed in three or more tries, each on another node, for a reason that could be their own.
+    """Jobs that failed in three or more attempts, each on another node, for a reason that could be their own.
 
-    Of a gang only one node counts per try, that of the rank that fell first: one failure must not look like many.
+    Of a gang only one node counts per attempt, that of the rank that failed first.
     """
     first: dict[str, dict[int, Attempt]] = {}
     for attempt in attempts:
         failed = attempt.outcome is RunOutcome.FAILED
         if failed and attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
-            tries = first.setdefault(attempt.job, {})
-            known = tries.get(attempt.number)
+            by_number = first.setdefault(attempt.job, {})
+            known = by_number.get(attempt.number)
             if known is None or _ended(attempt) < _ended(known):
-                tries[attempt.number] = attempt
+                by_number[attempt.number] = attempt
     return frozenset(
         job
-        for job, tries in first.items()
-        if len({attempt.node for attempt in tries.values()}) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+        for job, by_number in first.items()
+        if len({attempt.node for attempt in by_number.values()}) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
     )
 
 
 def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> frozenset[str]:
-    """Those of the jobs that did not succeed in the end: a success somewhere says that it is not the job alone."""
+    """Those of the jobs that did not succeed in the end; one that did succeed does not fail everywhere."""
     ends: dict[str, tuple[int, bool]] = {}
     for attempt in attempts:
         if attempt.job in widely:
@@ -155,7 +155,7 @@ def _before_cut(attempt: Attempt, cluster: ClusterIndex) -> bool:
 def _blamed_elsewhere(
     attempts: Sequence[Attempt], everywhere: frozenset[str]
 ) -> dict[str, list[tuple[float, float]]]:
-    """When a job that fails everywhere ran on a node: what the node suffered then is the job's doing."""
+    """When jobs that fail everywhere ran on a node: problems of the node at that time are blamed on the job."""
     times: dict[str, list[tuple[float, float]]] = {}
     for attempt in attempts:
         if attempt.job in everywhere and attempt.node and attempt.cause:
@@ -169,20 +169,25 @@ def _blamed_elsewhere(
 def _add_direct(
     tallies: dict[str, Tally], cluster: ClusterIndex, excused: dict[str, list[tuple[float, float]]]
 ) -> None:
-    """What nodes report of themselves, whether or not a job was hit."""
+    """Evidence that nodes report themselves, whether or not it affected a job."""
     for name, events in cluster.node_events.items():
         for event in events:
-            made = from_event(EvidenceSource.NODE_EVENT, event)
-            if made is None or made.kind is None or made.confidence == "low" or not KINDS[made.kind].direct:
+            candidate = from_event(EvidenceSource.NODE_EVENT, event)
+            if (
+                candidate is None
+                or candidate.kind is None
+                or candidate.confidence == "low"
+                or not KINDS[candidate.kind].direct
+            ):
                 continue
             time = event.time
             if time is not None and time < cluster.cuts.get(name, time):
                 continue
-            if made.kind is CauseKind.NODE_LOST and explanation(cluster, name, time, cluster.spot_of(name)):
+            if candidate.kind is CauseKind.NODE_LOST and explanation(cluster, name, time, cluster.spot_of(name)):
                 continue
-            if made.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
+            if candidate.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
                 continue
-            tallies[name].evidence.append(made.evidence)
+            tallies[name].evidence.append(candidate.evidence)
     for node in cluster.nodes.values():
         if not node.deleted:
             _add_state(tallies[node.name], node, cluster)
@@ -206,7 +211,7 @@ def _inside(time: float | None, spans: list[tuple[float, float]]) -> bool:
 
 
 def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, float]]:
-    """For each node with attempts: the chance of so many failures if it were like the rest of its pool."""
+    """For each node with attempts: the probability of so many failures if it were like the rest of its pool."""
     pools: dict[str | None, list[int]] = {}
     for tally in tallies.values():
         total = pools.setdefault(tally.pool, [0, 0])
@@ -218,7 +223,7 @@ def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, 
         attempts = pools[tally.pool][1] - tally.attempts
         if not tally.attempts or attempts < LEAST_ELSEWHERE:
             continue
-        # Half a failure more than seen: a pool without failures so far is not proved to have none.
+        # Half a failure more than observed, because a pool without failures so far may still have some.
         rate = (failures + 0.5) / (attempts + 1)
         rates[name] = rate
         names.append(name)
@@ -229,13 +234,13 @@ def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, 
 
 
 def _significance(evidence: Evidence) -> int:
-    """What explains the rest comes first: a SystemOOM before the NotReady that follows it."""
+    """The evidence that explains the rest comes first: a SystemOOM before the NotReady that follows it."""
     signal = signals.table().get((evidence.source, evidence.reason))
     return signal.priority if signal else 9
 
 
 def _silence(tally: Tally) -> str:
-    return "no attempt here says anything of it" if tally.named else "no attempt ran here"
+    return "no attempt on it counts" if tally.named else "no attempt ran on it"
 
 
 def _verdict(
@@ -256,7 +261,11 @@ def _verdict(
         reason = f"{share}; {100 * (rate or 0):.0f} % on the rest of its pool"
     elif pressure or (interval and rate is not None and tally.failures >= LEAST_FAILURES and interval[0] > rate):
         level = Level.SUSPECT
-        reason = f"{pressure[-1].reason}: {pressure[-1].message}" if pressure else f"{share}, more than elsewhere"
+        reason = (
+            f"{pressure[-1].reason}: {pressure[-1].message}"
+            if pressure
+            else f"{share}, more than on the rest of its pool"
+        )
     elif interval and interval[1] < OK_BELOW:
         level, reason = Level.OK, share
     else:
@@ -268,7 +277,7 @@ def _verdict(
         many = f"{NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE} or more nodes"
         reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"
     if tally.dropped:
-        reason += f"; {tally.dropped} older not counted, the machine is another one since"
+        reason += f"; {tally.dropped} older not counted, they were on another VM"
     vm_instance = vm_instance_of_node(node) if node else vm_instance_of(name)
     gone = bool(node.deleted) if node else cluster.nodes_complete
     return Verdict(

@@ -1,7 +1,7 @@
 """A simulated fleet: how often does `diagnose` name the right nodes, and how often a wrong one?
 
 Random placement, single-node jobs, retried up to five times; bad nodes fail 35 % of what runs on them, others 3 %;
-twelve jobs fail 85 % of the time anywhere. The naive rules stand beside ours in the same table, on the same attempts.
+twelve jobs fail 85 % of the time anywhere. The naive rules are in the same table, on the same attempts.
 Needs no cluster and no clock: a seed gives the same figures everywhere.
 
     scripts/bench fleet            the table, and exit 1 if a threshold does not hold

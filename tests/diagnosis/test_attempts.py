@@ -19,14 +19,14 @@ RETRY = "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
 SECOND_RETRY = "job/system_logs/retry_002/amlarc_cr_bootstrap.log"
 
 
-def test_attempts_stand_in_the_order_of_their_folders() -> None:
+def test_attempts_are_in_the_order_of_their_folders() -> None:
     report = build([log(SECOND_RETRY, NODE_C), log(FIRST, NODE_A), log(RETRY, NODE_B)])
     assert [(attempt.number, attempt.node) for attempt in report.attempts] == [
         (0, NODE_A),
         (1, NODE_B),
         (2, NODE_C),
     ]
-    assert "logs alone rarely tell a cause" in report.notes[0]
+    assert "logs alone rarely show a cause" in report.notes[0]
     job = report.jobs[0]
     assert (job.name, job.attempts, job.retried, job.outcome) == ("job", 3, True, RunOutcome.UNKNOWN)
     assert job.nodes == (NODE_A, NODE_B, NODE_C)
@@ -44,7 +44,7 @@ def test_a_log_and_its_pod_are_one_attempt_by_run_id_and_node() -> None:
     assert first.end is not None
 
 
-def test_two_attempts_on_one_node_are_told_apart_by_pod_uid() -> None:
+def test_two_attempts_on_one_node_are_distinguished_by_pod_uid() -> None:
     pods = [pod(uid="late", start=40, phase="Succeeded"), pod(uid="early", start=0)]
     logs = [log(FIRST, NODE_A, pod_uid="early"), log(RETRY, NODE_A, pod_uid="late")]
     assert [attempt.pod_uid for attempt in build(logs, [facts(pods)]).attempts] == ["early", "late"]
@@ -57,7 +57,7 @@ OOM = [container(reason="OOMKilled", code=137, minute=80)]
 ELEVEN = 1772535600.0
 
 
-def test_a_pod_belongs_to_the_try_that_started_when_it_did() -> None:
+def test_a_pod_belongs_to_the_attempt_that_started_at_the_same_time() -> None:
     logs = [
         log(FIRST, NODE_A, start=ELEVEN - 7200, start_exact=True),
         log(RETRY, NODE_B, start=ELEVEN - 3600, start_exact=True),
@@ -74,7 +74,7 @@ def test_a_rank_that_only_some_attempts_name_makes_no_gang() -> None:
     assert [attempt.rank for attempt in report.attempts] == [None, None]
 
 
-def test_without_times_the_last_pod_belongs_to_the_last_try_on_its_node() -> None:
+def test_without_times_the_last_pod_belongs_to_the_last_attempt_on_its_node() -> None:
     logs = [log(FIRST, NODE_A), log(RETRY, NODE_B), log(SECOND_RETRY, NODE_A)]
     attempts = build(logs, [facts([pod(uid="last", start=60, containers=OOM)])]).attempts
     assert [(attempt.number, attempt.pod_uid) for attempt in attempts] == [(0, None), (1, None), (2, "last")]
@@ -156,15 +156,15 @@ def test_a_pod_of_an_attempt_whose_log_is_missing_takes_the_free_number() -> Non
     assert [(attempt.number, attempt.node) for attempt in only_first.attempts] == [(0, NODE_A), (1, NODE_B)]
 
 
-def test_pods_of_no_azureml_job_are_counted_and_left_out() -> None:
+def test_pods_that_do_not_belong_to_azureml_jobs_are_counted_and_left_out() -> None:
     other = pod()
     other["metadata"]["labels"] = {}
     report = build([], [facts([other])])
     assert report.attempts == ()
-    assert "1 pods belong to no AzureML job" in report.notes[0]
+    assert "1 pods do not belong to AzureML jobs" in report.notes[0]
 
 
-def test_a_cut_node_name_is_completed_only_if_one_node_fits() -> None:
+def test_a_truncated_node_name_is_completed_only_if_one_node_fits() -> None:
     cut = log(FIRST, "aks-gpu-12345678-vmss0000", truncated=True)
     one = build([cut], [facts(nodes=[node(NODE_A)])]).attempts[0]
     assert (one.node, one.node_truncated) == (NODE_A, False)
@@ -191,7 +191,7 @@ def test_pool_spot_and_vm_instance_come_from_the_node_or_its_name() -> None:
 def test_two_jobs_of_one_name_are_two_jobs() -> None:
     report = build([log(f"a/{FIRST}", NODE_A), log(f"b/{FIRST}", NODE_B)])
     assert [job.name for job in report.jobs] == ["job (a)", "job (b)"]
-    assert report.jobs[0].notes == ("2 jobs are called job",)
+    assert report.jobs[0].notes == ("2 jobs have the name job",)
     assert not any(job.retried for job in report.jobs)
 
 
@@ -219,7 +219,7 @@ def test_an_attempt_without_a_node_line_is_still_an_attempt() -> None:
     assert report.jobs[0].attempts == 2
 
 
-def test_clocks_that_disagree_change_no_order_and_are_said() -> None:
+def test_clocks_that_disagree_do_not_change_the_order_and_are_reported() -> None:
     report = build([log(FIRST, NODE_A, start=2000.0), log(RETRY, NODE_B, start=1000.0)])
     assert [attempt.node for attempt in report.attempts] == [NODE_A, NODE_B]
     assert "clocks disagree" in report.jobs[0].notes[0]
@@ -235,7 +235,7 @@ def gang(*ranks: tuple[str, str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     ]
 
 
-def test_in_a_gang_the_first_to_die_is_the_cause_and_the_others_are_collateral() -> None:
+def test_in_a_gang_the_first_rank_to_fail_is_the_cause_and_the_others_are_collateral() -> None:
     pods = gang(
         ("worker-0", NODE_A, [container(code=1, minute=31)]),
         ("worker-1", NODE_B, [container(reason="OOMKilled", code=137, minute=30)]),
@@ -257,7 +257,7 @@ def test_a_rank_on_a_lost_node_is_the_cause_although_its_end_is_recorded_last() 
     assert kinds == [CauseKind.GANG, CauseKind.NODE_LOST]
 
 
-def test_if_nobody_can_tell_who_died_first_no_node_is_blamed() -> None:
+def test_if_it_is_unknown_which_rank_failed_first_no_node_is_blamed() -> None:
     same = gang(("worker-0", NODE_A, [container(code=137)]), ("worker-1", NODE_B, [container(code=137)]))
     assert [attempt.cause.blames_node for attempt in build([], [facts(same)]).attempts if attempt.cause] == [
         False,
@@ -291,7 +291,7 @@ def test_a_running_pod_that_was_deleted_is_a_failure_only_with_evidence() -> Non
 
 
 @pytest.mark.parametrize("reason", ["ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError"])
-def test_a_pod_that_waits_for_what_does_not_come_by_itself_has_a_cause(reason: str) -> None:
+def test_a_pod_that_cannot_start_without_help_has_a_cause(reason: str) -> None:
     waiting = {"name": "1-execution-wrapper", "state": {"waiting": {"reason": reason}}}
     report = build([], [facts([pod(phase="Pending", containers=[waiting])])])
     (attempt,) = report.attempts
@@ -318,7 +318,7 @@ def test_a_pod_that_is_lost_or_whose_main_container_ended_has_failed(
     assert (attempt.outcome, attempt.cause.kind) == (RunOutcome.FAILED, kind)
 
 
-def test_a_main_container_that_ended_well_in_a_running_pod_is_no_failure() -> None:
+def test_a_main_container_that_succeeded_in_a_running_pod_is_not_a_failure() -> None:
     running = pod(phase="Running", containers=[container(reason="Completed", code=0)])
     assert build([], [facts([running])]).attempts[0].outcome is RunOutcome.RUNNING
 

@@ -169,7 +169,7 @@ def test_job_that_does_not_exist_is_one_sentence(service: Service) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_expired_address_is_a_reason_without_the_secret(service: Service) -> None:
+def test_expired_url_is_a_reason_without_the_secret(service: Service) -> None:
     service.details["job"] = {"system_logs/amlarc_cr_bootstrap.log": "/store/expired"}
     [log] = list_logs("job")
     skipped = str(scan(log))
@@ -177,7 +177,7 @@ def test_expired_address_is_a_reason_without_the_secret(service: Service) -> Non
     assert "very-secret" not in skipped
 
 
-def test_connection_that_ends_early_keeps_what_was_read_and_says_so(service: Service) -> None:
+def test_connection_that_ends_early_keeps_what_was_read_and_is_reported(service: Service) -> None:
     service.details["job"] = {"system_logs/amlarc_cr_bootstrap.log": "/store/cut"}
     [log] = list_logs("job")
     found = scan(log)
@@ -186,12 +186,12 @@ def test_connection_that_ends_early_keeps_what_was_read_and_says_so(service: Ser
     assert "too early" in found.note
 
 
-def test_address_that_is_not_https_is_not_opened() -> None:
+def test_url_that_is_not_https_is_not_opened() -> None:
     with pytest.raises(OSError, match="not https"):
         azureml_jobs._open("file:///etc/passwd")
 
 
-def test_workspace_that_nobody_names_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_missing_workspace_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for name in ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AZURE_CONFIG_DIR", str(tmp_path))

@@ -174,7 +174,7 @@ def test_diagnose_reads_a_container(container: Any, arc: Callable[..., Result]) 
     assert "vmss000002" in result.out
 
 
-def test_service_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_service_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     real_module("adlfs")
     import asyncio
 
@@ -188,7 +188,7 @@ def test_service_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
     assert "\n" not in str(caught.value)
 
 
-def test_connection_string_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_connection_string_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     real_module("adlfs")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "nonsense")
     with pytest.raises(ArcError, match="AZURE_STORAGE_CONNECTION_STRING"):
@@ -209,7 +209,7 @@ def test_url_without_a_container_is_refused() -> None:
         list(blob.list_logs("az:///x", 2))
 
 
-def test_account_may_stand_in_the_url() -> None:
+def test_the_account_can_be_in_the_url() -> None:
     assert blob._split("abfss://logs@acme.dfs.core.windows.net/a/b/") == ("logs", "acme", "a/b")
     assert blob._split("az://logs/a") == ("logs", None, "a")
 

@@ -116,13 +116,13 @@ def test_each_trace_of_a_failure_has_its_cause(
 
 
 @pytest.mark.parametrize("code", [137, 143, 255])
-def test_an_exit_code_that_says_nothing_is_no_cause(code: int) -> None:
+def test_an_exit_code_without_meaning_is_not_a_cause(code: int) -> None:
     cause = cause_of([pod(containers=[container(code=code)])])
     assert cause.kind is CauseKind.UNKNOWN
     assert cause.evidence[0].reason == str(code)
 
 
-def test_oomkilled_with_exit_code_0_on_a_pod_that_succeeded_is_no_failure() -> None:
+def test_oomkilled_with_exit_code_0_on_a_pod_that_succeeded_is_not_a_failure() -> None:
     attempt = attempt_of([pod(phase="Succeeded", containers=[container(reason="OOMKilled", code=0)])])
     assert (attempt.outcome, attempt.cause) == (RunOutcome.SUCCEEDED, None)
 
@@ -150,7 +150,7 @@ def test_the_identity_sidecar_dies_with_the_others_when_the_pod_is_killed() -> N
     assert cause_of([pod(containers=containers)]).kind is CauseKind.UNKNOWN
 
 
-def test_the_kernels_oomkilling_event_is_no_proof_of_a_node_out_of_memory() -> None:
+def test_the_kernels_oomkilling_event_does_not_prove_a_node_out_of_memory() -> None:
     cause = cause_of([KILLED_POD], events=[event("OOMKilling", 29.9)])
     assert cause.kind is CauseKind.UNKNOWN
     assert "OOMKilling" in [item.reason for item in cause.evidence]
@@ -183,14 +183,14 @@ def test_events_of_another_node_are_not_the_cause() -> None:
     assert cause_of([KILLED_POD], events=[event("SystemOOM", 30, about=NODE_B)]).kind is CauseKind.UNKNOWN
 
 
-def test_a_deletion_that_the_taint_manager_took_back_is_none() -> None:
+def test_a_deletion_that_the_taint_manager_cancelled_does_not_count() -> None:
     taken_back = event(
         "TaintManagerEviction", 20, kind="Pod", about="p", uid="uid-1", message="Cancelling deletion of Pod"
     )
     assert cause_of([KILLED_POD], events=[taken_back]).kind is CauseKind.UNKNOWN
 
 
-def test_unknown_condition_types_and_healthy_conditions_say_nothing() -> None:
+def test_unknown_condition_types_and_healthy_conditions_are_ignored() -> None:
     conditions = [{"type": "SomethingNew", "status": "True"}, {"type": "KernelDeadlock", "status": "False"}]
     assert cause_of([KILLED_POD], [node(conditions=conditions)]).kind is CauseKind.UNKNOWN
 
@@ -224,7 +224,7 @@ def test_a_node_that_is_gone_proves_nothing_about_it() -> None:
         (("-110", ""), CauseKind.UNKNOWN),
     ],
 )
-def test_azuremls_own_words_in_a_log(failure: tuple[str, str], kind: CauseKind) -> None:
+def test_azuremls_own_message_in_a_log(failure: tuple[str, str], kind: CauseKind) -> None:
     report = build([log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=failure)])
     assert report.attempts[0].cause is not None
     assert report.attempts[0].cause.kind is kind
@@ -259,7 +259,7 @@ def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_
 
 
 @pytest.mark.parametrize("start", [None, 1772532000.0 - 5 * 86400, 1772532000.0 - 3600])
-def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_nobody(start: float | None) -> None:
+def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_no_node(start: float | None) -> None:
     logs = [
         log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=start),
         log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),

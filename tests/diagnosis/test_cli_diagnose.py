@@ -37,7 +37,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_table_answers_at_a_glance(arc: Arc, tree: Path) -> None:
+def test_the_table_shows_jobs_nodes_and_causes(arc: Arc, tree: Path) -> None:
     result = arc("diagnose", tree)
     assert result.code == 0
     lines = result.out.splitlines()
@@ -177,7 +177,7 @@ def test_the_cluster_alone_is_enough(arc: Arc, tree: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "html"])
-def test_the_summary_line_stands_on_standard_error_whatever_the_format(arc: Arc, tree: Path, form: str) -> None:
+def test_the_summary_line_is_on_standard_error_in_every_format(arc: Arc, tree: Path, form: str) -> None:
     assert "3 attempts of 2 jobs, 1 retried, in " in arc("diagnose", tree, "--format", form).err
 
 
@@ -198,10 +198,10 @@ def test_quiet_prints_the_result_only(arc: Arc, tree: Path) -> None:
     [
         ([], "nothing to diagnose"),
         (["missing"], "no such file or folder: missing"),
-        (["--watch"], "--watch records what happens in a cluster: it needs --cluster and --history FILE"),
+        (["--watch"], "--watch records the events of a cluster: it needs --cluster and --history FILE"),
         (["x", "--context", "c"], "they need --cluster"),
         (["-", "--pods", "-"], "standard input can be read only once"),
-        (["x", "--jobs", "0"], "is not a count of processes"),
+        (["x", "--jobs", "0"], "is not a number of processes"),
         (["x", "--retention", "ever"], "is not a number of days"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_folder_without_logs_says_what_was_seen_and_what_to_do(arc: Arc, tmp_p
     (tmp_path / "std_log.txt").write_text("x")
     result = arc("diagnose", tmp_path)
     assert result.code == 2
-    assert "1 file looked at: 1 not a file that diagnose reads" in result.err
+    assert "1 file searched: 1 not a file that diagnose reads" in result.err
     assert "az ml job download --all" in result.err
 
 
@@ -226,7 +226,7 @@ def test_a_folder_without_logs_says_what_was_seen_and_what_to_do(arc: Arc, tmp_p
         ("{", "not JSON"),
         ("[]", "not a Kubernetes list or object"),
         ('{"kind":"List","items":[{"kind":"Secret"}]}', "neither pods, nodes nor events"),
-        ('{"kind":"List","items":[{"kind":"Node"}]}', "holds no pods"),
+        ('{"kind":"List","items":[{"kind":"Node"}]}', "contains no pods"),
         ("[" * 100000, "not JSON"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_parallel_job_without_trouble_is_an_answer(arc: Arc, tmp_path: Path) -
 
 def test_an_empty_list_of_pods_is_an_answer(arc: Arc, tmp_path: Path) -> None:
     result = arc("diagnose", "--pods", save(tmp_path / "pods.json", []))
-    assert (result.code, result.out.strip()) == (0, "nothing to report: no job, no node")
+    assert (result.code, result.out.strip()) == (0, "nothing to report: no jobs and no nodes")
 
 
 def test_standard_input_is_for_one_reader_only(arc: Arc) -> None:
@@ -82,7 +82,7 @@ def test_an_address_is_never_shown_with_its_secrets(
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_address_of_metrics_stands_in_no_output_with_its_secrets(
+def test_the_secrets_in_the_url_of_metrics_are_never_shown(
     arc: Arc, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     from arc_toolkit.diagnosis.sources import metric_points as metrics
@@ -141,7 +141,7 @@ def test_compressed_json_on_standard_input_is_read_as_json(arc: Arc, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["README.txt", "thing.csv"])
-def test_a_file_that_is_no_log_makes_no_job(arc: Arc, tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_a_log_makes_no_job(arc: Arc, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("a,b\n1,2\n")
     result = arc("diagnose", tmp_path / name)
     assert (result.code, result.out) == (2, "")

@@ -127,7 +127,7 @@ def test_condition_that_was_bad_for_a_while_is_remembered_as_its_event(path: str
     assert facts.nodes[0]["status"]["conditions"][0]["status"] == "True"
 
 
-def test_node_that_is_not_ready_yet_when_it_is_first_seen_is_no_past_fault(path: str) -> None:
+def test_node_that_is_not_ready_yet_when_it_is_first_seen_has_no_past_fault(path: str) -> None:
     with History(path, SERVER) as store:
         put(store, node(1, ("Ready", "False", "2026-07-01T10:00:00Z")))
         put(store, node(2, ("Ready", "True", "2026-07-01T10:01:00Z")))
@@ -170,7 +170,7 @@ def test_history_of_another_cluster_is_refused(path: str) -> None:
         (b"SQLite format 3\x00" + b"\x00" * 200, "not a"),
     ],
 )
-def test_file_that_is_no_history_is_refused_and_left_alone(path: str, content: bytes, says: str) -> None:
+def test_file_that_is_not_a_history_is_refused_and_not_changed(path: str, content: bytes, says: str) -> None:
     Path(path).write_bytes(content)
     for use in (history.read, lambda name: History(name, SERVER)):
         with pytest.raises(ArcError, match=says):
@@ -178,7 +178,7 @@ def test_file_that_is_no_history_is_refused_and_left_alone(path: str, content: b
     assert Path(path).read_bytes() == content
 
 
-def test_database_of_somebody_else_is_refused_and_left_alone(path: str) -> None:
+def test_database_of_another_program_is_refused_and_not_changed(path: str) -> None:
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE theirs (x)")
     before = Path(path).read_bytes()
@@ -197,7 +197,7 @@ def test_history_of_a_later_version_is_refused(path: str) -> None:
         history.read(path)
 
 
-def test_history_that_is_not_there_says_how_to_record_one(path: str) -> None:
+def test_history_that_does_not_exist_tells_how_to_record_one(path: str) -> None:
     with pytest.raises(ArcError, match="--watch --history"):
         history.read(path)
     assert not os.path.exists(path)
@@ -262,7 +262,7 @@ def test_secrets_of_a_pod_are_never_kept(path: str) -> None:
     assert kept["spec"]["tolerations"] == [{"key": "kubernetes.azure.com/scalesetpriority"}]
 
 
-def test_events_of_pods_are_kept_only_where_they_say_something() -> None:
+def test_events_of_pods_are_kept_only_if_their_reason_is_known() -> None:
     def about(kind: str, reason: str, message: str = "") -> dict[str, Any]:
         return {"involvedObject": {"kind": kind}, "reason": reason, "message": message}
 

@@ -67,7 +67,7 @@ def test_a_zip_is_read_without_unpacking(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["Studio.zip"]
 
 
-def test_members_that_lead_outside_or_are_archives_are_said_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_members_that_lead_outside_or_are_archives_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     make_zip(
         tmp_path / "z.zip",
         {
@@ -81,7 +81,7 @@ def test_members_that_lead_outside_or_are_archives_are_said_and_the_rest_is_read
     assert [scan.nodes for scan in scans] == [[NODE_A]]
     assert sorted(inventory.counts) == [
         "archive inside a zip: unpack it first",
-        "zip member whose path leads outside the zip",
+        "zip member with a path outside the zip",
     ]
 
 
@@ -113,7 +113,7 @@ def test_members_that_share_their_data_are_not_read_again_and_again(
     assert inventory.counts["zip member that overlaps others"] == 5001 - len(scans)
 
 
-def test_a_truncated_gz_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:
+def test_a_truncated_gz_is_read_as_far_as_possible_and_reported(tmp_path: Path) -> None:
     data = gzip.compress(node_line(NODE_A) + os.urandom(50000).hex().encode())
     (tmp_path / "j").mkdir()
     (tmp_path / f"j/{LOG}.gz").write_bytes(data[: len(data) // 2])
@@ -124,7 +124,7 @@ def test_a_truncated_gz_gives_what_it_holds_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_truncated_zip_is_said_and_its_members_are_read_as_far_as_they_go(
+def test_a_truncated_zip_is_reported_and_its_members_are_read_as_far_as_possible(
     tmp_path: Path, method: int, streamed: bool
 ) -> None:
     class Pipe(io.BytesIO):
@@ -153,12 +153,12 @@ def test_a_truncated_zip_is_said_and_its_members_are_read_as_far_as_they_go(
         f"z.zip/j/system_logs/{LOG}",
         f"z.zip/j/system_logs/retry-001/{LOG}",
     ]
-    assert "zip truncated or damaged: its members are read as far as they go" in inventory.counts
+    assert "zip truncated or damaged: its members are read as far as possible" in inventory.counts
     if method == zipfile.ZIP_DEFLATED:
         assert scans[1].note == "truncated or damaged compressed data"
 
 
-def test_a_zip_of_which_nothing_is_left_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_a_zip_without_any_data_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "z.zip").write_bytes(b"PK\x03\x04 and then nothing")
     (tmp_path / "empty.zip").write_bytes(b"")
     write_log(tmp_path, f"k/{LOG}", NODE_B)
@@ -167,7 +167,7 @@ def test_a_zip_of_which_nothing_is_left_is_said_and_the_rest_is_read(tmp_path: P
     assert sorted(reasons(inventory)) == ["empty.zip", "z.zip"]
 
 
-def test_a_zip_member_with_damaged_data_is_said(tmp_path: Path) -> None:
+def test_a_zip_member_with_damaged_data_is_reported(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "z.zip", {f"j/{LOG}": os.urandom(4000).hex().encode()})
     data = bytearray(path.read_bytes())
     data[200:260] = bytes(60)
@@ -195,7 +195,7 @@ def test_symbolic_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
     }
 
 
-def test_an_unreadable_folder_is_said_and_the_rest_is_read(
+def test_an_unreadable_folder_is_reported_and_the_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path, f"j/{LOG}", NODE_A)
@@ -219,13 +219,15 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
     assert reasons(inventory) == {LOG: "not a regular file"}
 
 
-def test_a_file_that_is_pointed_at_is_read_whatever_its_name(tmp_path: Path) -> None:
+def test_a_file_passed_by_path_is_read_whatever_its_name(tmp_path: Path) -> None:
     path = tmp_path / "renamed.txt"
     path.write_bytes(node_line(NODE_A))
     assert read(path)[0][0].nodes == [NODE_A]
 
 
-def test_saved_kubernetes_json_is_known_by_name_in_folders_and_by_content_when_pointed_at(tmp_path: Path) -> None:
+def test_saved_kubernetes_json_is_recognized_by_name_in_folders_and_by_content_if_passed_by_path(
+    tmp_path: Path,
+) -> None:
     save(tmp_path / "prod-pods.json", [])
     named = save(tmp_path / "whatever", [])
     (tmp_path / "other.json").write_text("{}")
@@ -240,14 +242,14 @@ def test_globs_read_no_file_twice(tmp_path: Path) -> None:
     assert len(read(tmp_path / "j[12]/system_logs/*.log")[0]) == 2
 
 
-def test_a_source_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_source_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ArcError, match="no such file or folder"):
         read(tmp_path / "nothing")
     with pytest.raises(ArcError, match="nothing matches"):
         read(tmp_path / "*.zip")
 
 
-def test_a_name_that_is_no_utf8_can_be_shown(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_can_be_shown(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/j\xff"
     os.mkdir(folder)
     with open(folder + b"/" + LOG.encode(), "wb") as stream:

@@ -22,15 +22,15 @@ def file(path: str, text: str | bytes) -> LogFile:
 
 
 @pytest.mark.parametrize("path", [BATCHES, USAGE, "processed_mini-batches.csv"])
-def test_report_files_are_wanted(path: str) -> None:
-    assert prs_logs.wanted(path)
+def test_report_files_are_recognized(path: str) -> None:
+    assert prs_logs.is_prs_log(path)
 
 
 @pytest.mark.parametrize(
     "path", ["a/other_processed_mini-batches.csv.bak", "a/node_disk_usage.csv", "a/my_batches.csv"]
 )
 def test_other_files_are_not(path: str) -> None:
-    assert not prs_logs.wanted(path)
+    assert not prs_logs.is_prs_log(path)
 
 
 def test_mini_batches_picked_more_than_once_are_counted() -> None:
@@ -53,7 +53,7 @@ def test_nothing_picked_again_gives_no_evidence() -> None:
         "timestamp,memory total (GB),memory used (GB)\n2026-07-01T10:00:00,64,10\n2026-07-01T10:01:00,64,62.2\n",
     ],
 )
-def test_full_memory_speaks_for_a_node_out_of_memory_at_its_peak(text: str) -> None:
+def test_full_memory_means_a_node_out_of_memory_at_its_peak(text: str) -> None:
     [item], _ = prs_logs.read([file(USAGE, text)])
     assert (item.node, item.kind) == ("10.0.0.7", CauseKind.NODE_MEMORY)
     assert item.evidence.message == "memory of the node was 97 % full"
@@ -69,12 +69,12 @@ def test_memory_below_the_reserve_of_the_extension_gives_no_evidence() -> None:
     [
         (BATCHES, "", "no column Picked Count"),
         (BATCHES, "a,b\n1,2\n", "no column Picked Count"),
-        (USAGE, "Time,CPU\n1,2\n", "no memory column that is known"),
+        (USAGE, "Time,CPU\n1,2\n", "no known memory column"),
         (BATCHES, "Picked Count\n" + "9" * 70_000, "not CSV: a line is too long"),
         (BATCHES, 'Picked Count\n"' + "9\n" * 90_000, "not CSV"),
     ],
 )
-def test_file_that_says_nothing_has_a_reason(path: str, text: str, reason: str) -> None:
+def test_file_without_usable_columns_has_a_reason(path: str, text: str, reason: str) -> None:
     _, [skipped] = prs_logs.read([file(path, text)])
     assert (skipped.path, skipped.reason) == (path, reason)
 

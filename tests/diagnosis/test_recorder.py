@@ -122,7 +122,9 @@ def test_after_410_the_stream_is_listed_again_and_what_is_missing_is_gone(
     assert names(tmp_path / "h.db") == {"a": True, "b": False, "c": True, "d": False}
 
 
-def test_recorder_goes_on_from_the_version_it_stopped_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorder_continues_from_the_version_it_stopped_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]), monkeypatch)
     again = Script([event("DELETED", pod("a", 9))])
     record(tmp_path / "h.db", again, monkeypatch)
@@ -140,7 +142,7 @@ def test_recorder_lists_again_if_the_version_it_stopped_at_has_expired(
     assert names(tmp_path / "h.db") == {"a": True, "b": False}
 
 
-def test_apiserver_that_is_away_is_waited_for_and_the_stream_goes_on_where_it_was(
+def test_unreachable_api_server_is_retried_and_the_stream_continues_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starting = ApiError("the server is starting", 503, {})
@@ -169,7 +171,7 @@ def test_cluster_that_was_restored_from_a_backup_is_listed_again(
 
 
 @pytest.mark.parametrize("error", [Unreachable("away"), Forbidden("may not list pods", 403, {})])
-def test_what_is_refused_at_the_first_try_ends_the_recorder(
+def test_an_error_of_the_first_request_ends_the_recorder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ArcError
 ) -> None:
     with pytest.raises(ArcError, match=str(error)):

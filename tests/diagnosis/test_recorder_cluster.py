@@ -325,7 +325,7 @@ def test_history_and_cluster_together_count_each_attempt_once(story: Story, arc:
     assert set(attempts.values()) == {1}
 
 
-def test_recorder_ends_well_when_told_to(story: Story) -> None:
+def test_recorder_ends_well_after_sigterm(story: Story) -> None:
     assert story.exit_code == 0
     assert "changes recorded" in story.recorder.said()
 
@@ -353,7 +353,7 @@ def test_user_without_rights_gets_one_sentence(story: Story, arc: Callable[..., 
         assert "arc-toolkit-read" in result.err
 
 
-def test_cluster_that_is_away_gets_one_sentence(story: Story, arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_unreachable_cluster_gets_one_sentence(story: Story, arc: Callable[..., Result], tmp_path: Path) -> None:
     kubeconfig = story.plane.write_kubeconfig("nobody", server="https://127.0.0.1:1")
     result = arc(
         "diagnose", "--cluster", "--watch", "--history", tmp_path / "history.db", "--kubeconfig", kubeconfig

@@ -174,7 +174,7 @@ def test_ids_are_unique_and_every_reference_leads_somewhere() -> None:
             assert attributes["href"][1:] in ids
 
 
-def test_failed_jobs_stand_before_retried_ones_and_those_before_the_rest() -> None:
+def test_failed_jobs_come_before_retried_ones_and_those_before_the_rest() -> None:
     names = re.findall(r'<details class="card job" data-text="(\S+)', report_page.render(sample_report()))
     assert set(names[:2]) == {"dull_plum_7r3", "red_elm_5f0"}
     assert all(name.startswith(("calm_fir", "keen_oak")) for name in names[-5:])
@@ -185,7 +185,7 @@ def test_nothing_found_is_a_page_too() -> None:
     assert "0" in "".join(parsed.text)
 
 
-def test_very_large_report_leaves_jobs_out_and_says_so() -> None:
+def test_very_large_report_leaves_jobs_out_and_shows_how_many() -> None:
     jobs = tuple(
         Job(f"job{n}", None, 1, RunOutcome.SUCCEEDED, (), (), None) for n in range(report_page.MOST_JOBS + 5)
     )
@@ -206,15 +206,15 @@ def places(*attempts: Attempt) -> list[tuple[float, float]]:
     return [(float(bar["left"]), float(bar["width"])) for bar in report_page.timeline(attempts)["bars"]]
 
 
-def test_bars_stand_where_their_times_are() -> None:
+def test_bars_are_placed_by_their_times() -> None:
     assert places(attempt(0, 0, 50), attempt(1, 75, 100)) == [(0.0, 49.6), (75.0, 24.6)]
 
 
-def test_bars_without_times_stand_one_after_the_other() -> None:
+def test_bars_without_times_follow_one_another() -> None:
     assert places(attempt(0, None, None), attempt(1, None, 7)) == [(0.0, 49.6), (50.0, 49.6)]
 
 
-def test_ranks_of_one_try_stand_under_each_other() -> None:
+def test_ranks_of_one_attempt_are_in_one_column() -> None:
     line = report_page.timeline([attempt(0, None, None, "worker-0"), attempt(0, None, None, "worker-1")])
     assert [(bar["left"], bar["row"]) for bar in line["bars"]] == [("0.00", 0), ("0.00", 1)]
     assert line["rows"] == 2

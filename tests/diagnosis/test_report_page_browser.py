@@ -72,7 +72,7 @@ def test_search_for_a_node_finds_its_card_and_the_jobs_that_ran_on_it(browser: B
     assert set(browser.evaluate(VISIBLE_JOBS)) >= {"brave_fig_4k2", "quick_lime_1b8"}
 
 
-def test_nothing_that_matches_is_said(browser: Browser, page: Path) -> None:
+def test_no_match_is_reported(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.evaluate("document.getElementById('search').focus()")
     browser.type("no such thing")
@@ -116,7 +116,7 @@ def test_slash_goes_to_the_search(browser: Browser, page: Path) -> None:
     assert browser.evaluate("document.getElementById('search').value") == ""
 
 
-def test_link_to_a_node_opens_the_list_it_stands_in(browser: Browser, page: Path) -> None:
+def test_link_to_a_node_opens_the_list_that_it_is_in(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.evaluate("document.querySelector('details.job').open = true")
     browser.evaluate("document.querySelector('details.job a[href^=\"#node-\"]').click()")

@@ -95,11 +95,11 @@ def test_order_of_the_points_in_the_store_does_not_matter() -> None:
 # --- guards against false hits ----------------------------------------------------------------------------------
 
 
-def test_long_pause_without_a_step_backwards_is_no_restart() -> None:
+def test_long_pause_without_a_step_backwards_is_not_a_restart() -> None:
     assert not restarts_in("run", after(log(range(100)), 3600, range(100, 200)))
 
 
-def test_step_that_starts_again_with_each_epoch_is_no_restart() -> None:
+def test_step_that_starts_again_with_each_epoch_is_not_a_restart() -> None:
     points = log(range(100))
     for _ in range(4):
         points = after(points, 120, range(100))  # validation takes two minutes
@@ -136,7 +136,7 @@ def test_job_that_dies_at_the_same_step_again_and_again_is_found_when_the_epoch_
     assert [restart.kind for restart in restarts_in("run", points)] == ["from-scratch", "from-scratch"]
 
 
-def test_several_ranks_writing_one_key_are_no_restart_even_with_a_straggler() -> None:
+def test_several_ranks_writing_one_key_are_not_a_restart_even_with_a_straggler() -> None:
     points: list[Point] = []
     for step in range(50):
         for rank, lag in enumerate((0.0, 0.4, 0.9, 85.0)):
@@ -155,12 +155,12 @@ def test_restart_is_found_although_several_ranks_write_one_key() -> None:
     assert (restart.last_step, restart.first_step) == (199, 150)
 
 
-def test_batches_that_arrive_out_of_order_are_no_restart() -> None:
+def test_batches_that_arrive_out_of_order_are_not_a_restart() -> None:
     shuffled = [Point("loss", step, START + 10 * step + (25 if step % 7 == 0 else 0), 1.0) for step in range(300)]
     assert not restarts_in("run", shuffled)
 
 
-def test_values_that_go_up_and_down_are_no_restart() -> None:
+def test_values_that_go_up_and_down_are_not_a_restart() -> None:
     points = [
         Point("lr", step, START + step * 30 + (200 if step > 150 else 0), math.cos(step / 10))
         for step in range(300)
@@ -304,7 +304,7 @@ def test_json_shapes(tmp_path: Path, shape: str) -> None:
         ('{"step": 1', "not JSON"),
         ('{"step": 1}\nnonsense', "bad.csv:2: not JSON"),
         ("[1, 2]", "is not an object"),
-        ("key,step,timestamp,value\nloss,0,1,1\nloss,0,2,1\n", "no metric has a step that moves"),
+        ("key,step,timestamp,value\nloss,0,1,1\nloss,0,2,1\n", "every metric has the same step"),
         ("[" * 100_000, "nested too deep"),
     ],
 )
@@ -335,7 +335,7 @@ def test_mlflow_source_without_a_run_says_how_to_name_one() -> None:
         find_restarts("mlflow:sqlite:///mlflow.db")
 
 
-def test_mlflow_store_that_is_not_there_is_said_and_not_made(tmp_path: Path) -> None:
+def test_mlflow_store_that_does_not_exist_is_reported_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(ArcError, match="does not exist"):
         find_restarts(f"mlflow:sqlite:///{tmp_path}/typo.db#8a1f")
     assert not list(tmp_path.iterdir())
@@ -352,10 +352,10 @@ def steps(*parts: tuple[float, list[int]]) -> list[Point]:
     return points
 
 
-def test_a_deep_reset_without_a_silence_is_an_epoch_and_hides_no_later_restart() -> None:
+def test_a_large_reset_without_a_pause_is_an_epoch_and_hides_no_later_restart() -> None:
     [restart] = restarts_in("r", steps((0, [*range(10), *range(10)]), (200, [5, 6, 7, 8, 9, 10])))
     assert (restart.last_step, restart.first_step) == (9, 5)
 
 
-def test_a_shallow_step_back_at_the_start_is_disorder_and_as_much_later_is_no_restart() -> None:
+def test_a_small_step_back_at_the_start_is_disorder_and_the_same_later_is_not_a_restart() -> None:
     assert restarts_in("r", steps((0, [0, 1, 2, 1, *range(3, 20)]), (200, [18, 19, 20, 21]))) == []

@@ -115,7 +115,7 @@ def test_run_that_the_server_does_not_have_is_one_sentence(server: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_server_that_is_away_is_one_sentence() -> None:
+def test_unreachable_server_is_one_sentence() -> None:
     needs()
     with socket.socket() as taken:  # bound, not listening
         taken.bind(("127.0.0.1", 0))

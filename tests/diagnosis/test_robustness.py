@@ -208,14 +208,14 @@ def test_an_interrupt_ends_the_reading_processes_at_once() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    for _ in range(200):  # they are told to end, and sleep a minute otherwise
+    for _ in range(200):  # they are asked to end, and sleep a minute otherwise
         if not multiprocessing.active_children():
             break
         time.sleep(0.05)
     assert multiprocessing.active_children() == []
 
 
-def test_progress_is_told_while_reading() -> None:
+def test_progress_is_shown_while_reading() -> None:
     told: list[str] = []
     data = node_line(NODE_A)
     inventory = Inventory(

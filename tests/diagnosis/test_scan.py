@@ -78,7 +78,7 @@ def test_every_kind_of_node_name_is_taken_whole(name: str) -> None:
         b"run on node: aks-1\n",
     ],
 )
-def test_what_is_no_name_is_refused(line: bytes) -> None:
+def test_what_is_not_a_name_is_refused(line: bytes) -> None:
     found = scanned(line)
     assert found.nodes == []
     assert found.note == scanner.NO_NODE
@@ -99,7 +99,7 @@ def test_a_name_at_the_end_without_a_newline_is_marked_truncated(tail: bytes) ->
     assert found.nodes == [tail.decode().rstrip("-")]
 
 
-def test_a_cut_repeat_of_a_known_name_is_not_another_node() -> None:
+def test_a_truncated_repeat_of_a_known_name_is_not_another_node() -> None:
     found = scanned(node_line(NODE_A) + b"Run on node: aks-gpu-12")
     assert (found.nodes, found.truncated) == ([NODE_A], False)
 
@@ -119,7 +119,7 @@ def test_a_line_across_the_border_of_two_chunks_is_found_once(place: int) -> Non
     between=st.integers(0, CHUNK + OVERLAP),
     step=st.sampled_from([1 << 30, CHUNK, 5000, 700]),
 )
-def test_two_names_are_found_wherever_they_stand_and_however_the_stream_gives_its_bytes(
+def test_two_names_are_found_anywhere_and_however_the_stream_returns_its_bytes(
     before: int, between: int, step: int
 ) -> None:
     data = b"-" * before + b"\n" + node_line(NODE_A) + b"." * between + b"\n" + node_line(NODE_B)
@@ -158,7 +158,7 @@ def test_run_id_and_pod_uid_are_taken_from_the_head() -> None:
         "AzureML Kubernetes job failed.",
     ],
 )
-def test_azuremls_own_word_on_the_failure_is_taken_from_the_tail(words: str) -> None:
+def test_azuremls_own_message_about_the_failure_is_found(words: str) -> None:
     found = scanned(node_line(NODE_A) + f"{words} -220: stopped\n".encode())
     assert found.failure is not None
     assert found.failure[0] == "-220"
@@ -228,7 +228,7 @@ def test_the_predecessors_hostname_is_found_behind_a_prefix_on_every_line(prefix
     ]
 
 
-def test_a_sentence_is_no_node() -> None:
+def test_a_sentence_is_not_a_node() -> None:
     assert scanned(b"Run on node: failed to resolve host\n").nodes == []
     assert scanned(b"Run on node: gpu-1 of the pool\n").nodes == ["gpu-1"]
     assert scanned(b"Run on node: gpu\n").nodes == ["gpu"]

@@ -113,7 +113,7 @@ def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> N
     assert judge(broken[:2], ClusterIndex())[1] == frozenset()
 
 
-def test_one_failed_try_of_a_gang_is_no_job_that_fails_everywhere() -> None:
+def test_one_failed_attempt_of_a_gang_does_not_make_a_job_that_fails_everywhere() -> None:
     gang = [
         Attempt("gang", 0, f"n{rank}", rank=f"worker-{rank}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
         for rank in range(8)
@@ -124,7 +124,7 @@ def test_one_failed_try_of_a_gang_is_no_job_that_fails_everywhere() -> None:
     assert judge(thrice, ClusterIndex())[1] == {"gang"}
 
 
-def test_of_a_gang_the_rank_that_ended_first_stands_for_the_try() -> None:
+def test_of_a_gang_only_the_rank_that_ended_first_counts() -> None:
     tries = [
         Attempt("gang", number, where, rank=rank, outcome=RunOutcome.FAILED, cause=UNKNOWN, end=end)
         for number in range(3)
@@ -133,7 +133,7 @@ def test_of_a_gang_the_rank_that_ended_first_stands_for_the_try() -> None:
     assert judge(tries, ClusterIndex())[1] == frozenset()
 
 
-def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_yet_blames_nobody() -> None:
+def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_but_blames_no_node() -> None:
     tries = [
         Attempt("job", number, f"n{number}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
         for number in range(3)
@@ -150,8 +150,8 @@ def test_only_attempts_whose_end_is_known_are_counted() -> None:
         silent = [Attempt(f"j{number}", 0, "n", pool="gpu", outcome=outcome) for number in range(12)]
         verdict = verdict_of("n", silent)
         assert (verdict.attempts, verdict.level) == (0, Level.NOT_ENOUGH_DATA)
-        assert verdict.reason == "no attempt here says anything of it"
-    assert verdict_of(NODE_A, [], cluster(nodes=[node()])).reason == "no attempt ran here"
+        assert verdict.reason == "no attempt on it counts"
+    assert verdict_of(NODE_A, [], cluster(nodes=[node()])).reason == "no attempt ran on it"
 
 
 def test_a_job_that_was_preempted_three_times_does_not_fail_everywhere() -> None:
@@ -206,19 +206,19 @@ def test_direct_evidence_makes_a_node_bad_without_statistics() -> None:
         ("BrandNewCondition", "True", Level.NOT_ENOUGH_DATA),
     ],
 )
-def test_what_a_node_says_of_itself(kind: str, status: str, level: Level) -> None:
+def test_what_a_node_reports_itself(kind: str, status: str, level: Level) -> None:
     conditions = [{"type": kind, "status": status, "lastTransitionTime": at(0)}]
     assert verdict_of(NODE_A, [], cluster(nodes=[node(conditions=conditions)])).level is level
 
 
-def test_the_last_words_of_a_node_that_is_gone_do_not_make_it_bad() -> None:
+def test_the_last_conditions_of_a_node_that_is_gone_do_not_make_it_bad() -> None:
     gone = node(conditions=[{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(0)}])
     gone["metadata"]["deletionTimestamp"] = at(5)
     assert verdict_of(NODE_A, [], cluster(nodes=[gone])).level is Level.NOT_ENOUGH_DATA
 
 
 @pytest.mark.parametrize("notice", ["PreemptScheduled", "ScaleDown", "RedeployScheduled"])
-def test_a_node_that_was_taken_away_is_not_bad_for_being_gone(notice: str) -> None:
+def test_a_node_that_was_removed_is_not_bad_for_being_gone(notice: str) -> None:
     assert verdict_of(NODE_A, [], cluster(events=[event("NodeNotReady", 10)])).level is Level.BAD
     events = [event(notice, 8), event("NodeNotReady", 10)]
     assert verdict_of(NODE_A, [], cluster(events=events)).level is Level.NOT_ENOUGH_DATA
@@ -267,7 +267,7 @@ def test_a_node_whose_pods_were_evicted_through_the_api_was_drained() -> None:
 
 
 @pytest.mark.parametrize(("spot", "level"), [(True, Level.NOT_ENOUGH_DATA), (False, Level.BAD)])
-def test_a_spot_node_that_is_gone_was_taken_back(spot: bool, level: Level) -> None:
+def test_a_spot_node_that_is_gone_was_reclaimed(spot: bool, level: Level) -> None:
     events = [event("NodeNotReady", 10)]
     known = cluster(nodes=[node(NODE_B, spot=spot)], events=events)  # of the same pool; NODE_A is in no list
     assert verdict_of(NODE_A, [], known).level is level
@@ -279,7 +279,7 @@ def test_a_spot_node_that_is_gone_was_taken_back(spot: bool, level: Level) -> No
     assert verdict_of(NODE_A, [], back).level is Level.BAD
 
 
-def test_a_spot_node_whose_pods_were_removed_because_it_was_gone_was_taken_back() -> None:
+def test_a_spot_node_whose_pods_were_removed_because_it_was_gone_was_reclaimed() -> None:
     removed = pod(disruption="DeletionByPodGC", disrupted=15)
     for spot, level in ((True, Level.NOT_ENOUGH_DATA), (False, Level.BAD)):
         known = cluster([removed], [node(spot=spot)], [event("NodeNotReady", 10)])
@@ -308,7 +308,7 @@ def test_oomkilling_of_the_node_problem_detector_makes_no_node_bad() -> None:
 
 
 @pytest.mark.parametrize("reason", ["NodeReimageEnd", "NodeRedeployEnd"])
-def test_history_ends_where_the_machine_became_another(reason: str) -> None:
+def test_attempts_before_the_vm_was_replaced_do_not_count(reason: str) -> None:
     before = runs(NODE_A, 0, 10, start=1772532000.0)  # 10:00
     events = [event("SystemOOM", 5), event(reason, 30)]
     verdict = verdict_of(NODE_A, [*REST, *before], cluster(events=events))
@@ -317,19 +317,19 @@ def test_history_ends_where_the_machine_became_another(reason: str) -> None:
     assert verdict.since == 1772533800.0
 
 
-def test_history_ends_where_a_node_was_created_anew_under_its_name() -> None:
+def test_attempts_before_a_node_was_created_again_do_not_count() -> None:
     before = runs(NODE_A, 0, 10, start=1772532000.0)
     known = cluster(nodes=[node(NODE_A, uid="old"), node(NODE_A, uid="new", created=at(30))])
     assert verdict_of(NODE_A, [*REST, *before], known).attempts == 0
     assert verdict_of(NODE_A, [*REST, *before], cluster(nodes=[node(NODE_A)])).level is Level.BAD
 
 
-def test_a_cut_name_is_nobodys_fault() -> None:
+def test_a_truncated_name_blames_no_node() -> None:
     verdicts, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
     assert verdicts == []
 
 
-def test_a_bad_node_comes_with_words_and_commands_that_change_nothing_by_themselves() -> None:
+def test_a_bad_node_comes_with_sentences_and_commands() -> None:
     verdict = verdict_of(NODE_A, [], cluster(nodes=[node()], events=[event("SystemOOM", 10)]))
     assert verdict.suggestions[0].text.startswith("look at memory")
     assert Suggestion(f"kubectl describe node {NODE_A}", is_command=True) in verdict.suggestions

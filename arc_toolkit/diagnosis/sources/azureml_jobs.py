@@ -1,7 +1,7 @@
 """Logs of an AzureML job from its workspace: `azureml:JOB`, through azure-ai-ml.
 
-The SDK's own download fetches everything a job wrote, and its log filters know no retry folders. So the list of log
-files is taken from the run's details, and only the few files that diagnose reads are fetched, each when it is opened.
+The SDK's own download fetches everything that a job wrote, and its log filters omit retry folders. So the list of log
+files is read from the run's details, and only the few files that diagnose reads are fetched, each when it is opened.
 Steps of a pipeline and trials of a sweep are included.
 """
 
@@ -24,10 +24,10 @@ TIMEOUT_SECONDS = 60
 def list_logs(
     job: str, workspace: str | None = None, resource_group: str | None = None, subscription: str | None = None
 ) -> Iterator[LogFile]:
-    """The files of a job and of its child jobs. What is not said comes from the environment and the az defaults."""
+    """The files of a job and of its child jobs. The defaults come from the environment and from az."""
     name = job.removeprefix(SCHEME).strip("/")
     if not name:
-        raise ArcError("azureml: no job in it; wanted is azureml:JOB_NAME")
+        raise ArcError("azureml: has no job name: use azureml:JOB_NAME")
     client = _client(workspace, resource_group, subscription)
     yield from _files(client, name, set(), DEEPEST)
 
@@ -64,7 +64,7 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
                 f"run `az ml job download --name {job} --all` and diagnose the folder"
             ) from None
         files: dict[str, str] = dict(runs.get_details(*place, job).log_files or {})
-        # The run history itself: `jobs.list` builds a whole job of each child and leaves out what it cannot parse.
+        # From the run history: `jobs.list` builds a whole job for each child and omits those that it cannot parse.
         children = [run.run_id for run in runs.get_child(*place, job)] if depth else []
     for path, url in sorted(files.items()):
         yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", None, partial(_open, url))
@@ -77,12 +77,12 @@ def _place(operations: Any) -> tuple[str, str, str]:
 
 
 def _open(url: str) -> BinaryIO:
-    """A file by its signed address. The address is a secret: it is in no message."""
+    """A file by its signed URL, which is a secret and never part of a message."""
     import urllib.request
 
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname != "127.0.0.1":
-        raise OSError("the log's address is not https")
+        raise OSError("the URL of the log is not https")
     try:
         response = urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS)  # noqa: S310 (checked above)
     except urllib.error.HTTPError as error:
@@ -93,7 +93,7 @@ def _open(url: str) -> BinaryIO:
 
 
 class _Whole(io.RawIOBase):
-    """A response that ends early is an error; http.client takes it for the end of the file."""
+    """A response that ends early is an error; http.client treats it as the end of the file."""
 
     def __init__(self, response: Any) -> None:
         self._response = response
@@ -108,7 +108,7 @@ class _Whole(io.RawIOBase):
         if self._left is not None:
             self._left -= count
             if not count and len(buffer) and self._left > 0:
-                raise OSError(f"the connection ended {self._left} bytes too early")
+                raise OSError(f"the connection closed {self._left} bytes before the end")
         return count
 
     def close(self) -> None:

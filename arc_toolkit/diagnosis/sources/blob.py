@@ -1,7 +1,7 @@
 """Logs in Azure Blob storage: `az://container/prefix`, through fsspec and adlfs.
 
-Folders are listed side by side. A log is fetched when it is opened, so whoever reads with several threads reads in
-parallel; a large one comes in pieces, so that memory stays flat.
+Folders are listed in parallel. A log is fetched when it is opened, so several threads read in parallel; a large one is
+read in pieces, so memory does not grow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from arc_toolkit.output.safe import redact, show_source
 
 SCHEMES = ("az://", "abfs://", "abfss://")
 WHOLE_BYTES = 4 << 20  # up to this size a blob is fetched with one request, above it in pieces of this size
-LISTERS = 8  # folders listed at the same time at most; listing waits for the network, not for a core
+LISTERS = 8  # folders listed at the same time; listing waits for the network, not for the CPU
 
 WAYS_IN = (
     "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and sign in "
@@ -32,20 +32,20 @@ def is_blob_url(source: str) -> bool:
 
 
 def list_logs(url: str, jobs: int) -> Iterator[LogFile]:
-    """Every blob below a prefix, in no order; `jobs` 0 means as many requests as help.
+    """Every blob below a prefix, in no order; with `jobs` 0 the number of requests is chosen.
 
     A prefix may end inside a name, as Azure's own prefixes do.
     """
     if "?" in url and "sig=" in url:
-        raise ArcError(f"{show_source(url)}: a SAS token is not read from the address; {WAYS_IN}")
+        raise ArcError(f"{show_source(url)}: a SAS token in the URL is not read; {WAYS_IN}")
     container, account, prefix = _split(url)
-    url = show_source(url)  # from here on it is only for messages
+    url = show_source(url)  # from here on only for messages
     store = _connect(url, account)
-    found = False
+    exists = False
     for path, size in _walk(store, url, container, prefix, jobs):
-        found = True
+        exists = True
         yield LogFile(f"az://{path}", size, partial(_open, store, path, size))
-    if not found:
+    if not exists:
         raise ArcError(f"{url}: no blob has this prefix in the container {container}")
 
 
@@ -54,7 +54,7 @@ def _split(url: str) -> tuple[str, str | None, str]:
     place, _, prefix = url.split("://", 1)[1].partition("/")
     container, _, account = place.partition("@")
     if not container:
-        raise ArcError(f"{show_source(url)}: no container in it; wanted is az://CONTAINER/PREFIX")
+        raise ArcError(f"{show_source(url)}: has no container: use az://CONTAINER/PREFIX")
     return container, account.partition(".")[0] or None, prefix.strip("/")
 
 
@@ -67,7 +67,7 @@ def _connect(url: str, account: str | None) -> Any:
     connection = environment.get("AZURE_STORAGE_CONNECTION_STRING")
     account = account or environment.get("AZURE_STORAGE_ACCOUNT_NAME") or environment.get("AZURE_STORAGE_ACCOUNT")
     if not connection and not account:
-        raise ArcError(f"{url}: no storage account is known; {WAYS_IN}")
+        raise ArcError(f"{url}: the storage account is not known; {WAYS_IN}")
     try:
         store = AzureBlobFileSystem(
             account_name=None if connection else account,
@@ -77,7 +77,7 @@ def _connect(url: str, account: str | None) -> Any:
         )
     except (ValueError, OSError) as error:
         raise ArcError(f"{url}: {_first_line(error)}; {WAYS_IN}") from None
-    # adlfs hands no retry options on, and by default a host that is away is tried for a minute and a half.
+    # adlfs does not pass on retry options, and by default an unreachable host is retried for a minute and a half.
     retry = getattr(getattr(store.service_client, "_config", None), "retry_policy", None)
     if retry is not None:
         retry.total_retries, retry.initial_backoff, retry.increment_base = 3, 1, 2
@@ -91,19 +91,19 @@ def _walk(store: Any, url: str, container: str, prefix: str, jobs: int) -> Itera
         try:
             while todo:
                 done, todo = wait(todo, return_when=FIRST_COMPLETED)
-                for one in done:
-                    for entry in one.result():
+                for listing in done:
+                    for entry in listing.result():
                         if entry["type"] == "directory":
                             todo.add(pool.submit(_list_folder, store, url, entry["name"].rstrip("/")))
                         else:
                             yield entry["name"], int(entry["size"] or 0)
         finally:
-            for one in todo:
-                one.cancel()
+            for listing in todo:
+                listing.cancel()
 
 
 def _list_start(store: Any, url: str, container: str, prefix: str) -> list[dict[str, Any]]:
-    """What the prefix names: a folder, a blob, or everything whose name starts so."""
+    """The entries of the prefix: a folder, a blob, or every name that starts with it."""
     try:
         return _list_folder(store, url, f"{container}/{prefix}".rstrip("/"))
     except FileNotFoundError:
@@ -111,9 +111,13 @@ def _list_start(store: Any, url: str, container: str, prefix: str) -> list[dict[
             raise ArcError(f"{url}: there is no container {container} in this storage account") from None
     parent = f"{container}/{prefix}".rpartition("/")[0]
     try:
-        return [one for one in _list_folder(store, url, parent) if one["name"].startswith(f"{container}/{prefix}")]
+        return [
+            entry
+            for entry in _list_folder(store, url, parent)
+            if entry["name"].startswith(f"{container}/{prefix}")
+        ]
     except FileNotFoundError:
-        _list_start(store, url, container, "")  # says so if the container is missing
+        _list_start(store, url, container, "")  # an error if the container is missing
         return []
 
 
@@ -129,11 +133,15 @@ def _list_folder(store: Any, url: str, path: str) -> list[dict[str, Any]]:
             raise ArcError(f"{url}: not allowed ({_first_line(error).rstrip('.')}); {WAYS_IN}") from None
         raise ArcError(f"{url}: cannot list {path} ({_first_line(error)})") from None
     # The folder itself may be a marker blob of size 0.
-    return [one for one in entries if one["name"].rstrip("/") != path or (one["type"] == "file" and one["size"])]
+    return [
+        entry
+        for entry in entries
+        if entry["name"].rstrip("/") != path or (entry["type"] == "file" and entry["size"])
+    ]
 
 
 def _open(store: Any, path: str, size: int) -> BinaryIO:
-    """The bytes of a blob; every error is an OSError, which the scanner turns into a reason."""
+    """The bytes of a blob; every error is an OSError, which the scanner reports as a reason."""
     from azure.core.exceptions import AzureError
 
     try:

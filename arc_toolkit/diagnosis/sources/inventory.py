@@ -1,6 +1,6 @@
-"""Folders, zips, gz, single files, standard input and globs, as an inventory of what is worth reading.
+"""Folders, zips, gz, single files, standard input and globs, as an inventory of the files to read.
 
-Files are known by their name; nothing is unpacked to disk. What is not used is in the inventory with a reason.
+Files are recognized by their name; nothing is unpacked to disk. Files that are not used are listed with a reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 
 from arc_toolkit.diagnosis.log_paths import PIPE
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
-from arc_toolkit.diagnosis.scan import why
+from arc_toolkit.diagnosis.scan import error_reason
 from arc_toolkit.diagnosis.sources.streams import open_gzip, plain, unzip
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.safe import show_source
@@ -29,11 +29,11 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".7z", ".rar")
 
 @dataclass
 class Inventory:
-    """What the sources offer. `keep_unrelated`: files of no interest one by one (for JSON), not just counted."""
+    """The files of the sources. `keep_unrelated`: list the files that diagnose does not read, for JSON."""
 
     keep_unrelated: bool = False
-    logs: list[LogFile] = field(default_factory=list)  # on this disk: may be read by other processes
-    streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads of this one
+    logs: list[LogFile] = field(default_factory=list)  # on this disk: can be read by other processes
+    streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads
     kubernetes: list[LogFile] = field(default_factory=list)
     prs: list[LogFile] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Inventory:
             self.skip(item.path, item.reason)
 
     def offer(self, name: str, log: LogFile, remote: bool = False) -> bool:
-        """Take a file if its name says what it is; False if nothing here reads it."""
+        """Add a file if it is recognized by its name; False if it is not."""
         if name.startswith(LOG_NAME):
             (self.streams if remote else self.logs).append(log)
         elif name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name):
@@ -68,7 +68,7 @@ class Inventory:
 
 
 def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
-    """What a blob container or a workspace lists."""
+    """Add the files of a blob container or a workspace."""
     for log in logs:
         inventory.seen += 1
         if not inventory.offer(log.path.rsplit("/", 1)[-1], log, remote=True):
@@ -78,16 +78,16 @@ def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
 def _is_prs(path: str) -> bool:
     from arc_toolkit.diagnosis import prs_logs
 
-    return prs_logs.wanted(path)
+    return prs_logs.is_prs_log(path)
 
 
 def clean(path: str) -> str:
-    """A path that can be printed even if its bytes are no UTF-8."""
+    """A path that can be printed even if its bytes are not UTF-8."""
     return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def add(source: str, inventory: Inventory) -> None:
-    """One SOURCE of the command line. A source that is not there is an error; all else is in the inventory."""
+    """Add one SOURCE of the command line. A source that does not exist is an error."""
     if source == "-":
         return _add_stdin(inventory)
     if os.path.isdir(source):
@@ -97,12 +97,12 @@ def add(source: str, inventory: Inventory) -> None:
             raise ArcError(f"no such file or folder: {clean(show_source(source))}")
         import glob
 
-        found = sorted(glob.glob(source, recursive=True))
-        if not found:
+        paths = sorted(glob.glob(source, recursive=True))
+        if not paths:
             raise ArcError(f"nothing matches {clean(show_source(source))}")
-        # A folder that a glob names holds also what the glob names below it: read nothing twice.
+        # If a glob matches a folder and files below it, the files are read once.
         top = ""
-        for path in found:
+        for path in paths:
             if not top or not path.startswith(top):
                 add(path, inventory)
                 top = os.path.join(path, "") if os.path.isdir(path) else top
@@ -111,20 +111,20 @@ def add(source: str, inventory: Inventory) -> None:
 
 
 def _add_named_file(path: str, inventory: Inventory) -> None:
-    """A file that the user points at is read whatever its name is; its first bytes say how."""
+    """A file passed by name is read whatever its name is; its first bytes decide how."""
     inventory.seen += 1
     try:
         with open(path, "rb", buffering=0) as stream:
             regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
             head = stream.read(64) if regular else b""
     except OSError as error:
-        return inventory.skip(path, why(error))
+        return inventory.skip(path, error_reason(error))
     if not regular:
         return _add_pipe(path, inventory)
     if head.startswith(b"PK\x03\x04") or path.lower().endswith(".zip"):
         return _add_zip(path, inventory)
     if head.startswith(b"SQLite format 3\x00"):
-        return inventory.skip(path, "an SQLite file: give it with --history")
+        return inventory.skip(path, "an SQLite file: use --history")
     packed = head.startswith(b"\x1f\x8b")
     log = LogFile(clean(path), None, partial(open_gzip if packed else io.FileIO, path))
     name = os.path.basename(path)
@@ -140,20 +140,20 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
 
 def _add_folder(root: str, inventory: Inventory) -> None:
     walked: set[str] = set()
-    # Links to folders are kept for later, and followed only to what was not read as itself.
+    # Links to folders are followed last, and only to folders that were not read already.
     links: list[str] = []
     _walk(root, os.path.realpath(root), walked, links, inventory)
     while links:
         link = links.pop()
         target = os.path.realpath(link)
         if target in walked or os.path.islink(target):
-            inventory.skip(link, "link to a folder that is read already")
+            inventory.skip(link, "link to a folder that is already read")
         else:
             _walk(link, target, walked, links, inventory)
 
 
 def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: Inventory) -> None:
-    """`real` is the folder's true path; below it nothing is a link, so true paths need no system call."""
+    """`real` is the folder's resolved path; below it there are no links, so resolving paths needs no system call."""
     root = root.rstrip("/") or "/"
     stack = [(root, real)]
     skip = inventory.skip
@@ -165,7 +165,7 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
         try:
             entries = os.scandir(folder)
         except OSError as error:
-            skip(folder, "folder " + why(error))
+            skip(folder, "folder " + error_reason(error))
             continue
         with entries:
             for entry in entries:
@@ -182,8 +182,8 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
                         else:
                             skip(entry.path, "dangling link" if entry.is_symlink() else "not a regular file")
                         continue
-                except OSError as error:  # a link that leads to itself
-                    skip(entry.path, why(error))
+                except OSError as error:  # a link to itself
+                    skip(entry.path, error_reason(error))
                     continue
                 _add_found_file(entry.path, name, inventory)
 
@@ -212,18 +212,18 @@ def _add_stdin(inventory: Inventory) -> None:
 
 
 def _add_pipe(path: str, inventory: Inventory) -> None:
-    """Such as <(kubectl ...): it can be read only once, so it is opened once."""
+    """Such as <(kubectl ...), which can be opened only once."""
     try:
         _add_stream(f"{PIPE}{os.path.basename(path)}", open(path, "rb"), inventory)  # noqa: SIM115 (read later)
     except OSError as error:
-        inventory.skip(path, why(error))
+        inventory.skip(path, error_reason(error))
 
 
 def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
-    """What cannot be read twice: its first bytes, also those that are compressed, say what it is."""
+    """A stream that cannot be read twice: its first bytes, decompressed if necessary, decide what it is."""
     head = _peek(stream)
     if head.startswith(b"PK\x03\x04"):
-        raise ArcError(f"a zip cannot be read from {name}: save it, and give its name")
+        raise ArcError(f"a zip cannot be read from {name}: save it and pass its path")
     if head.startswith(b"\x1f\x8b"):
         stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unzip(stream, None))))
         head = _peek(stream)
@@ -234,7 +234,7 @@ def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
 def _peek(stream: BinaryIO) -> bytes:
     try:
         return stream.peek(64)[:64] if isinstance(stream, io.BufferedReader) else b""
-    except (OSError, EOFError, ValueError):  # damaged data: whoever reads it finds out, and says so
+    except (OSError, EOFError, ValueError):  # damaged data: reported when it is read
         return b""
 
 

@@ -1,8 +1,8 @@
 """Metrics of runs from CSV, JSON, or an MLflow store or server: points by run, in no order.
 
-CSV and JSON lines are either long (one row a point: key, value, step, timestamp, and run_id if several runs) or
-wide (one row a step: step, timestamp, and a column for each metric). JSON is a list of such rows, or what MLflow's
-REST call `metrics/get-history` answers, or {"run_id": ..., "metrics": {key: [points]}}.
+CSV and JSON lines are either long (one row per point: key, value, step, timestamp, and run_id if several runs) or
+wide (one row per step: step, timestamp, and a column for each metric). JSON is a list of such rows, or the response of
+MLflow's REST call `metrics/get-history`, or {"run_id": ..., "metrics": {key: [points]}}.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.files import read_text
 from arc_toolkit.output.safe import redact, show_source
 
-# What the columns are called, by MLflow, W&B, TensorBoard exports and people.
+# The names of the columns in MLflow, W&B, TensorBoard exports and files of users.
 STEP = ("step", "_step", "global_step", "iteration")
 TIME = ("timestamp", "time", "_timestamp", "wall_time", "wall time", "timestamp_ms", "datetime", "date")
 KEY = ("key", "metric", "metric_key", "name", "tag")
@@ -49,7 +49,7 @@ def read_points(source: str) -> dict[str, list[Point]]:
         for run, point in _points(row, where):
             runs.setdefault(run or fallback, []).append(point)
     if not runs:
-        raise ArcError(f"{source}: no metrics in it; wanted are rows with a step and a timestamp")
+        raise ArcError(f"{source}: has no metrics: rows with a step and a timestamp are needed")
     return runs
 
 
@@ -88,14 +88,14 @@ def _json_rows(text: str, source: str) -> Iterator[tuple[str, Mapping[str, Any]]
 def _json_lines(text: str, source: str) -> list[Any]:
     import json
 
-    found = []
+    rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                found.append(json.loads(line))
+                rows.append(json.loads(line))
             except ValueError:
-                raise ArcError(f"{source}:{number}: not JSON; one object a line is expected") from None
-    return found
+                raise ArcError(f"{source}:{number}: not JSON: one object per line is expected") from None
+    return rows
 
 
 def _unfold(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -114,12 +114,12 @@ def _unfold(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
-    """A long row is one point, a wide row one for each metric. Rows without a step say nothing about steps."""
+    """A long row is one point, a wide row one for each metric. Rows without a step are ignored."""
     names = {str(name).strip().lower(): name for name in row if name is not None}
-    step_name, time_name, key_name, run_name = (_pick(names, some) for some in (STEP, TIME, KEY, RUN))
-    for wanted, found, some in (("step", step_name, STEP), ("time", time_name, TIME)):
-        if found is None:
-            raise ArcError(f"{where}: no {wanted}; a column called one of {', '.join(some)} is needed")
+    step_name, time_name, key_name, run_name = (_pick(names, aliases) for aliases in (STEP, TIME, KEY, RUN))
+    for label, column, aliases in (("step", step_name, STEP), ("time", time_name, TIME)):
+        if column is None:
+            raise ArcError(f"{where}: no {label}; a column called one of {', '.join(aliases)} is needed")
     step_text, time_text = row[names[step_name or ""]], row[names[time_name or ""]]
     if _blank(step_text) or _blank(time_text):
         return
@@ -132,13 +132,13 @@ def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
     for name, original in names.items():
         if name not in (step_name, time_name, run_name) and not _blank(row[original]):
             number = _number(row[original])
-            if number is not None:  # a column of text is no metric
+            if number is not None:  # a column of text is not a metric
                 yield run, Point(str(original).strip(), step, time, number)
 
 
-def _pick(names: Iterable[str], some: tuple[str, ...]) -> str | None:
+def _pick(names: Iterable[str], aliases: tuple[str, ...]) -> str | None:
     there = set(names)
-    return next((name for name in some if name in there), None)
+    return next((name for name in aliases if name in there), None)
 
 
 def _blank(value: object) -> bool:
@@ -178,8 +178,8 @@ def _number(value: object) -> float | None:
 
 
 def _from_mlflow(source: str) -> dict[str, list[Point]]:
-    uri, _, wanted = source.removeprefix("mlflow:").partition("#")
-    run_ids = [run for run in wanted.split(",") if run]
+    uri, _, ids = source.removeprefix("mlflow:").partition("#")
+    run_ids = [run for run in ids.split(",") if run]
     if not uri or not run_ids:
         raise ArcError(
             f"{show_source(source)}: name the run as mlflow:URI#RUN_ID, such as mlflow:sqlite:///mlflow.db#8a1f..."
@@ -188,14 +188,14 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
     if ":" not in path and not os.path.exists(path):
         raise ArcError(
             f"{show_source(source)}: {show_source(path)} does not exist"
-        )  # MLflow would make an empty store of that name
-    # A report must not wait minutes for a server that is away, nor tell anybody that it was made.
+        )  # MLflow would create an empty store there
+    # Do not wait minutes for an unreachable server, and send no telemetry.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault(
         "MLFLOW_ALLOW_FILE_STORE", "true"
-    )  # MLflow 3 refuses to read old ./mlruns folders without
+    )  # without it MLflow 3 refuses to read old ./mlruns folders
     try:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
@@ -209,8 +209,8 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
         for run_id in run_ids:
             points = runs.setdefault(run_id, [])
             for key in sorted(client.get_run(run_id).data.metrics):
-                for one in client.get_metric_history(run_id, key):
-                    points.append(Point(key, int(one.step), one.timestamp / 1000, float(one.value)))
+                for point in client.get_metric_history(run_id, key):
+                    points.append(Point(key, int(point.step), point.timestamp / 1000, float(point.value)))
     except (MlflowException, OSError, ImportError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         shown = show_source(uri)

@@ -1,4 +1,4 @@
-"""Compressed data as streams that the scanner can read, up to where they are broken or turn out to be a trap."""
+"""Compressed data as streams that the scanner can read, up to where they are damaged or grow like a zip bomb."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import io
 import os
 from typing import IO, BinaryIO, cast
 
-# A deflated log is 5 to 50 times larger unpacked; the format's ceiling is 1032. Past this it is a trap.
+# A deflated log is 5 to 50 times larger unpacked; the format's limit is 1032. Above this it is a zip bomb.
 BOMB_RATIO = 500
 BOMB_FLOOR_BYTES = 64 << 20
 BOMB = f"unpacks to more than {BOMB_RATIO} times its size"
 
 
 def limit(compressed_size: int) -> int:
-    """As many bytes as compressed data of this size may give."""
+    """The number of bytes that compressed data of this size may expand to."""
     return max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
 
 
@@ -32,7 +32,7 @@ def unzip(stream: BinaryIO, size: int | None) -> BinaryIO:
 
 
 class BoundedStream(io.RawIOBase):
-    """Decompressed bytes as they come, up to the point where the data is broken or grows like a bomb."""
+    """Decompressed bytes, up to where the data is damaged or grows like a zip bomb."""
 
     def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:
         self._inner = inner
@@ -44,7 +44,7 @@ class BoundedStream(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
-            # read1: what was decompressed before a fault is returned before the fault is raised.
+            # read1 returns the data before a fault, and raises the fault only at the next call.
             data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
         except Exception as error:
             # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.

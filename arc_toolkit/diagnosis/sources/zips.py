@@ -1,7 +1,7 @@
-"""Members of a zip by their names. Nothing is unpacked to disk, so a member's path can do no harm, only mislead.
+"""Members of a zip by their names. Nothing is unpacked to disk, so a member's path is only shown, never written to.
 
-A zip whose end is missing (a download that broke off) has no list of members; those that are there are found by
-their own headers, and read as far as they go.
+A zip whose end is missing (an incomplete download) has no list of members; its members are found by their own headers
+and read as far as possible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import why
+from arc_toolkit.diagnosis.scan import error_reason
 from arc_toolkit.diagnosis.sources import streams
 from arc_toolkit.diagnosis.sources.streams import BoundedStream, unzip
 
@@ -30,7 +30,7 @@ STORED, DEFLATED = 0, 8
 
 
 def add_zip(path: str, inventory: Inventory) -> None:
-    """Offer every member to the inventory."""
+    """Add every member to the inventory."""
     from zipfile import BadZipFile
 
     from arc_toolkit.diagnosis.sources.inventory import clean
@@ -39,9 +39,9 @@ def add_zip(path: str, inventory: Inventory) -> None:
     try:
         members = archive(path).infolist()
     except OSError as error:
-        return inventory.skip(path, "zip " + why(error))
+        return inventory.skip(path, "zip " + error_reason(error))
     except (BadZipFile, ValueError, RuntimeError, EOFError, struct.error):
-        inventory.skip(path, "zip truncated or damaged: its members are read as far as they go")
+        inventory.skip(path, "zip truncated or damaged: its members are read as far as possible")
         for name, opener in _salvage(path):
             _offer(f"{shown}/{clean(name)}", name, None, opener, inventory)
         return None
@@ -51,16 +51,16 @@ def add_zip(path: str, inventory: Inventory) -> None:
         if name.endswith("/"):
             continue
         total += size
-        trap = ""
+        problem = ""
         if member.flag_bits & 1:
-            trap = "encrypted zip member"
+            problem = "encrypted zip member"
         elif size > streams.limit(member.compress_size):
-            trap, total = streams.BOMB, total - size
-        elif total > most:  # more than all members together can hold, unless they share their data
-            trap = "zip member that overlaps others"
-        if trap:
+            problem, total = streams.BOMB, total - size
+        elif total > most:  # more than all members together can have, unless they share their data
+            problem = "zip member that overlaps others"
+        if problem:
             inventory.seen += 1
-            inventory.skip(f"{shown}/{clean(name)}", trap)
+            inventory.skip(f"{shown}/{clean(name)}", problem)
         else:
             _offer(f"{shown}/{clean(name)}", name, size, partial(open_member, path, index), inventory)
     return None
@@ -73,7 +73,7 @@ def _offer(shown: str, name: str, size: int | None, opener: Callable[[], BinaryI
     parts = name.replace("\\", "/").split("/")
     shown = shown.replace("\\", "/")
     if not parts[0] or ".." in parts or parts[0].endswith(":"):
-        inventory.skip(shown, "zip member whose path leads outside the zip")
+        inventory.skip(shown, "zip member with a path outside the zip")
     elif inventory.offer(parts[-1], LogFile(shown, size, opener)):
         return
     elif parts[-1].lower().endswith((".zip", *ARCHIVES)):
@@ -87,7 +87,7 @@ def archive(path: str) -> ZipFile:
     return _archive(path, os.getpid())
 
 
-@lru_cache(maxsize=2)  # members of one zip come one after the other, so a few are enough
+@lru_cache(maxsize=2)  # the members of a zip are read one after the other, so a few are enough
 def _archive(path: str, process: int) -> ZipFile:
     import zipfile
 
@@ -118,7 +118,7 @@ def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
                 following = data.find(b"PK\x03\x04", at + 4)
                 if method in (STORED, DEFLATED) and not flags & 1 and name and not name.endswith("/"):
                     body = begin + name_length + extra
-                    # Where the size stands behind the data, the next header tells where the data ends.
+                    # If the size is after the data, the data ends at the next header.
                     rest = max((following if following >= 0 else len(data)) - body, 0)
                     yield name, partial(_open_part, path, name, body, method, min(size or rest, rest))
                 at = following
@@ -134,7 +134,7 @@ def _open_part(path: str, name: str, offset: int, method: int, size: int) -> Bin
 
 
 class _Part:
-    """The bytes of one member, read from its place in the file until it or the file ends."""
+    """The bytes of one member, up to its end or the end of the file."""
 
     def __init__(self, stream: io.FileIO, method: int, size: int) -> None:
         self._stream, self._left = stream, size
