@@ -8,10 +8,11 @@ import pytest
 
 from arc_toolkit.diagnosis import report_page
 from arc_toolkit.diagnosis.cluster_index import pool_of, vm_instance_of
-from arc_toolkit.diagnosis.model import CauseKind, RunOutcome
+from arc_toolkit.diagnosis.model import CauseKind, DiagnosisReport, RunOutcome
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.report_formats import to_markdown
 from arc_toolkit.diagnosis.report_text import overview
+from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
 
 FIRST = "job/system_logs/amlarc_cr_bootstrap.log"
@@ -334,3 +335,70 @@ def test_missing_attempts_are_reported() -> None:
     far = build([log("job/system_logs/retry-999999999/amlarc_cr_bootstrap.log", NODE_B)])
     assert "attempts 0, 1, 2, 3, 4 and more" in far.jobs[0].notes[0]
     assert build([log(FIRST, NODE_A), log(RETRY, NODE_B)]).jobs[0].missing == 0
+
+
+def joined(report: DiagnosisReport) -> dict[str | None, str]:
+    """Pod UID -> the folder of the log that it was matched to."""
+    return {attempt.pod_uid: attempt.sources[0].split("/")[-2] for attempt in report.attempts if attempt.sources}
+
+
+def ranks(*folders: str, **starts: float) -> list[LogScan]:
+    return [
+        log(f"job/system_logs/{folder}/amlarc_cr_bootstrap.log", NODE_A, start=starts.get(folder))
+        for folder in folders
+    ]
+
+
+def pods_on_one_node(*names: tuple[str, str, float]) -> list[dict[str, Any]]:
+    """Pods of one attempt: rank, UID and start in minutes."""
+    return [pod(uid=uid, name=f"azureml-aa-{rank}", start=start) for rank, uid, start in names]
+
+
+@pytest.mark.parametrize("uids", [("u1", "u2"), ("u2", "u1")])
+def test_ranks_on_one_node_are_matched_by_name_before_number(uids: tuple[str, str]) -> None:
+    worker, master = uids
+    pods = pods_on_one_node(("worker-0", worker, 0), ("master-0", master, 0))
+    assert joined(build(ranks("rank_0", "worker-0"), [facts(pods)])) == {worker: "worker-0", master: "rank_0"}
+
+
+@pytest.mark.parametrize("uids", [("u1", "u2"), ("u2", "u1")])
+def test_ranks_on_one_node_are_matched_by_number(uids: tuple[str, str]) -> None:
+    pods = pods_on_one_node(("worker-0", uids[0], 0), ("worker-1", uids[1], 0))
+    assert joined(build(ranks("rank_0", "rank_1"), [facts(pods)])) == {uids[0]: "rank_0", uids[1]: "rank_1"}
+
+
+def test_a_log_without_a_rank_fits_better_than_one_with_another_number() -> None:
+    logs = [*ranks("10.0.0.5"), log(FIRST, NODE_A)]
+    assert joined(build(logs, [facts(pods_on_one_node(("worker-0", "u1", 0)))])) == {
+        "u1": "system_logs",
+        None: "10.0.0.5",
+    }
+
+
+def test_the_number_of_a_rank_counts_more_than_its_start() -> None:
+    ten = ELEVEN - 3600
+    logs = ranks("rank_0", "rank_1", rank_0=ten + 600, rank_1=ten)
+    pods = pods_on_one_node(("worker-0", "u0", 0), ("worker-1", "u1", 10))
+    assert joined(build(logs, [facts(pods)])) == {"u0": "rank_0", "u1": "rank_1"}
+
+
+def test_a_folder_of_another_name_is_not_joined_if_two_runs_fit() -> None:
+    odd = log("odd/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=ELEVEN, start_exact=True)
+    one_run, two_runs = (
+        [pod(run, uid=run, start=60, name="azureml-aa") for run in runs] for runs in (["r1"], ["r1", "r2"])
+    )
+    assert [job.run_id for job in build([odd], [facts(one_run)]).jobs] == ["r1"]
+    assert {job.name: job.run_id for job in build([odd], [facts(two_runs)]).jobs} == {
+        "odd": None,
+        "r1": "r1",
+        "r2": "r2",
+    }
+
+
+def test_of_two_folders_with_one_name_the_pods_belong_to_the_one_with_their_nodes() -> None:
+    logs = [
+        log(f"{root}/job/system_logs/amlarc_cr_bootstrap.log", node)
+        for root, node in (("a", NODE_A), ("b", NODE_B))
+    ]
+    report = build(logs, [facts([pod(node=NODE_B, uid="u1")])])
+    assert {attempt.node: attempt.pod_uid for attempt in report.attempts} == {NODE_A: None, NODE_B: "u1"}

@@ -353,3 +353,146 @@ def test_the_table_of_reason_strings_is_whole() -> None:
     # The traps, as rows.
     assert table[EvidenceSource.EXIT_CODE, "137"].kind is None
     assert table[EvidenceSource.NODE_EVENT, "OOMKilling"].kind is None
+
+
+DELETED_POD = pod(disruption="DeletionByTaintManager")  # at minute 30
+FIRST, RETRY = "job/system_logs/amlarc_cr_bootstrap.log", "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
+TEN = 1772532000.0  # minute 0
+
+
+def kind_and_confidence(cause: Cause | None) -> tuple[str, str]:
+    assert cause is not None
+    return cause.kind.value, cause.confidence
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "kind"),
+    [
+        ("Error", 1, "user-error"),
+        ("", 1, "user-error"),
+        ("Error", 137, "node-not-ready"),  # proves nothing by itself
+        ("SomethingElse", 1, "node-not-ready"),
+    ],
+)
+def test_an_exit_code_of_the_container_itself_is_stronger_than_a_node_event(
+    reason: str, code: int, kind: str
+) -> None:
+    cause = cause_of([pod(containers=[container(reason=reason, code=code)])], events=[event("NodeNotReady", 25)])
+    assert cause.kind.value == kind
+
+
+@pytest.mark.parametrize(
+    ("minute", "kind"), [(19, "unknown"), (21, "node-out-of-memory"), (31, "node-out-of-memory"), (32, "unknown")]
+)
+def test_the_window_of_node_events_is_ten_minutes_before_and_one_after_the_end(minute: float, kind: str) -> None:
+    assert cause_of([KILLED_POD], events=[event("SystemOOM", minute)]).kind.value == kind
+
+
+@pytest.mark.parametrize(
+    ("failed", "minute", "expected"),
+    [
+        (pod(containers=[container(reason="OOMKilled", code=137)]), 30.5, ("node-out-of-memory", "high")),
+        (pod(containers=[container(reason="OOMKilled", code=137)]), 27, ("own-memory-limit", "high")),
+        (pod(containers=[container(code=1)]), 30.5, ("node-out-of-memory", "medium")),
+        (pod(containers=[container(code=1)]), 27, ("user-error", "medium")),
+        (
+            pod(reason="Evicted", message=LOW_MEMORY, containers=KILLED_POD["status"]["containerStatuses"]),
+            30.5,
+            ("node-out-of-memory", "high"),
+        ),
+        (
+            pod(reason="Evicted", message=LOW_MEMORY, containers=KILLED_POD["status"]["containerStatuses"]),
+            27,
+            ("node-pressure", "high"),
+        ),
+    ],
+)
+def test_a_systemoom_within_a_minute_explains_a_kill(
+    failed: dict[str, Any], minute: float, expected: tuple[str, str]
+) -> None:
+    assert kind_and_confidence(cause_of([failed], events=[event("SystemOOM", minute)])) == expected
+
+
+def test_weak_evidence_of_a_fault_does_not_explain_a_lost_node() -> None:
+    assert kind_and_confidence(cause_of([DELETED_POD], events=[event("TaskHung", 28)])) == (
+        "node-not-ready",
+        "high",
+    )
+    assert cause_of([DELETED_POD], events=[event("KernelOops", 28)]).kind is CauseKind.NODE_FAULT
+
+
+def test_a_drain_of_a_spot_node_that_is_gone_is_still_a_drain() -> None:
+    drained = pod(disruption="EvictionByEvictionAPI")
+    assert cause_of([drained], [node(NODE_B, spot=True)]).kind is CauseKind.DRAIN
+    assert cause_of([DELETED_POD], [node(NODE_B, spot=True)]).kind is CauseKind.SPOT
+
+
+def test_what_explains_an_untied_loss_has_low_confidence() -> None:
+    logs = [log(FIRST, NODE_A), log(RETRY, NODE_B)]
+    known = facts(nodes=[node(NODE_B, spot=True)], events=[event("NodeNotReady", 10)])
+    assert kind_and_confidence(build(logs, [known]).attempts[0].cause) == ("spot-preemption", "low")
+
+
+@pytest.mark.parametrize(
+    ("start", "minute", "kind"),
+    [
+        (0, 60, "unknown"),
+        (0, 200, "node-not-ready"),
+        (0, 241, "unknown"),
+        (210, 190, "unknown"),
+        (210, 220, "node-not-ready"),
+    ],
+)
+def test_without_an_end_only_the_last_hour_before_the_next_attempt_counts(
+    start: int, minute: float, kind: str
+) -> None:
+    logs = [
+        log(FIRST, NODE_A, start=TEN + 60 * start, start_exact=True),
+        log(RETRY, NODE_B, start=TEN + 60 * 240, start_exact=True),
+    ]
+    cause = build(logs, [facts(events=[event("NodeNotReady", minute)])]).attempts[0].cause
+    assert cause is not None
+    assert cause.kind.value == kind
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("1", "user-error"), ("255", "unknown"), ("254", "user-error"), ("256", "unknown"), ("0", "unknown")],
+)
+def test_only_exit_codes_of_processes_are_user_errors(code: str, kind: str) -> None:
+    cause = build([log(FIRST, NODE_A, failure=(code, ""))]).attempts[0].cause
+    assert cause is not None
+    assert cause.kind.value == kind
+
+
+def test_the_most_specific_notice_explains_a_lost_node() -> None:
+    taint = {
+        "key": "cloudprovider.azure.microsoft.com/draining",
+        "value": "spot-eviction",
+        "timeAdded": "2026-03-03T10:25:00Z",
+    }
+    known = node(taints=[taint])
+    assert cause_of([DELETED_POD], [known], [event("RebootScheduled", 25)]).kind is CauseKind.SPOT
+
+
+def test_a_draining_taint_means_spot_only_with_the_value_of_a_spot_eviction() -> None:
+    taint = {
+        "key": "cloudprovider.azure.microsoft.com/draining",
+        "value": "other",
+        "timeAdded": "2026-03-03T10:29:00Z",
+    }
+    assert cause_of([KILLED_POD], [node(taints=[taint])]).kind is CauseKind.UNKNOWN
+
+
+@pytest.mark.parametrize("field", ["reason", "message"])
+def test_a_scheduled_vm_event_that_is_a_preemption_means_spot(field: str) -> None:
+    condition = {
+        "type": "VMEventScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-03-03T10:29:00Z",
+        field: "Preempt",
+    }
+    assert kind_and_confidence(cause_of([KILLED_POD], [node(conditions=[condition])])) == (
+        "spot-preemption",
+        "high",
+    )

@@ -355,3 +355,14 @@ def test_the_anti_affinity_is_soft_and_valid_yaml() -> None:
     assert term["preference"]["matchExpressions"] == [
         {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [NODE_A]}
     ]
+
+
+@pytest.mark.parametrize(
+    ("notice", "level"),
+    [(119, Level.BAD), (121, Level.NOT_ENOUGH_DATA), (194, Level.NOT_ENOUGH_DATA), (196, Level.BAD)],
+)
+def test_a_notice_explains_a_loss_up_to_an_hour_later_or_a_quarter_of_an_hour_before(
+    notice: float, level: Level
+) -> None:
+    known = cluster(events=[event("NodeNotReady", 180), event("PreemptScheduled", notice)])
+    assert verdict_of(NODE_A, [], known).level is level
