@@ -402,3 +402,10 @@ def test_of_two_folders_with_one_name_the_pods_belong_to_the_one_with_their_node
     ]
     report = build(logs, [facts([pod(node=NODE_B, uid="u1")])])
     assert {attempt.node: attempt.pod_uid for attempt in report.attempts} == {NODE_A: None, NODE_B: "u1"}
+
+
+def test_a_truncated_node_name_has_a_pool_but_no_vm_instance() -> None:
+    [attempt] = build([log(FIRST, NODE_A, truncated=True)]).attempts
+    assert (attempt.pool, attempt.vm_instance) == ("gpu", None)
+    [attempt] = build([log(FIRST, NODE_A)]).attempts
+    assert (attempt.pool, attempt.vm_instance) == ("gpu", 10)

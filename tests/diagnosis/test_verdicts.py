@@ -366,3 +366,22 @@ def test_a_notice_explains_a_loss_up_to_an_hour_later_or_a_quarter_of_an_hour_be
 ) -> None:
     known = cluster(events=[event("NodeNotReady", 180), event("PreemptScheduled", notice)])
     assert verdict_of(NODE_A, [], known).level is level
+
+
+@pytest.mark.parametrize(("minute", "level"), [(24, Level.NOT_ENOUGH_DATA), (26, Level.BAD)])
+def test_problems_up_to_a_quarter_of_an_hour_after_a_job_that_fails_everywhere_are_blamed_on_it(
+    minute: float, level: Level
+) -> None:
+    start = 1772532000.0  # minute 0
+    tried = [
+        Attempt(
+            "j", number, name, outcome=RunOutcome.FAILED, cause=UNKNOWN, start=start, end=start + 600, pool="gpu"
+        )
+        for number, name in enumerate((NODE_B, NODE_C, NODE_A))
+    ]
+    assert verdict_of(NODE_A, tried, cluster(events=[event("SystemOOM", minute)])).level is level
+
+
+def test_nine_attempts_without_a_failure_are_ok_and_eight_are_not() -> None:
+    assert verdict_of("n", runs("n", 9, 0)).level is Level.OK
+    assert verdict_of("n", runs("n", 8, 0)).level is Level.NOT_ENOUGH_DATA
