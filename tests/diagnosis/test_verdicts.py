@@ -385,3 +385,11 @@ def test_problems_up_to_a_quarter_of_an_hour_after_a_job_that_fails_everywhere_a
 def test_nine_attempts_without_a_failure_are_ok_and_eight_are_not() -> None:
     assert verdict_of("n", runs("n", 9, 0)).level is Level.OK
     assert verdict_of("n", runs("n", 8, 0)).level is Level.NOT_ENOUGH_DATA
+
+
+def test_a_job_whose_last_attempt_failed_on_one_rank_did_not_succeed() -> None:
+    failed = {"outcome": RunOutcome.FAILED, "cause": UNKNOWN, "pool": "gpu"}
+    tried = [Attempt("j", number, f"n{number}", **failed) for number in range(3)]  # type: ignore[arg-type]
+    last = Attempt("j", 2, "n3", rank="worker-1", outcome=RunOutcome.SUCCEEDED, pool="gpu")
+    assert judge([*tried, last], ClusterIndex())[1] == {"j"}
+    assert judge([*tried, replace(last, number=3)], ClusterIndex())[1] == frozenset()
