@@ -393,3 +393,10 @@ def test_a_job_whose_last_attempt_failed_on_one_rank_did_not_succeed() -> None:
     last = Attempt("j", 2, "n3", rank="worker-1", outcome=RunOutcome.SUCCEEDED, pool="gpu")
     assert judge([*tried, last], ClusterIndex())[1] == {"j"}
     assert judge([*tried, replace(last, number=3)], ClusterIndex())[1] == frozenset()
+
+
+def test_the_reason_of_a_verdict_is_the_evidence_that_explains_the_rest() -> None:
+    known = cluster(events=[event("SystemOOM", 10), event("NodeNotReady", 11), event("Rebooted", 12)])
+    verdict = verdict_of(NODE_A, [], known)
+    assert verdict.reason.startswith("SystemOOM: ")
+    assert verdict.suggestions[0].text.startswith("look at memory")
