@@ -20,7 +20,7 @@ KIND_TESTS = ("tests/azureml/test_kinds.py",)
 SIZING_TESTS = ("tests/sizing/test_reservations.py", "tests/sizing/test_schedulable.py")
 NODE_TESTS = ("tests/kube/test_nodes.py",)
 PROOF_TESTS = ("tests/edit/test_proofs.py", "tests/azureml/test_proofs.py")
-CAUSE_TESTS = ("tests/diagnosis/test_causes.py", "tests/diagnosis/test_verdicts.py")
+CAUSE_TESTS = tuple(f"tests/diagnosis/test_{name}.py" for name in ("signals", "causes", "verdicts"))
 
 # (group, file, table, tests): every entry is removed once.
 TABLES = (

@@ -15,6 +15,7 @@ from arc_toolkit.diagnosis.model import Cause, ClusterFacts, EvidenceSource
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, at, container, event, facts, log, node, pod
+from tests.support import ROOT
 
 EXPECTED = list(csv.DictReader((Path(__file__).parent / "data" / "expected_signals.csv").open(encoding="utf-8")))
 KILLED = [container(code=137)]  # ends at minute 30, and proves nothing by itself
@@ -121,3 +122,15 @@ def test_messages_of_termination_handlers_mean_spot_preemption(message: str) -> 
 def test_the_message_of_an_eviction_tells_its_cause(message: str, kind: str, confidence: str) -> None:
     cause = cause_in(facts([pod(reason="Evicted", message=message)]))
     assert (cause.kind.value, cause.confidence) == (kind, confidence)
+
+
+def test_the_documentation_says_of_every_cause_whether_it_counts_against_the_node() -> None:
+    table = (ROOT / "docs/diagnose.md").read_text().split("| cause | meaning |")[1].split("\n\n")[0]
+    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    documented = {kind: counts for kind, _, counts in cells}
+    actual = {
+        kind.value: "yes, proof" if traits.direct else "yes" if traits.blames_node else "no"
+        for kind, traits in signals.KINDS.items()
+    }
+    assert documented == actual
+    assert all(traits.blames_node for traits in signals.KINDS.values() if traits.direct)
