@@ -368,9 +368,10 @@ def test_a_notice_explains_a_loss_up_to_an_hour_later_or_a_quarter_of_an_hour_be
     assert verdict_of(NODE_A, [], known).level is level
 
 
+@pytest.mark.parametrize("reason", ["SystemOOM", "NodeNotReady"])
 @pytest.mark.parametrize(("minute", "level"), [(24, Level.NOT_ENOUGH_DATA), (26, Level.BAD)])
 def test_problems_up_to_a_quarter_of_an_hour_after_a_job_that_fails_everywhere_are_blamed_on_it(
-    minute: float, level: Level
+    minute: float, level: Level, reason: str
 ) -> None:
     start = 1772532000.0  # minute 0
     tried = [
@@ -379,7 +380,7 @@ def test_problems_up_to_a_quarter_of_an_hour_after_a_job_that_fails_everywhere_a
         )
         for number, name in enumerate((NODE_B, NODE_C, NODE_A))
     ]
-    assert verdict_of(NODE_A, tried, cluster(events=[event("SystemOOM", minute)])).level is level
+    assert verdict_of(NODE_A, tried, cluster(events=[event(reason, minute)])).level is level
 
 
 def test_nine_attempts_without_a_failure_are_ok_and_eight_are_not() -> None:
@@ -400,3 +401,8 @@ def test_the_reason_of_a_verdict_is_the_evidence_that_explains_the_rest() -> Non
     verdict = verdict_of(NODE_A, [], known)
     assert verdict.reason.startswith("SystemOOM: ")
     assert verdict.suggestions[0].text.startswith("look at memory")
+
+
+@pytest.mark.parametrize("reason", ["TaskHung", "DNSProblem", "PodIPProblem"])
+def test_an_event_with_low_confidence_makes_no_node_bad(reason: str) -> None:
+    assert verdict_of(NODE_A, [], cluster(events=[event(reason, 10)])).level is Level.NOT_ENOUGH_DATA
