@@ -13,6 +13,7 @@ from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
     CauseKind,
+    Confidence,
     Evidence,
     EvidenceSource,
     Level,
@@ -406,3 +407,12 @@ def test_the_reason_of_a_verdict_is_the_evidence_that_explains_the_rest() -> Non
 @pytest.mark.parametrize("reason", ["TaskHung", "DNSProblem", "PodIPProblem"])
 def test_an_event_with_low_confidence_makes_no_node_bad(reason: str) -> None:
     assert verdict_of(NODE_A, [], cluster(events=[event(reason, 10)])).level is Level.NOT_ENOUGH_DATA
+
+
+@pytest.mark.parametrize(("confidence", "level"), [("low", Level.NOT_ENOUGH_DATA), ("medium", Level.BAD)])
+def test_a_guess_about_an_attempt_does_not_prove_that_its_node_is_bad(
+    confidence: Confidence, level: Level
+) -> None:
+    evidence = Evidence(EvidenceSource.PRS, "node memory", "memory of the node was 97 % full", 5.0)
+    guess = Cause(CauseKind.NODE_MEMORY, confidence, (evidence,), blames_node=True)
+    assert verdict_of(NODE_A, runs(NODE_A, 0, 1, cause=guess)).level is level
