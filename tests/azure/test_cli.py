@@ -337,6 +337,8 @@ def test_a_command_gets_the_options_that_it_needs_and_no_others(options: TargetO
     )
     row = Check("x", "azure", "not ok", "", FixCommand("do", options))
     assert command_text(row, args) == f"do {words}"
+    args.cluster_type = "managedClusters"  # the default need not be repeated
+    assert command_text(row, args) == f"do {words.replace(' --cluster-type connectedClusters', '')}"
 
 
 def test_preflight_without_a_cluster_still_tells_the_azure_side(

@@ -109,6 +109,14 @@ def test_nodes_that_cannot_be_used_are_named_with_the_reason(arc: Arc, tmp_path:
     assert "left out 1 node (c): cordoned" in result.err
 
 
+def test_options_that_a_node_overrules_are_named(arc: Arc, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps(as_list([node("a")])))
+    result = arc("gen-instance-types", "--nodes", file, "--max-pods", "30", "--kubernetes-version", "1.30")
+    assert "--kubernetes-version, --max-pods: used only if the node does not report it; nodes win" in result.err
+    assert "nodes win" not in arc("gen-instance-types", "--nodes", file).err
+
+
 KEYS = """metadata name labels spec taints status capacity allocatable conditions type nodeInfo cpu memory pods
 nvidia.com/gpu nodeName containers resources requests ownerReferences kind initContainers overhead annotations phase"""
 json_values = st.recursive(
