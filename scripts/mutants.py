@@ -14,7 +14,10 @@ from scripts.mutation import Module, Mutant, csv_field, csv_rows, replaced
 AZUREML = "arc_toolkit/azureml/"
 # The smallest sets of tests that have to notice a mutant.
 YAML_TESTS = ("tests/azureml/test_rules.py",)
-PYTHON_TESTS = tuple(f"tests/azureml/python/test_{name}.py" for name in ("rules", "ignores", "prs"))
+PYTHON_TESTS = (
+    *(f"tests/azureml/python/test_{name}.py" for name in ("rules", "ignores", "prs")),
+    "tests/azureml/test_pairs.py",
+)
 NAME_TESTS = ("tests/azureml/python/test_sdk_names.py", "tests/azureml/python/test_refusals.py")
 KIND_TESTS = ("tests/azureml/test_kinds.py",)
 SIZING_TESTS = ("tests/sizing/test_reservations.py", "tests/sizing/test_schedulable.py")
@@ -136,16 +139,13 @@ def all_mutants() -> list[Mutant]:
 
 def rules() -> Iterator[Mutant]:
     """Each rule is silent, once in YAML and once in Python."""
-    yaml = Module(AZUREML + "work.py")
-    python = Module(AZUREML + "python/planner.py")
+    module = Module(AZUREML + "plan.py")
     for rule in all_rules().values():
-        silence = f'if rule == "{rule.id}":\n            return'
-        if "yaml" in rule.language:
-            text = yaml.beginning("Work.found", silence)
-            yield Mutant("rules", f"{rule.id} in YAML", yaml.path, text, YAML_TESTS)
-        if "python" in rule.language:
-            text = python.beginning("Planner.finding", silence)
-            yield Mutant("rules", f"{rule.id} in Python", python.path, text, PYTHON_TESTS)
+        for language, tests in (("yaml", YAML_TESTS), ("python", PYTHON_TESTS)):
+            if language in rule.language:
+                silence = f'if (rule, self.language) == ("{rule.id}", "{language}"):\n            return'
+                text = module.beginning("Plan.found", silence)
+                yield Mutant("rules", f"{rule.id} in {language}", module.path, text, tests)
 
 
 def kinds() -> Iterator[Mutant]:

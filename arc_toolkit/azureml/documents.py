@@ -5,20 +5,58 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 
 import yaml
 
-from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, TargetKind, recognise, step_kind
+from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, Slot, TargetKind, recognise, step_kind
 from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
 
 
+class State(Enum):
+    """What a target has where a setting belongs."""
+
+    ABSENT = "absent"
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    # Another place gives the value.
+    BOUND = "bound"
+    # Something is there that cannot be read.
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An input of the pipeline, as the value of a step's setting."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{{{parent.inputs.{self.name}}}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value for a slot. `rule` is the name that `--only`, `--skip` and inline ignores know it by."""
+
+    rule: str
+    slot: Slot
+    value: str | int | Parameter
+    # Below the target; the slot's own where none is given.
+    path: Path = ()
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            object.__setattr__(self, "path", self.slot.value)
+
+
 @dataclass(slots=True, eq=False)
 class Target:
-    """A job, step, trial, component or spec inside of a document. Not changed once made; not frozen, for speed."""
+    """A job, step, trial, component or spec, in YAML or in code. Not changed once it is read; not frozen, for speed."""
 
     kind: TargetKind
     # The step's name; for a root the component's name or the file's.
@@ -36,20 +74,47 @@ class Target:
     def __post_init__(self) -> None:
         self.own = pairs(self.node)
 
-    def get(self, name: str, *path: str | int) -> Node | None:
-        pair = self.own.get(name)
+    def read(self, node: yaml.MappingNode) -> None:
+        """Take what `node` says; a target in code is read after it is found."""
+        self.node, self.own = node, pairs(node)
+
+    def get(self, name: str | int, *path: str | int) -> Node | None:
+        pair = self.own.get(str(name))
         if pair is None:
             return get(self.node, name, *path) if "<<" in self.own else None
         return get(pair[1], *path) if path else pair[1]
 
-    def text(self, name: str, *path: str | int) -> str | None:
+    def text(self, name: str | int, *path: str | int) -> str | None:
         node = self.get(name, *path)
         return None if node is None else text_of(node)
+
+    def state(self, setting: Setting) -> State:
+        """What is there, compared with a setting."""
+        text = self.text(*setting.path)
+        if text is None:
+            return State.ABSENT
+        if text == str(setting.value):
+            return State.EQUAL
+        return State.BOUND if is_bound(text) else State.DIFFERENT
+
+    def written(self, path: Path) -> str:
+        """The value at a path as it is written, for a message."""
+        return self.text(*path) or ""
+
+    def opaque_reason(self, path: Path) -> str:
+        """Why the value at a path cannot be read."""
+        return f"its {path[0]} cannot be read"
+
+    def place_of(self, path: Path) -> Node:
+        """Where a finding about a value points."""
+        return self.get(*path) or self.at
 
     @property
     def shown(self) -> str:
         """`step train` or `command component`."""
-        return f"step `{self.name}`" if self.kind.role == Role.STEP else self.kind.name
+        if self.kind.role in (Role.STEP, Role.V15_STEP):
+            return f"step `{self.name}`" if self.name else "a step without a name"
+        return self.kind.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +215,7 @@ def _trial(sweep: Target, role: Role) -> Iterator[Target]:
 
 def local_reference(written: str | None, path: str) -> str | None:
     """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for others."""
-    if written is None or written.startswith("azureml:") or is_bound(written):
+    if written is None or written.startswith("azureml:") or "${{" in written:
         return None
     written = written.removeprefix("file:")
     if not written.lower().endswith((".yml", ".yaml")):

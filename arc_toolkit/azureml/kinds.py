@@ -39,8 +39,9 @@ class Role(StrEnum):
     TRIAL = "trial"
     # The trial of a sweep step that is written in place.
     STEP_TRIAL = "step trial"
-    # Component SDK v1.5
+    # Component SDK v1.5: a component file, and a step in Python code, which has its settings in `runsettings`.
     SPEC = "spec"
+    V15_STEP = "v1.5 step"
 
     @property
     def is_trial(self) -> bool:
@@ -54,6 +55,11 @@ class Slot(Enum):
     INSTANCE_COUNT = ("resources", "instance_count")
     COMPUTE = ("compute",)
     VARIABLES = ("environment_variables",)
+
+    @property
+    def rule(self) -> str:
+        """The name of the setting: `instance-type`."""
+        return self.name.lower().replace("_", "-")
 
 
 _RESOURCES = frozenset({Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT})
@@ -92,7 +98,7 @@ class TargetKind:
 
 
 _DROPS = "a v2 component loads `environment_variables` and drops them"
-_LOSES = "a sweep step in a pipeline loses environment variables"
+_LOSES = "a sweep in a pipeline loses environment variables"
 _SPEC = "a v1.5 spec has no place for resources: they are run settings of the pipeline's step"
 _SPARK = "Spark takes a fixed list of VM sizes, not an instance type"
 _PIPELINE = "a pipeline has no resources of its own: its steps have"
@@ -134,6 +140,10 @@ KINDS: Mapping[tuple[Family, Role], TargetKind] = {
         TargetKind(Family.PARALLEL, Role.SPEC, _VARIABLES, _SPEC),
         TargetKind(Family.SWEEP, Role.SPEC, _VARIABLES, _SPEC),
         TargetKind(Family.OTHER, Role.SPEC, _NONE, _SPEC),
+        TargetKind(Family.COMMAND, Role.V15_STEP, _ALL),
+        TargetKind(Family.DISTRIBUTED, Role.V15_STEP, _ALL),
+        TargetKind(Family.PARALLEL, Role.V15_STEP, _ALL),
+        TargetKind(Family.SWEEP, Role.V15_STEP, _NONE, "a SweepComponent takes no instance type"),
     )
 }
 

@@ -16,7 +16,7 @@ import yaml
 from arc_toolkit.azureml.documents import Document, SourceFile, Target, folder_of, local_reference, parse
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.threads import (
-    Evidence,
+    FrameworkEvidence,
     evidence_in_code,
     evidence_in_command,
     evidence_in_dependencies,
@@ -52,7 +52,7 @@ class Library:
         self._read = read
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
-        self._evidence: OrderedDict[tuple[str, str], tuple[Evidence, ...]] = OrderedDict()
+        self._evidence: OrderedDict[tuple[str, str], tuple[FrameworkEvidence, ...]] = OrderedDict()
         # What the documents of the run have, for options that name a step or a kind.
         self.steps: set[str] = set()
         self.families: set[str] = set()
@@ -169,7 +169,7 @@ class Library:
 
     # --- evidence ------------------------------------------------------------------------------------------
 
-    def evidence(self, target: Target, path: str) -> tuple[Evidence, ...]:
+    def evidence(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
         found = list(self._of_node(target.node, path, code_default=target.kind.role == Role.SPEC, own=target.own))
         for inline in ("trial", "component"):
@@ -179,7 +179,7 @@ class Library:
             found += self._remember("component", target.reference, self._of_reference)
         return tuple(dict.fromkeys(found)) if found else ()
 
-    def _of_reference(self, path: str) -> Iterator[Evidence]:
+    def _of_reference(self, path: str) -> Iterator[FrameworkEvidence]:
         if document := self.load(path):
             root = document.root
             yield from self._of_node(root.node, path, code_default=root.kind.role == Role.SPEC)
@@ -190,7 +190,7 @@ class Library:
         path: str,
         code_default: bool = False,
         own: Mapping[str, tuple[Node, Node]] | None = None,
-    ) -> Iterator[Evidence]:
+    ) -> Iterator[FrameworkEvidence]:
         if not isinstance(node, yaml.MappingNode):
             return
         own = pairs(node) if own is None else own
@@ -208,7 +208,7 @@ class Library:
         if code is not None and ":" not in code.removeprefix("file:"):
             yield from self._of_code(os.path.normpath(os.path.join(folder, code.removeprefix("file:"))))
 
-    def _of_environment(self, environment: Node, folder: str) -> Iterator[Evidence]:
+    def _of_environment(self, environment: Node, folder: str) -> Iterator[FrameworkEvidence]:
         if (name := text_of(environment)) is not None:
             if name.startswith("file:") or name.lower().endswith((".yml", ".yaml")):
                 yield from self._of_file(folder, name)
@@ -236,21 +236,21 @@ class Library:
         if (dockerfile := dockerfile_of(environment)) is not None:
             yield from self._of_file(folder, dockerfile)
 
-    def _of_file(self, folder: str, written: str) -> tuple[Evidence, ...]:
+    def _of_file(self, folder: str, written: str) -> tuple[FrameworkEvidence, ...]:
         path = os.path.normpath(os.path.join(folder, written.removeprefix("file:")))
         return self._remember("file", path, self._read_dependencies)
 
-    def _read_dependencies(self, path: str) -> Iterator[Evidence]:
+    def _read_dependencies(self, path: str) -> Iterator[FrameworkEvidence]:
         try:
             text = self._read(path).decode("utf-8", errors="replace")
         except OSError:
             return
         yield from evidence_in_dependencies(text, os.path.basename(path))
 
-    def _of_code(self, path: str) -> tuple[Evidence, ...]:
+    def _of_code(self, path: str) -> tuple[FrameworkEvidence, ...]:
         return self._remember("code", path, self._read_code)
 
-    def _read_code(self, path: str) -> Iterator[Evidence]:
+    def _read_code(self, path: str) -> Iterator[FrameworkEvidence]:
         for file in _python_files(path):
             try:
                 data = self._read(file)
@@ -260,7 +260,9 @@ class Library:
                 text = data[:_CODE_BYTES].decode("utf-8", errors="replace")
                 yield from evidence_in_code(text, os.path.relpath(file, os.path.dirname(path)))
 
-    def _remember(self, what: str, path: str, find: Callable[[str], Iterator[Evidence]]) -> tuple[Evidence, ...]:
+    def _remember(
+        self, what: str, path: str, find: Callable[[str], Iterator[FrameworkEvidence]]
+    ) -> tuple[FrameworkEvidence, ...]:
         key = (what, path)
         if key not in self._evidence:
             self._evidence[key] = tuple(dict.fromkeys(find(path)))

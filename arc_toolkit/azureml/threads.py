@@ -134,7 +134,7 @@ def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class FrameworkEvidence:
     """One reason to believe that a job uses a framework: `lightgbm in conda file env.yml`."""
 
     what: Literal["lightgbm", "faiss", "dataloader", "workers"]
@@ -157,28 +157,28 @@ _WORKERS_COMMAND = re.compile(
 )
 
 
-def evidence_in_command(command: str, where: str = "the command") -> list[Evidence]:
+def evidence_in_command(command: str, where: str = "the command") -> list[FrameworkEvidence]:
     """From a command line: the frameworks it names and `--num_workers N`."""
     found = _words_found(command, where)
     if "workers" in command and (number := _WORKERS_COMMAND.search(command)):
-        found.append(Evidence("workers", where, int(number[1])))
+        found.append(FrameworkEvidence("workers", where, int(number[1])))
     return found
 
 
-def evidence_in_dependencies(text: str, where: str) -> list[Evidence]:
+def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
     """From a conda file, pip requirements, an image name or a Dockerfile; comments do not count."""
     if not _mentions(text):
         return []
     return _words_found("\n".join(line.partition("#")[0] for line in text.splitlines()), where)
 
 
-def evidence_in_code(text: str, where: str) -> list[Evidence]:
+def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
     """From Python source: imports, and a PyTorch DataLoader with its workers."""
-    found = [Evidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))]
+    found = [FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))]
     if "torch" in text and _LOADER.search(text):
-        found.append(Evidence("dataloader", where))
+        found.append(FrameworkEvidence("dataloader", where))
         if number := _WORKERS_CODE.search(text):
-            found.append(Evidence("workers", where, int(number[1])))
+            found.append(FrameworkEvidence("workers", where, int(number[1])))
     return found
 
 
@@ -188,10 +188,12 @@ def _mentions(text: str) -> bool:
     return "lightgbm" in lower or "faiss" in lower
 
 
-def _words_found(text: str, where: str) -> list[Evidence]:
+def _words_found(text: str, where: str) -> list[FrameworkEvidence]:
     if not _mentions(text):
         return []
-    return [Evidence(_framework(name), where) for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))]
+    return [
+        FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))
+    ]
 
 
 def _framework(name: str) -> Framework:
@@ -213,6 +215,10 @@ class Decision:
     names: tuple[str, ...] = ()
     number: int | None = None
     reason: str = ""
+
+    @property
+    def writes(self) -> bool:
+        return self.how in ("prestep", "literal")
 
     def variables(self, old: Mapping[str, str]) -> dict[str, str]:
         """The environment variables to set, given those that are there; only what has to be written.
@@ -243,7 +249,7 @@ NOTHING = Decision("nothing")
 
 def decide(
     settings: Settings,
-    evidence: Sequence[Evidence],
+    evidence: Sequence[FrameworkEvidence],
     *,
     instance_type: str | None,
     parallel: bool = False,
@@ -294,7 +300,7 @@ def decide(
     return Decision("prestep", names, reason=because)
 
 
-def _chosen(settings: Settings, evidence: Sequence[Evidence]) -> Framework | None:
+def _chosen(settings: Settings, evidence: Sequence[FrameworkEvidence]) -> Framework | None:
     if settings.threads in ("lightgbm", "faiss"):
         return settings.threads
     if settings.threads != "auto":

@@ -2,26 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 
-from arc_toolkit.azureml.documents import SourceFile, of_nodes
-from arc_toolkit.azureml.expose import expose
-from arc_toolkit.azureml.kinds import KINDS, Family, Role
+import yaml
+
+from arc_toolkit.azureml.documents import Setting, SourceFile, Target, of_nodes
+from arc_toolkit.azureml.engine import place_settings, run_rules
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place_resources import place_compute, place_resources
-from arc_toolkit.azureml.place_threads import place_threads
-from arc_toolkit.azureml.rules import all_rules
+from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP
+from arc_toolkit.azureml.yaml_style import EDIT_STYLE
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import YamlText
-from arc_toolkit.findings import FileResult, Rule, without_changes
+from arc_toolkit.edit.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, place
+from arc_toolkit.findings import FileResult, Fix, Language, without_changes
 
 Read = Callable[[str], bytes]
+
+# Names of computes that are no references to a compute of the workspace.
+_BARE_COMPUTES = frozenset(["local", "serverless"])
+# Characters to read again for finding the one edit of a file that cannot be made.
+_BEARABLE = 2_000_000
+
+
+class YamlPlan(Plan):
+    """The plan for a YAML file: its changes are operations of the YAML editor."""
+
+    language: Language = "yaml"
+
+    def __init__(
+        self,
+        file: SourceFile,
+        library: Library,
+        settings: Settings,
+        *,
+        in_folder: bool = True,
+        before: YamlPlan | None = None,
+        blocked: Mapping[Path, str] | None = None,
+    ) -> None:
+        super().__init__(file.path, library, settings, in_folder=in_folder, before=before)
+        self.file = file
+        self.documents = file.documents
+        self.editor = Editor(file.yaml, EDIT_STYLE)
+        self.refusals: list[str] = []
+        self._ignores = find_ignores(file.yaml.text)
+        self._everything = not (
+            settings.only or settings.skip or settings.steps or settings.kinds or self._ignores.lines
+        )
+        # What was tried on its own and cannot be made, by rule and path, with the reason.
+        self._blocked: Mapping[Path, str] = blocked or (before._blocked if before else {})
+        self._operations: list[tuple[str, Path, Operation]] = []
+        self._proofs = 0
+
+    def locate(self, at: Node) -> tuple[int, int, str]:
+        return *place(at), ""
+
+    def covers(self, rule: str, at: Node) -> bool:
+        return self._ignores.covers(rule, place(at)[0])
+
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], Node]]]:
+        def node(line: int) -> Node:
+            mark = yaml.Mark("", 0, line - 1, 0, None, 0)
+            return yaml.ScalarNode("", "", mark, mark)
+
+        yield self._ignores, node
+
+    def wants(self, rule: str, target: Target) -> bool:
+        return self._everything or super().wants(rule, target)
+
+    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+        return bool(self._ignores.lines) and super().ignored(rule, target, path)
+
+    def says_equal(self, target: Target, setting: Setting) -> None:
+        pass
+
+    def compute_reference(self, name: str) -> str:
+        """`azureml:NAME`, unless it is a reference, a resource id, or one of the two names that need none."""
+        if name.startswith(("azureml:", "/", "${{")) or name in _BARE_COMPUTES:
+            return name
+        return f"azureml:{name}"
+
+    # --- edits -----------------------------------------------------------------------------------------------
+
+    def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        return [setting for setting in settings if self.set(setting.rule, target, setting.path, setting.value)]
+
+    def set(self, rule: str, target: Target, path: Path, value: object) -> bool:
+        """Put a value below a target; a refusal becomes a finding."""
+        where = (*target.path, *path)
+        value = value if isinstance(value, int | dict) else str(value)
+        if not self.edit(rule, target, where, partial(Editor.set, path=where, value=value)):
+            return False
+        self.expect(where, value)
+        return True
+
+    def edit(self, rule: str, target: Target, where: Path, operation: Operation) -> bool:
+        """One operation at a place of the file; a refusal becomes a finding."""
+        try:
+            if self._blocked and (rule, *where) in self._blocked:
+                raise Refused(self._blocked[(rule, *where)])
+            operation(self.editor)
+        except Refused as refusal:
+            self.refusals.append(str(refusal))
+            self.found(rule, "warning", f"not set on {target.shown}", target.at, reason=str(refusal))
+            return False
+        self._operations.append((rule, where, operation))
+        return True
+
+    def attempt(self, operations: Operation) -> None:
+        """Several operations, all or none: they are tried on an editor of their own first."""
+        operations(Editor(self.file.yaml, EDIT_STYLE))
+        operations(self.editor)
+
+    def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
+        alone = Editor(self.file.yaml, EDIT_STYLE)
+        operation(alone)
+        if usable:
+            operation(self.editor)  # proved together with all other changes of the file
+        elif self._proofs * len(self.file.yaml.text) < _BEARABLE:  # later ones are proved when `patch` makes them
+            self._proofs += 1
+            alone.finish()
+        return None if self.is_second else Fix(title, safe, tuple(alone.edits()))
+
+    def prepend(self, rule: str, target: Target, path: Path, text: str) -> bool:
+        return self.edit(rule, target, path, lambda editor: editor.prepend(path, text))
+
+    def of_file(self, file: SourceFile) -> Plan:
+        return YamlPlan(file, self.library, self.settings)
+
+    def replace_restep(self, target: Target, value: str) -> bool:
+        path = (*target.path, *Slot.VARIABLES.value, RESTEP)
+        new = value if value != target.text(*Slot.VARIABLES.value, RESTEP) else None
+        if not self.edit("threads", target, path, lambda editor: editor.rename(path, PRESTEP, new)):
+            return False
+        self.expect(path, value)
+        return True
+
+    def culprits(self) -> dict[Path, str]:
+        """After a refusal of the whole: the operations that cannot be made on their own either, with the reason."""
+        found: dict[Path, str] = {}
+        if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
+            return found
+        for rule, path, operation in self._operations:
+            editor = Editor(self.file.yaml, EDIT_STYLE)
+            try:
+                operation(editor)
+                editor.finish()
+            except Refused as refusal:
+                found[(rule, *path)] = str(refusal)
+        return found
+
+    # --- exposed parameters ----------------------------------------------------------------------------------
+
+    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
+        for document in self.documents:
+            root = document.root
+            if root.kind.family == Family.PIPELINE:
+                yield root, [step for step in document.steps if step.kind.resources and step.parent is root]
+
+    def leaves_to_parameters(self, target: Target) -> bool:
+        return self.settings.expose_parameters and target.parent is not None
+
+    def expose_others(self) -> None:
+        from arc_toolkit.azureml.expose_yaml import expose_root
+
+        for document in self.documents:
+            if document.root.kind.family != Family.PIPELINE:
+                expose_root(self, document.root)
+
+    def declared_default(self, pipeline: Target, name: str) -> str | None:
+        from arc_toolkit.azureml.expose_yaml import declared_default
+
+        return declared_default(pipeline, name)
+
+    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
+        from arc_toolkit.azureml.expose_yaml import declare
+
+        return declare(self, pipeline, slot, default)
+
+    def bind(self, step: Target, slot: Slot) -> bool:
+        from arc_toolkit.azureml.expose_yaml import move_to_component
+
+        inline = step.kind.family == Family.COMMAND and step.get("component") is None
+        return not (inline and slot == Slot.INSTANCE_COUNT) or move_to_component(self, step)
 
 
 def patch_yaml(
@@ -42,77 +211,52 @@ def patch_yaml(
             path, data, settings, read
         )
         return converted
-    work = plan(file, library, settings, in_folder)
+    plan = make_plan(file, library, settings, in_folder)
     try:
-        after = _after(work)
+        after = _after(plan)
     except Refused as refusal:
         # One edit that cannot be made does not take the others with it.
-        culprits = work.culprits()
-        refused = FileResult(path, data, None, without_changes(work.findings), str(refusal))
+        culprits = plan.culprits()
+        refused = FileResult(path, data, None, without_changes(plan.findings), str(refusal))
         if not culprits:
             return refused
-        work = plan(file, library, settings, in_folder, blocked=culprits)
+        plan = make_plan(file, library, settings, in_folder, blocked=culprits)
         try:
-            after = _after(work)
+            after = _after(plan)
         except Refused:
             return refused
-    findings, new_files = tuple(work.findings), tuple(work.new_files)
+    findings, new_files = tuple(plan.findings), tuple(plan.new_files)
     if after is None:
-        return FileResult(path, data, None, findings, next(iter(work.refusals), None), new_files=new_files)
+        return FileResult(path, data, None, findings, next(iter(plan.refusals), None), new_files=new_files)
     return FileResult(path, data, after, findings, new_files=new_files)
 
 
-def _after(work: Work) -> bytes | None:
+def _after(plan: YamlPlan) -> bytes | None:
     """The proven new bytes; None where there is nothing to do."""
-    if work.editor.empty:
+    if plan.editor.empty:
         return None
-    file, settings = work.file, work.settings
-    text, nodes = work.editor.finish()
+    file, settings = plan.file, plan.settings
+    text, nodes = plan.editor.finish()
     after = file.yaml.encode(text)
-    # Resources and compute compare what stands at the very path that the proof has just found to be as asked;
+    # Resources and compute compare what is at the very path that the proof has just found to be as asked;
     # everything else is planned a second time, on the new text.
-    if not (work.editor.only_sets and settings.threads in (None, "off") and not settings.expose_parameters):
-        again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), work.library.kind_of)
-        if not plan(again, work.library, settings, work.in_folder, before=work).editor.empty:
+    if not (plan.editor.only_sets and settings.threads in (None, "off") and not settings.expose_parameters):
+        again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), plan.library.kind_of)
+        if not make_plan(again, plan.library, settings, plan.in_folder, before=plan).editor.empty:
             raise Refused("a second run would change it again")
     return after
 
 
-def plan(
+def make_plan(
     file: SourceFile,
     library: Library,
     settings: Settings,
     in_folder: bool,
-    before: Work | None = None,
+    before: YamlPlan | None = None,
     blocked: Mapping[Path, str] | None = None,
-) -> Work:
+) -> YamlPlan:
     """All edits and findings for a file; with `before`, its second run, only the edits."""
-    work = Work(file, library, settings, in_folder=in_folder, before=before, blocked=blocked)
-    chosen, needed = _chosen(settings.only, settings.skip, before is not None)
-    text = file.yaml.text
-    words = {word for word in needed if word in text}
-    checks = [rule.check for rule in chosen if rule.check and (not rule.needs or not words.isdisjoint(rule.needs))]
-    for document in file.documents:
-        if settings.places_anything:
-            place_resources(work, document)
-            place_compute(work, document)
-            if settings.expose_parameters:
-                expose(work, document)
-            place_threads(work, document)
-        for check in checks:
-            check(work, document)
-    return work
-
-
-@cache
-def _chosen(
-    only: frozenset[str], skip: frozenset[str], fixes_only: bool
-) -> tuple[tuple[Rule, ...], frozenset[str]]:
-    """The rules that may run, and the words that some of them look for."""
-    settings = Settings(only=only, skip=skip)
-    rules = tuple(
-        rule
-        for rule in all_rules().values()
-        if rule.check is not None and settings.wants(rule.id) and (rule.fix != "none" or not fixes_only)
-    )
-    return rules, frozenset(word for rule in rules for word in rule.needs)
+    plan = YamlPlan(file, library, settings, in_folder=in_folder, before=before, blocked=blocked)
+    place_settings(plan)
+    run_rules(plan, file.yaml.text)
+    return plan

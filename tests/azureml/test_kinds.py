@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, recognise
+from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Unreadable
 from tests.azureml.support import patch
 
@@ -164,5 +168,30 @@ def test_a_kind_gets_the_settings_that_it_keeps(name: str) -> None:
     assert " ".join(place for place, is_set in places.items() if is_set) == expected
 
 
+STEPS = {
+    "CommandComponent": ("command v1.5 step", "type count compute variables"),
+    "DistributedComponent": ("distributed v1.5 step", "type count compute variables"),
+    "ParallelComponent": ("parallel v1.5 step", "type count compute variables"),
+    "SweepComponent": ("sweep v1.5 step", ""),
+}
+
+
+@pytest.mark.parametrize("component", STEPS)
+def test_a_v15_step_gets_the_settings_that_it_keeps(component: str, tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text(f"type: {component}\n")
+    code = "from azure.ml.component import Component, dsl\n\ntrain = Component.from_yaml(ws, yaml_file='train.yaml')\n"
+    code += "\n@dsl.pipeline()\ndef p(x):\n    step = train(x=x)\n"
+    settings = Settings(instance_type="t", instance_count=2, compute="k", threads="lightgbm", cores=8)
+    result = patch_source(str(tmp_path / "p.py"), code.encode(), settings)
+    after = (result.after or code.encode()).decode()
+    places = {
+        "type": 'instance_type="t"' in after,
+        "count": "instance_count=2" in after,
+        "compute": 'step.runsettings.target = "k"' in after,
+        "variables": "step.runsettings.environment_variables = {" in after,
+    }
+    assert " ".join(place for place, is_set in places.items() if is_set) == STEPS[component][1]
+
+
 def test_every_kind_has_a_row() -> None:
-    assert {kind.name for kind in KINDS.values()} == set(ROWS)
+    assert {kind.name for kind in KINDS.values()} == {*ROWS, *(name for name, _ in STEPS.values())}

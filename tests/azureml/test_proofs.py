@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml import yaml_engine
-from arc_toolkit.azureml.python import planner
+from arc_toolkit.azureml.python import python_plan
 from arc_toolkit.edit import notebook
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.python_editor import Changes
@@ -90,7 +90,7 @@ def test_a_lying_notebook_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = yaml_engine.plan
+    true = yaml_engine.make_plan
 
     def plan(*args: Any, **more: Any) -> Any:
         work = true(*args, **more)
@@ -98,7 +98,7 @@ def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.Monk
             work.editor.set((0, "command"), "again")
         return work
 
-    monkeypatch.setattr(yaml_engine, "plan", plan)
+    monkeypatch.setattr(yaml_engine, "make_plan", plan)
     result = patch(YAML, compute="b", threads="lightgbm")
     refused(result, "a second run would change it again")
 
@@ -107,11 +107,11 @@ def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.Monk
 def test_a_python_plan_that_would_change_its_result_again(
     run: Callable[[], FileResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = planner.make_plan
+    true = python_plan.make_plan
 
-    def plan(module: Any, settings: Any, path: str, folder: str, first: Any = None) -> Any:
+    def plan(module: Any, library: Any, settings: Any, path: str, first: Any = None) -> Any:
         # The second plan is the first one again, with its changes.
-        return true(module, settings, path, folder, first) if first is None else first
+        return true(module, library, settings, path, first) if first is None else first
 
     monkeypatch.setattr("arc_toolkit.azureml.python.python_engine.make_plan", plan)
     refused(run(), "a second run would change it again")

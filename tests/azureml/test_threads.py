@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     LIGHTGBM_NAMES,
-    Evidence,
+    FrameworkEvidence,
     cores_of,
     decide,
     evidence_in_code,
@@ -91,20 +91,22 @@ def test_cores_are_asked_for_then_from_the_manifest_then_from_the_name() -> None
 
 
 def test_evidence() -> None:
-    assert evidence_in_command("python train.py --num_workers 8") == [Evidence("workers", "the command", 8)]
+    assert evidence_in_command("python train.py --num_workers 8") == [
+        FrameworkEvidence("workers", "the command", 8)
+    ]
     assert evidence_in_command("lightgbm config=x")[0].what == "lightgbm"
     assert evidence_in_dependencies("- pip:\n  - faiss-cpu==1.8  # lightgbm", "env.yml") == [
-        Evidence("faiss", "env.yml")
+        FrameworkEvidence("faiss", "env.yml")
     ]
     code = "import torch, faiss\nfrom torch.utils.data import DataLoader\nDataLoader(d, num_workers=4)\n"
     assert [item.what for item in evidence_in_code(code, "a.py")] == ["faiss", "dataloader", "workers"]
     assert evidence_in_code("# import lightgbm\nlightgbm = 1\n", "a.py") == []
 
 
-LIGHTGBM = (Evidence("lightgbm", "env.yml"),)
-FAISS = (Evidence("faiss", "env.yml"),)
-LOADER = (*FAISS, Evidence("dataloader", "a.py"))
-WORKERS = (*LOADER, Evidence("workers", "a.py", 8))
+LIGHTGBM = (FrameworkEvidence("lightgbm", "env.yml"),)
+FAISS = (FrameworkEvidence("faiss", "env.yml"),)
+LOADER = (*FAISS, FrameworkEvidence("dataloader", "a.py"))
+WORKERS = (*LOADER, FrameworkEvidence("workers", "a.py", 8))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ WORKERS = (*LOADER, Evidence("workers", "a.py", 8))
     ],
 )
 def test_the_decision(
-    asked: Settings, evidence: tuple[Evidence, ...], place: dict[str, int], how: str, number: int | None
+    asked: Settings, evidence: tuple[FrameworkEvidence, ...], place: dict[str, int], how: str, number: int | None
 ) -> None:
     decision = decide(asked, evidence, instance_type="32cpu128g", **place)  # type: ignore[arg-type]
     assert (decision.how, decision.number) == (how, number)

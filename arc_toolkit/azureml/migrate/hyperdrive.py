@@ -10,9 +10,8 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate import space
 from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
-from arc_toolkit.azureml.python.meaning import Meanings
+from arc_toolkit.azureml.python.meaning import Meanings, short
 from arc_toolkit.azureml.python.names import Spot
-from arc_toolkit.azureml.python.planner import short
 from arc_toolkit.edit.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"

@@ -12,7 +12,7 @@ from arc_toolkit.azureml.migrate.python_text import call_lines, call_text
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange, resources_text
 from arc_toolkit.azureml.python.meaning import Builder
 from arc_toolkit.azureml.python.names import Scope, Spot
-from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Refused
 
 # Argument -> where a v1.5 spec has it.
@@ -25,7 +25,7 @@ _VALUES = {
 _KNOWN = (*_VALUES, "hyperparameter_sampling", "primary_metric_goal", "policy", "run_config")
 
 
-def config_statements(planner: Planner, scope: Scope) -> Iterator[Spot]:
+def config_statements(planner: PythonPlan, scope: Scope) -> Iterator[Spot]:
     """The assignments of a HyperDriveConfig."""
     for spot in scope.spots:
         if isinstance(spot.stmt, ast.Assign):
@@ -34,7 +34,7 @@ def config_statements(planner: Planner, scope: Scope) -> Iterator[Spot]:
                 yield spot
 
 
-def config_change(planner: Planner, spot: Spot) -> SweepChange:
+def config_change(planner: PythonPlan, spot: Spot) -> SweepChange:
     """The conversion of one config."""
     stmt, reader = spot.stmt, HyperdriveReader(planner.meanings, spot)
     assert isinstance(stmt, ast.Assign)

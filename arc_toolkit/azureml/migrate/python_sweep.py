@@ -15,24 +15,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.migrate.hyperdrive_config import config_change, config_statements
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.runsettings_sweep import step_change, step_sweeps
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange, commit, refuse
 from arc_toolkit.azureml.python.names import Module, Spot
-from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
 
 
 def plan_sweeps(
-    module: Module, settings: Settings, path: str, folder: str, first: Planner | None = None
-) -> Planner:
+    module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
+) -> PythonPlan:
     """The changes for all sweeps of a module, and a finding for each; `first` is the plan of the run before."""
-    planner = Planner(module, settings, path, folder, first)
+    planner = PythonPlan(module, library, settings, path, first)
     changes = []
     for spot, read in _sweeps(planner):
-        if planner.allows(RULE, spot.source, spot.stmt.lineno):
+        if not planner.covers(RULE, planner.at(spot.source, spot.stmt)):
             try:
                 changes.append(read())
             except Refused as refused:
@@ -41,7 +42,7 @@ def plan_sweeps(
     return planner
 
 
-def _sweeps(planner: Planner) -> Iterator[tuple[Spot, Callable[[], SweepChange]]]:
+def _sweeps(planner: PythonPlan) -> Iterator[tuple[Spot, Callable[[], SweepChange]]]:
     """Where each sweep is, and what reads it."""
     for scope in planner.module.scopes:
         for name, uses in step_sweeps(planner, scope):

@@ -9,7 +9,7 @@ from arc_toolkit.azureml.migrate.hyperdrive import HyperdriveReader, value
 from arc_toolkit.azureml.migrate.python_text import call_lines, literal
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange, resources_text
 from arc_toolkit.azureml.python.names import Binding, Scope, Use
-from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Refused
 
 # AMLARC's migration note (2023) says so; no public client can show it.
@@ -21,7 +21,7 @@ _SECTIONS = ("objective", "limits", "early_termination")
 _RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
 
 
-def step_sweeps(planner: Planner, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
+def step_sweeps(planner: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
     """The names that are steps with sweep settings, each with its settings in one block, in order."""
     for name, uses in scope.uses.items():
         blocks: dict[tuple[int, int], list[Use]] = {}
@@ -32,7 +32,7 @@ def step_sweeps(planner: Planner, scope: Scope) -> Iterator[tuple[str, list[Use]
         yield from ((name, settings) for settings in blocks.values())
 
 
-def step_change(planner: Planner, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
+def step_change(planner: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
     """The conversion of one step."""
     spot = sweeps[0].spot
     made = planner.meanings.binding(name, spot)

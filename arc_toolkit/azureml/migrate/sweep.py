@@ -23,7 +23,7 @@ from arc_toolkit.azureml.migrate.sweep_plan import (
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     PRESTEP,
-    Evidence,
+    FrameworkEvidence,
     cores_of,
     decide,
     evidence_in_code,
@@ -97,7 +97,7 @@ def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str,
     """What source and settings ask for, `--threads` among it."""
     variables = exports.merged(plan.trial.source, plan.sweep)
     command = "".join(part for part in plan.trial.parts if isinstance(part, str))
-    evidence: list[Evidence] = [
+    evidence: list[FrameworkEvidence] = [
         *evidence_in_command(command),
         *evidence_in_dependencies(packages, "the environment"),
     ]

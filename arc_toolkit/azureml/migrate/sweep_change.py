@@ -11,7 +11,7 @@ from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.python_text import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
 from arc_toolkit.azureml.python.names import Binding, Spot
-from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
@@ -56,14 +56,16 @@ def resources_text(settings: Settings, old: dict[str, str]) -> str:
     return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
 
 
-def refuse(planner: Planner, spot: Spot, refused: Refused) -> None:
+def refuse(planner: PythonPlan, spot: Spot, refused: Refused) -> None:
     """A finding for a sweep that is not changed, at its line or at the line of the reason."""
     here = refused.line in (0, spot.stmt.lineno)
     node = spot.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
-    planner.finding(RULE, "warning", "the sweep is not rewritten", spot.source, node, reason=refused.reason)
+    planner.found(
+        RULE, "warning", "the sweep is not rewritten", planner.at(spot.source, node), reason=refused.reason
+    )
 
 
-def commit(planner: Planner, changes: list[SweepChange]) -> None:
+def commit(planner: PythonPlan, changes: list[SweepChange]) -> None:
     """All changes to the planner, or none where the imports cannot be changed."""
     if not changes:
         return
@@ -75,21 +77,21 @@ def commit(planner: Planner, changes: list[SweepChange]) -> None:
         return
     for place, lines, text in imports:
         for line in lines:
-            planner.changes.insert_before(place, line)
+            planner.writer.changes.insert_before(place, line)
         if text is not None:
-            planner.changes.replace_statement(place, text)
+            planner.writer.changes.replace_statement(place, text)
     for change in changes:
         for spot, node, text in change.expressions:
-            planner.changes.replace(spot, node, text)
+            planner.writer.changes.replace(spot, node, text)
         for spot, text in change.statements:
-            planner.changes.replace_statement(spot, text)
-        planner.finding(RULE, "note", change.message, change.spot.source, change.spot.stmt, applied=True)
+            planner.writer.changes.replace_statement(spot, text)
+        planner.found(RULE, "note", change.message, planner.at(change.spot.source, change.spot.stmt), applied=True)
         if change.warning is not None:
             message, reason, node = change.warning
-            planner.finding(RULE, "warning", message, change.spot.source, node, reason=reason)
+            planner.found(RULE, "warning", message, planner.at(change.spot.source, node), reason=reason)
 
 
-def _imports(planner: Planner, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
+def _imports(planner: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
     """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
     anchors = [
         Place(source, source.body, stmt)
@@ -153,7 +155,9 @@ def _without(stmt: ast.stmt, names: set[str]) -> str | None:
     return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
 
 
-def _new_imports(planner: Planner, changes: list[SweepChange], classes: set[str], imported: set[str]) -> list[str]:
+def _new_imports(
+    planner: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]
+) -> list[str]:
     """The imports that are missing; refused where one of the names means something else."""
     missing: dict[str, list[str]] = {}
     for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):

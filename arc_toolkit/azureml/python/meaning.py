@@ -134,6 +134,13 @@ class Meanings:
             scope = scope.parent
         return NOTHING
 
+    def bound(self, name: str, spot: Spot) -> tuple[ast.expr, Spot] | None:
+        """The expression that a name stands for, and its statement."""
+        found = self.binding(name, spot)
+        if isinstance(found, Binding) and isinstance(found.value, ast.expr):
+            return found.value, found.spot
+        return None
+
     def path(self, node: ast.expr, spot: Spot) -> str | None:
         """The import path of `aml.dsl.pipeline`, or None."""
         parts: list[str] = []
@@ -321,9 +328,8 @@ class Meanings:
             case ast.Constant(value=str(value)):
                 return value
             case ast.Name():
-                found = self.binding(node.id, spot)
-                if isinstance(found, Binding) and isinstance(found.value, ast.expr):
-                    return self.text(found.value, found.spot, depth + 1)
+                if (bound := self.bound(node.id, spot)) is not None:
+                    return self.text(*bound, depth + 1)
             case ast.BinOp(left=left, op=ast.Add() | ast.Div() as op, right=right):
                 first, second = self.text(left, spot, depth + 1), self.text(right, spot, depth + 1)
                 if first is not None and second is not None:
@@ -356,6 +362,12 @@ def dotted(node: ast.expr) -> str:
     """`a.b.c` as written, for messages; much cheaper than `ast.unparse`."""
     found = chain(node)
     return ".".join((found[0], *found[1])) if found else "an expression"
+
+
+def short(node: ast.expr) -> str:
+    """An expression for a message."""
+    text = ast.unparse(node)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _from_workspace(how: str) -> Unknown:

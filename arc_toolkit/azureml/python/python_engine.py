@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os.path
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.names import Module, read_module
-from arc_toolkit.azureml.python.planner import Planner, make_plan
+from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Edit, Refused, compose_edits, old_offsets
 from arc_toolkit.edit.python_proof import prove
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.findings import Finding
 
-# Module, settings, path, folder and the plan of the run before -> plan.
-Plan = Callable[[Module, Settings, str, str, Planner | None], Planner]
+# Module, library, settings, path and the plan of the run before -> plan.
+MakePlan = Callable[[Module, Library, Settings, str, PythonPlan | None], PythonPlan]
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,26 @@ def imports_sdk(data: bytes) -> bool:
     return b"import" in data and sdk.IMPORT.search(data) is not None
 
 
-def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite:
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def rewrite(sources: Sequence[Source], settings: Settings, path: str, library: Library | None = None) -> Rewrite:
     """All edits of a file, proven; none of them when one cannot be made or proven.
 
     Sweeps are converted first, and the settings are placed into what they become.
     """
-    folder = os.path.dirname(os.path.abspath(path))
+    library = library or Library(_read_file)
     if not (settings.sweep_to_v2 and settings.wants("sweep-to-v2")):
-        return _rewrite(sources, settings, path, folder, make_plan)[0]
+        return _rewrite(sources, library, settings, path, make_plan)[0]
     from arc_toolkit.azureml.migrate.python_sweep import plan_sweeps
 
-    first, converted = _rewrite(sources, settings, path, folder, plan_sweeps)
+    first, converted = _rewrite(sources, library, settings, path, plan_sweeps)
     if first.refused is not None:
         return first
     converted = [_with_old_lines(*texts) for texts in zip(sources, first.edits, converted, strict=True)]
-    second, _ = _rewrite(converted, settings, path, folder, make_plan)
+    second, _ = _rewrite(converted, library, settings, path, make_plan)
     later = second.findings
     if any(first.edits):  # their fixes count in the converted text
         later = tuple(replace(finding, fix=None) for finding in later)
@@ -70,22 +75,24 @@ def rewrite(sources: Sequence[Source], settings: Settings, path: str) -> Rewrite
 
 
 def _rewrite(
-    sources: Sequence[Source], settings: Settings, path: str, folder: str, plan: Plan
+    sources: Sequence[Source], library: Library, settings: Settings, path: str, make: MakePlan
 ) -> tuple[Rewrite, Sequence[Source]]:
     """The edits of one plan, and the sources after them."""
-    planner = plan(read_module(sources), settings, path, folder, None)
-    findings, after = planner.findings, sources
+    plan = make(read_module(sources), library, settings, path, None)
+    changes = plan.writer.changes
+    after = sources
+    findings = tuple(sorted(dict.fromkeys(plan.findings), key=lambda finding: (finding.line, finding.column)))
     edits: list[list[Edit]] = [[] for _ in sources]
-    if planner.changes:
+    if changes:
         try:
-            for source, found in planner.changes.edits().values():
+            for source, found in changes.edits().values():
                 edits[next(i for i, item in enumerate(sources) if item is source)] = found
-            after = prove(planner.changes, sources, edits)
-            if plan(read_module(after), settings, path, folder, planner).changes:
+            after = prove(changes, sources, edits)
+            if make(read_module(after), library, settings, path, plan).writer.changes:
                 raise Refused("a second run would change it again")
         except Refused as error:
             return Rewrite([[] for _ in sources], findings, (), error.reason), sources
-    return Rewrite(edits, findings, tuple(planner.new_files)), after
+    return Rewrite(edits, findings, tuple(plan.new_files)), after
 
 
 def _with_old_lines(old: Source, edits: Sequence[Edit], new: Source) -> Source:

@@ -77,6 +77,8 @@ ROLES: dict[str, str] = {
 }
 AUTOML = "azure.ai.ml.automl."
 
+# Arguments of command(...) that end up in its `resources`.
+RESOURCE_ARGUMENTS = ("instance_type", "instance_count", "locations", "docker_args", "shm_size")
 RESOURCES_MODULE = "azure.ai.ml.entities"
 RESOURCES_CLASS = "JobResourceConfiguration"
 

@@ -1,4 +1,4 @@
-"""The targets of a file: steps, sweeps and command objects, each with what is said about it, or why it stays as it is.
+"""The targets of a file: steps, sweeps and command objects, each with what is said about it, or why it is not changed.
 
 A target that may not be rewritten carries its `refusal`; nothing that looks like a step is passed over in silence.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os.path
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
-from arc_toolkit.azureml.kinds import Family
+from arc_toolkit.azureml.documents import Document, Parameter, Setting, State, Target
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import (
     Builder,
@@ -21,27 +23,48 @@ from arc_toolkit.azureml.python.meaning import (
     Step,
     Sweep,
     Unknown,
+    short,
 )
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, Use, calls_in
+from arc_toolkit.azureml.python.python_documents import (
+    CodeReader,
+    CodeValue,
+    Fields,
+    named_values,
+    place_node,
+    tree,
+)
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import Node
 
 _BUILTINS = frozenset(dir(builtins))
-
 
 # Attributes that the settings of `patch` go to.
 SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
 _SET_LATER = tuple((name,) for name in SETTINGS)
 # Only these can make a step.
 _CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
+_LAYOUT = ("runsettings", "resource_layout", "configure")
+# A step whose component is not here: what it keeps is known when it runs.
+_UNKNOWN = TargetKind(Family.OTHER, Role.STEP, frozenset(Slot))
 
 
-@dataclass(eq=False)
-class Target:
+class CodeTarget(Target):
+    """A target in code: its values are expressions."""
+
+    __slots__ = ()
+
+    def written(self, path: Path) -> str:
+        node = self.get(*path)
+        return short(node.expression) if isinstance(node, CodeValue) else ""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PythonTarget(CodeTarget):
     """A step, sweep or command object that settings may go to."""
 
-    name: str
-    family: Family
     generation: sdk.Generation
     spot: Spot
     call: ast.Call
@@ -51,6 +74,10 @@ class Target:
     refusal: str = ""
     # The sweep made of this step, if any: it takes the settings then.
     swept: bool = False
+
+    @property
+    def family(self) -> Family:
+        return self.kind.family
 
     @property
     def builder(self) -> Builder | None:
@@ -77,19 +104,173 @@ class Target:
             return False
         return self.family == Family.SWEEP or any(use.path[:2] == ("runsettings", "sweep") for use in self.uses)
 
+    @property
+    def is_sweep(self) -> bool:
+        return isinstance(self.meaning, Sweep)
+
+    @property
+    def made_of(self) -> Family:
+        """What `--kind` knows it by: a trial goes by what its command object is."""
+        return self.builder.family if self.builder is not None else self.kind.family
+
+    @property
+    def set_resources(self) -> list[Use]:
+        return [use for use in self.uses if use.how == "call" and use.path == ("set_resources",)]
+
+    @property
+    def set_resources_problem(self) -> str:
+        """Why its `set_resources` cannot become an assignment."""
+        calls = self.set_resources
+        if not calls:
+            return ""
+        call = calls[0].value
+        assert isinstance(call, ast.Call)
+        if len(calls) > 1:
+            return "it is called more than once"
+        if self.named(("resources",)):
+            return "resources is assigned as well"
+        if call.args or any(keyword.arg is None for keyword in call.keywords):
+            return "its arguments come from ** or by position"
+        return ""
+
+    @property
+    def says_resources(self) -> bool:
+        """Whether something is said about its resources after it is made."""
+        return any(use.how != "argument" and use.path[0] in ("resources", "set_resources") for use in self.uses)
+
+    @property
+    def resource_holders(self) -> list[Use]:
+        """What holds the resources of this target, and takes more of them."""
+        if self.generation == "v2":
+            return self.set_resources[:1] or self.named(("resources",))[-1:]
+        return [use for use in self.named(_LAYOUT) if isinstance(use.value, ast.Call)][-1:]
+
+    @property
+    def variables_path(self) -> tuple[str, ...]:
+        return ("environment_variables",) if self.generation == "v2" else ("runsettings", "environment_variables")
+
+    @property
+    def variables_holder(self) -> tuple[Spot, ast.expr] | None:
+        """The dict of its environment variables, and the statement that it is in."""
+        found = [(use.spot, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
+        if self.generation == "v1.5" and not found:
+            configured = [(use.spot, use.value) for use in self.named(("runsettings", "configure"))]
+        else:
+            configured = [(self.spot, self.call)] if isinstance(self.meaning, Builder) else []
+        for spot, call in configured if not found else ():
+            for keyword in call.keywords if isinstance(call, ast.Call) else ():
+                if keyword.arg == "environment_variables":
+                    found.append((spot, keyword.value))
+        return found[-1] if found else None
+
+    @property
+    def resources_giver(self) -> str:
+        """What makes this target without any resources; empty where that is not known."""
+        if isinstance(self.meaning, Builder):
+            names = {keyword.arg for keyword in self.call.keywords}
+            if None in names or names & set(sdk.RESOURCE_ARGUMENTS):
+                return ""
+            return f"its {self.meaning.family}(...)" if self.meaning.family == Family.COMMAND else "its call"
+        component = self.component
+        if component is None or component.document is None or component.document.root.get("resources") is not None:
+            return ""
+        return component.file
+
+    def holders(self, path: tuple[str | int, ...]) -> list[Use]:
+        """The statements that a value at a path would be written into."""
+        if path[:1] == ("resources",):
+            return self.resource_holders
+        return self.named(self.variables_path) if path[:1] == ("environment_variables",) else []
+
+    def is_rejected(self, node: CodeValue, setting: Setting) -> bool:
+        """Whether a value is an argument where the call takes none: `resources` takes it.
+
+        `sweep(instance_type=...)` raises TypeError, and `command(instance_count=...)` rejects a binding.
+        """
+        if setting.slot not in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+            return False
+        is_argument = any(keyword.value is node.expression for keyword in self.call.keywords)
+        return is_argument and (self.is_sweep or isinstance(setting.value, Parameter))
+
+    def opaque_reason(self, path: Path) -> str:
+        holder = self.get(path[0])
+        node = holder if isinstance(holder, CodeValue) else self.get(*path)
+        if isinstance(node, CodeValue) and node.opaque:
+            expression = node.expression
+            if isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None:
+                return f"the values come from ** in line {expression.lineno}"
+            if any(keyword.arg is None and keyword.value is expression for keyword in self.call.keywords):
+                return f"the values come from ** in line {expression.lineno}"
+            return f"its {str(path[0]).replace('_', ' ')} are {short(expression)}, made elsewhere"
+        habit = [use for use in self.uses if use.how == "assign" and use.path[:-1] == self.variables_path]
+        if path[:1] == Slot.VARIABLES.value and not all(isinstance(use.value, ast.Constant) for use in habit):
+            return "one of its environment variables is not a literal"
+        return ""
+
+    def place_of(self, path: Path) -> Node:
+        return self.at
+
+    def state(self, setting: Setting) -> State:
+        if self.opaque_reason(setting.path):
+            return State.OPAQUE
+        node = self.get(*setting.path)
+        if not isinstance(node, CodeValue) or self.is_rejected(node, setting):
+            return State.ABSENT
+        value, expression = setting.value, node.expression
+        if isinstance(value, Parameter):
+            if isinstance(expression, ast.Name) and expression.id == value.name:
+                return State.EQUAL
+            return State.DIFFERENT if isinstance(expression, ast.Constant) else State.BOUND
+        if isinstance(expression, ast.Constant):
+            return State.EQUAL if expression.value == value else State.DIFFERENT
+        return State.BOUND
+
     def named(self, *paths: tuple[str, ...]) -> list[Use]:
         """What is said about these attributes, in order."""
         return [use for use in self.uses if use.how != "argument" and use.path in paths]
 
 
-def find_targets(module: Module, meanings: Meanings) -> list[Target]:
+def _make(
+    name: str,
+    meaning: Step | Builder | Sweep | Unknown,
+    spot: Spot,
+    call: ast.Call,
+    pipeline: PipelineFunction | None,
+    uses: list[Use],
+    generation: sdk.Generation = "v2",
+    refusal: str = "",
+) -> PythonTarget:
+    family = Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
+    role = Role.STEP if pipeline is not None or isinstance(meaning, Step | Unknown) else Role.JOB
+    role = Role.V15_STEP if generation == "v1.5" else role
+    at = place_node(spot.source, call)
+    return PythonTarget(
+        # parallel_run_function(...) is never a job of its own
+        _UNKNOWN
+        if family == Family.OTHER
+        else KINDS.get((family, role)) or KINDS.get((family, Role.STEP), _UNKNOWN),
+        name,
+        (),
+        tree({}, at),
+        at,
+        generation=generation,
+        spot=spot,
+        call=call,
+        meaning=meaning,
+        pipeline=pipeline,
+        uses=uses,
+        refusal=refusal,
+    )
+
+
+def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
     """All targets of the scopes to be looked at, in the order of the text."""
     read = {name for source in module.sources for name in _read(source.text)}
-    found: list[Target] = []
+    found: list[PythonTarget] = []
     for scope in module.scopes:
         pipeline = meanings.pipeline(scope)
-        named: dict[int, Target] = {}
-        here: dict[str, list[Target]] = {}
+        named: dict[int, PythonTarget] = {}
+        here: dict[str, list[PythonTarget]] = {}
         for name, bindings in scope.bindings.items():
             for index, binding in enumerate(bindings):
                 if not isinstance(binding.value, _CALLS):
@@ -115,6 +296,7 @@ def find_targets(module: Module, meanings: Meanings) -> list[Target]:
     _mark_swept(found, meanings)
     order = {id(source): index for index, source in enumerate(module.sources)}
     found.sort(key=lambda target: (order[id(target.spot.source)], target.call.lineno))
+    _read_settings(found, meanings)
     return found
 
 
@@ -137,7 +319,7 @@ def _target(
     pipeline: PipelineFunction | None,
     meanings: Meanings,
     read: set[str],
-) -> Target | None:
+) -> PythonTarget | None:
     value, spot = binding.value, binding.spot
     assert isinstance(value, ast.expr)
     meaning = meanings.of(value, spot)
@@ -152,13 +334,13 @@ def _target(
     call = value if isinstance(value, ast.Call) else None
     match meaning:
         case Step() if call is not None and value is call:
-            return Target(name, meaning.family, meaning.generation, spot, call, meaning, pipeline, uses)
+            return _make(name, meaning, spot, call, pipeline, uses, meaning.generation)
         case Builder() if meaning.call is value:
-            return Target(name, meaning.family, "v2", spot, meaning.call, meaning, pipeline, uses)
+            return _make(name, meaning, spot, meaning.call, pipeline, uses)
         case Sweep() if meaning.call is value:
             if not _is_sweep(meaning):
                 return None
-            return Target(name, Family.SWEEP, "v2", spot, meaning.call, meaning, pipeline, uses)
+            return _make(name, meaning, spot, meaning.call, pipeline, uses)
         case Unknown():
             return _candidate(name, value, spot, meaning, pipeline, uses, read)
     return None
@@ -179,7 +361,7 @@ def _candidate(
     pipeline: PipelineFunction | None,
     uses: list[Use],
     read: set[str],
-) -> Target | None:
+) -> PythonTarget | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
     generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
@@ -192,7 +374,7 @@ def _candidate(
         return None
     if call is value and not meaning.chosen and any(use.path in sdk.PROOFS for use in uses):
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
-        return Target(name, Family.OTHER, generation, spot, call, step, pipeline, uses)
+        return _make(name, step, spot, call, pipeline, uses, generation)
     if not (
         name in read
         or attributes & sdk.STEP_ATTRIBUTES
@@ -200,7 +382,7 @@ def _candidate(
     ):
         return None
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
-    return Target(name, Family.OTHER, generation, spot, call, meaning, pipeline, uses, refusal=why)
+    return _make(name, meaning, spot, call, pipeline, uses, generation, why)
 
 
 def _may_be_component(function: ast.expr) -> bool:
@@ -210,7 +392,7 @@ def _may_be_component(function: ast.expr) -> bool:
 
 def _nameless(
     scope: Scope, pipeline: PipelineFunction | None, meanings: Meanings, named: Container[int]
-) -> Iterator[Target]:
+) -> Iterator[PythonTarget]:
     """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
     module = meanings.module
     if pipeline is None and scope.spot is not None and not module.mentions(scope.spot):
@@ -223,26 +405,17 @@ def _nameless(
                 continue
             meaning = meanings.of(call, spot)
             if isinstance(meaning, Builder) and meaning.call is call:
-                yield Target("", meaning.family, "v2", spot, call, meaning, pipeline)
+                yield _make("", meaning, spot, call, pipeline, [])
             elif isinstance(meaning, Step | Sweep) and meaning.call is call:
-                family = meaning.family if isinstance(meaning, Step) else Family.SWEEP
                 if isinstance(meaning, Sweep) and not _is_sweep(meaning):
                     continue
                 generation = meaning.generation if isinstance(meaning, Step) else "v2"
-                yield Target(
-                    "",
-                    family,
-                    generation,
-                    spot,
-                    call,
-                    meaning,
-                    pipeline,
-                    refusal="no name of its own holds it: assign it to a variable",
-                )
+                refusal = "no name of its own holds it: assign it to a variable"
+                yield _make("", meaning, spot, call, pipeline, [], generation, refusal)
 
 
-def _why_not(target: Target, namesakes: list[Target], meanings: Meanings) -> str:
-    """The reason, if any, why this target must stay as it is."""
+def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Meanings) -> str:
+    """The reason, if any, why this target must not be changed."""
     call, spot = target.call, target.spot
     if target.family in sdk.NO_RESOURCES:
         return sdk.NO_RESOURCES[target.family]
@@ -282,12 +455,130 @@ def _is_helper(use: Use, meanings: Meanings) -> bool:
     return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)
 
 
-def _mark_swept(found: list[Target], meanings: Meanings) -> None:
+def _mark_swept(found: list[PythonTarget], meanings: Meanings) -> None:
     by_spot = {id(target.spot): target for target in found}
+    by_call = {id(target.call): target for target in found}
     for target in found:
-        if isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute):
-            base = target.call.func.value
-            if isinstance(base, ast.Name):
-                binding = meanings.binding(base.id, target.spot)
-                if isinstance(binding, Binding) and id(binding.spot) in by_spot:
-                    by_spot[id(binding.spot)].swept = True
+        if not (isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute)):
+            continue
+        base = target.call.func.value
+        trial = by_call.get(id(base))
+        if isinstance(base, ast.Name):
+            binding = meanings.binding(base.id, target.spot)
+            trial = by_spot.get(id(binding.spot)) if isinstance(binding, Binding) else None
+        if trial is not None:
+            trial.swept = True
+            trial.parent = target
+            if trial.generation == "v2":
+                trial.kind = KINDS[Family.SWEEP, Role.TRIAL if target.pipeline is None else Role.STEP_TRIAL]
+
+
+# --- as documents ----------------------------------------------------------------------------------------------------
+
+
+def _read_settings(found: list[PythonTarget], meanings: Meanings) -> None:
+    """What the code says about each target, as the tree that YAML would have."""
+    reader = CodeReader(meanings)
+    trials: dict[int, Fields] = {}
+    order = list(enumerate(found))
+    # A sweep after its trial, whose settings it has.
+    for index, target in [
+        *((i, t) for i, t in order if not t.is_sweep),
+        *((i, t) for i, t in order if t.is_sweep),
+    ]:
+        meaning, spot = target.meaning, target.spot
+        base = meaning.base if isinstance(meaning, Sweep) else meaning
+        builder = base.origin if isinstance(base, Step) else base
+        inner = reader.call(builder.call, builder.spot or spot) if isinstance(builder, Builder) else {}
+        fields: Fields = {}
+        if isinstance(meaning, Builder):
+            fields = inner
+        elif isinstance(meaning, Sweep):
+            inner |= trials.get(id(target), {})
+            fields = reader.call(target.call, spot)
+            fields |= {("trial", *path): value for path, value in inner.items()}
+        else:
+            fields = {("component", *path): value for path, value in inner.items()}
+            if not fields:
+                fields[("component",)] = reader.value(target.call.func, spot)
+        reader.uses(target.uses, fields, spot, target.generation == "v1.5")
+        if target.parent is not None and target.swept:
+            trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
+        target.path = (index,)
+        target.read(tree(fields, target.at))
+        if target.component is not None and target.component.file:
+            target.reference = os.path.normpath(os.path.join(meanings.folder, target.component.file))
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PythonPipeline(CodeTarget):
+    """A function under `@dsl.pipeline`, with what its decorator says; or a job made of it, with its settings."""
+
+    spot: Spot
+    function: ast.FunctionDef
+
+    def has_parameter(self, name: str) -> bool:
+        arguments = self.function.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        return any(argument.arg == name for argument in every)
+
+    def default_of(self, name: str) -> ast.expr | None:
+        arguments = self.function.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults: list[tuple[ast.arg, ast.expr | None]] = [
+            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        return next((default for argument, default in defaults if argument.arg == name), None)
+
+
+def documents(
+    targets: list[PythonTarget], meanings: Meanings
+) -> tuple[list[PythonPipeline], tuple[Document, ...]]:
+    """The pipelines, and the jobs and pipelines that rules can read: of SDK v2, and certain.
+
+    A command object that steps are made of is read with its steps.
+    """
+    builders = [(target.builder, target) for target in targets if target.builder is not None]
+    makers = {id(builder.call) for builder, target in builders if builder.call is not target.call}
+    readable = [
+        target
+        for target in targets
+        if target.generation == "v2" and not isinstance(target.meaning, Unknown) and id(target.call) not in makers
+    ]
+    pipelines: list[PythonPipeline] = []
+    found: list[Document] = []
+    for scope in meanings.module.scopes:
+        pipeline = meanings.pipeline(scope)
+        if pipeline is None or scope.spot is None:
+            continue
+        root = _pipeline_target(meanings, scope.spot, pipeline, len(pipelines))
+        pipelines.append(root)
+        steps = [step for step in readable if step.pipeline and step.pipeline.function is pipeline.function]
+        for step in steps:
+            step.parent = step.parent or root
+        if steps and pipeline.generation == "v2":
+            found.append(Document(len(found), root, (root, *steps)))
+    for target in readable:
+        if target.pipeline is None and target.parent is None:
+            trials = [trial for trial in readable if trial.parent is target]
+            found.append(Document(len(found), target, (target, *trials)))
+    return pipelines, tuple(found)
+
+
+def _pipeline_target(meanings: Meanings, spot: Spot, pipeline: PipelineFunction, index: int) -> PythonPipeline:
+    reader = CodeReader(meanings)
+    fields = reader.pipeline(pipeline.function, spot)
+    for scope in meanings.module.scopes:
+        for name, uses in scope.uses.items():
+            for use in uses:
+                if use.how == "assign" and use.path in (("settings", "default_compute"), ("compute",)):
+                    meaning = meanings.of_name(name, use.spot)
+                    if isinstance(meaning, PipelineJob) and meaning.function.function is pipeline.function:
+                        fields[use.path] = reader.value(use.value, use.spot)
+    at = place_node(spot.source, pipeline.function)
+    kind = KINDS[Family.PIPELINE, Role.JOB]
+    path = ("pipeline", index)
+    return PythonPipeline(
+        kind, pipeline.function.name, path, tree(fields, at), at, spot=spot, function=pipeline.function
+    )

@@ -4,58 +4,60 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arc_toolkit.azureml.documents import Document, Target
+import yaml
+
+from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_threads import is_windows
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs
 from arc_toolkit.findings import Rule
 
 OMP = "OMP_NUM_THREADS"
 
 
-def check_threads(work: Work, document: Document, rule: Rule, framework: Framework) -> None:
+def check_threads(plan: Plan, rule: Rule, framework: Framework) -> None:
     """Report targets with evidence of a framework whose OMP_NUM_THREADS is missing or wrong."""
-    if work.settings.threads == "off":
+    if plan.settings.threads == "off":
         return
-    for target in document.targets:
+    for target in plan.known_targets():
         kind = target.kind
         # A sweep loses environment variables: what counts is what the trial's command exports.
         sweeping = not kind.variables
-        if sweeping and (kind.family != Family.SWEEP or (not kind.role.is_trial and _settled(work, target))):
+        if sweeping and (kind.family != Family.SWEEP or (not kind.role.is_trial and _settled(plan, target))):
             continue
         if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
             continue
-        evidence = work.evidence(target)
-        if not any(item.what == framework for item in evidence) or is_windows(work, target):
+        evidence = plan.evidence(target)
+        if not any(item.what == framework for item in evidence) or is_windows(plan, target):
             continue
-        auto = replace(work.settings, threads="auto", exports=(), manual=False)
-        processes = work.effective(target, "max_concurrency_per_instance")
+        auto = replace(plan.settings, threads="auto", exports=(), manual=False)
+        processes = plan.effective(target, "max_concurrency_per_instance")
         right = decide(
             auto,
             evidence,
-            instance_type=work.instance_type(target),
+            instance_type=plan.instance_type(target),
             parallel=target.kind.family == Family.PARALLEL,
             processes=int(processes) if processes and processes.isdigit() else None,
             literal_only=sweeping,
         )
         if right.names and (OMP in right.names) and _decides(framework, right.names):
-            problem = _problem(work, target, right.how, right.number)
+            problem = _problem(plan, target, right.how, right.number)
             if problem:
                 reason = f"{right.reason}; `patch --threads auto` sets them"
-                work.report(rule, f"{target.shown}: {problem}", target.at, reason=reason)
+                plan.report(rule, f"{target.shown}: {problem}", target.at, reason=reason)
 
 
-def _settled(work: Work, target: Target) -> bool:
+def _settled(plan: Plan, target: Target) -> bool:
     """Whether a sweep has no trial file, or one whose own findings tell what `--threads` makes of it."""
-    return work.library.referenced(target) is None or work.settings.threads is not None
+    return plan.library.referenced(target) is None or plan.settings.threads is not None
 
 
-def _command(work: Work, target: Target) -> str:
-    if target.kind.family == Family.SWEEP and (trial := work.library.referenced(target)):
+def _command(plan: Plan, target: Target) -> str:
+    if target.kind.family == Family.SWEEP and (trial := plan.library.referenced(target)):
         return trial.root.text("command") or ""
-    return work.planned(target, "command") or ""
+    return plan.planned(target, "command") or ""
 
 
 def _decides(framework: Framework, names: tuple[str, ...]) -> bool:
@@ -63,14 +65,17 @@ def _decides(framework: Framework, names: tuple[str, ...]) -> bool:
     return (len(names) == 1) == (framework == "faiss")
 
 
-def _problem(work: Work, target: Target, how: str, number: int | None) -> str:
-    names = set(pairs(target.get("environment_variables")))
-    literal = work.planned(target, "environment_variables", OMP)
-    prestep = work.planned(target, "environment_variables", PRESTEP)
-    if prestep is None and work.is_planned((*target.path, "environment_variables", RESTEP)):
-        prestep = work.planned(target, "environment_variables", RESTEP)
+def _problem(plan: Plan, target: Target, how: str, number: int | None) -> str:
+    variables = target.get("environment_variables")
+    if variables is not None and not isinstance(variables, yaml.MappingNode):
+        return ""  # they come from somewhere else
+    names = set(pairs(variables))
+    literal = plan.planned(target, "environment_variables", OMP)
+    prestep = plan.planned(target, "environment_variables", PRESTEP)
+    if prestep is None and plan.is_planned((*target.path, "environment_variables", RESTEP)):
+        prestep = plan.planned(target, "environment_variables", RESTEP)
     exports = exported_names(prestep) if prestep else {}
-    exports |= exported_names(_command(work, target))
+    exports |= exported_names(_command(plan, target))
     value = exports.get(OMP, literal)
     if value is None:
         if RESTEP in names and PRESTEP not in names:

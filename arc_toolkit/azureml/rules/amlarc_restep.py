@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import yaml
 
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node
 from arc_toolkit.findings import Rule
 
+if TYPE_CHECKING:
+    from arc_toolkit.azureml.python.python_plan import PythonPlan
+    from arc_toolkit.azureml.python.python_writer import PythonWriter
+    from arc_toolkit.edit.python_editor import Place
 
-def _check(work: Work, document: Document) -> None:
-    message = f"{RESTEP} is read by nothing: the variable is called {PRESTEP}"
-    for path, node, is_key in _places(document.root.node, (document.index,), set()):
+_MESSAGE = f"{RESTEP} is read by nothing: the variable is called {PRESTEP}"
+_TITLE = f"Rename {RESTEP} to {PRESTEP}"
 
-        def fix(editor: Editor, at: Path = path, key: bool = is_key) -> None:
-            if key:
-                editor.rename(at, PRESTEP)
-            else:
-                editor.replace(at, RESTEP, PRESTEP)
 
-        title = f"Rename {RESTEP} to {PRESTEP}"
-        work.report(RULE, message, node, fix=fix, title=title, applied=work.is_planned(path))
+def _check(plan: Plan) -> None:
+    if plan.language == "python":
+        _check_code(cast("PythonPlan", plan))
+        return
+    for document in plan.documents:
+        for path, node, is_key in _places(document.root.node, (document.index,), set()):
+
+            def fix(editor: Editor, at: Path = path, key: bool = is_key) -> None:
+                if key:
+                    editor.rename(at, PRESTEP)
+                else:
+                    editor.replace(at, RESTEP, PRESTEP)
+
+            plan.report(RULE, _MESSAGE, node, fix=fix, title=_TITLE, applied=plan.is_planned(path))
 
 
 def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node, bool]]:
@@ -43,6 +55,51 @@ def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node
             if key.value == RESTEP:
                 yield (*path, key.value), key, True
             yield from _places(child, (*path, key.value), seen)
+
+
+def _check_code(plan: PythonPlan) -> None:
+    """In string literals and keyword arguments."""
+    from arc_toolkit.edit.python_editor import Place
+
+    for source in plan.module.sources:
+        for top in source.body if RESTEP in source.text else ():
+            for node, in_f_string in _nodes(top):
+                is_argument = isinstance(node, ast.keyword) and node.arg == RESTEP
+                if not is_argument and not (isinstance(node, ast.Constant) and RESTEP in str(node.value)):
+                    continue
+                assert isinstance(node, ast.keyword | ast.Constant)
+                written = RESTEP if is_argument else "" if in_f_string else source.slice(node)
+                fixable = written.count(RESTEP) == (1 if is_argument else str(node.value).count(RESTEP))
+
+                at = Place(source, source.body, top)
+                fix = partial(_rename, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
+                plan.report(
+                    RULE,
+                    _MESSAGE,
+                    plan.at(source, node),
+                    reason="" if fixable else "it is part of an f-string or written with escapes",
+                    fix=fix if fixable else None,
+                    title=_TITLE,
+                )
+
+
+def _rename(writer: PythonWriter, at: Place, node: ast.keyword | ast.Constant, text: str) -> None:
+    if isinstance(node, ast.keyword):
+        writer.changes.rename_argument(at, node, text)
+    else:
+        writer.changes.replace(at, node, text)
+
+
+def _nodes(top: ast.stmt) -> Iterator[tuple[ast.AST, bool]]:
+    """All nodes that may hold the name, and whether they are inside of an f-string; no docstrings."""
+    stack: list[tuple[ast.AST, bool]] = [(top, False)]
+    while stack:
+        node, in_f_string = stack.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        yield node, in_f_string
+        inside = in_f_string or isinstance(node, ast.JoinedStr)
+        stack.extend((child, inside) for child in ast.iter_child_nodes(node))
 
 
 RULE = Rule(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         node = target.get("resources", "instance_count")
         value = target.text("resources", "instance_count")
         if node is None or value is None or not is_bound(value) or not target.kind.resources:
@@ -18,10 +17,10 @@ def _check(work: Work, document: Document) -> None:
         if target.kind.role != Role.STEP:
             message = f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
             reason = "bind it on the pipeline's step: `patch --expose-parameters`"
-            work.report(RULE, message, node, reason=reason)
+            plan.report(RULE, message, node, reason=reason)
         elif target.kind.family == Family.COMMAND and target.get("component") is None:
             message = "an inline command step rejects a bound instance_count (`component` missing)"
-            work.report(RULE, message, node, reason="move the job to a component file")
+            plan.report(RULE, message, node, reason="move the job to a component file")
 
 
 RULE = Rule(
@@ -47,6 +46,7 @@ jobs:
     resources:
       instance_count: ${{parent.inputs.count}}
 """,
+    language="yaml, python",
     check=_check,
     needs=("instance_count",),
 )

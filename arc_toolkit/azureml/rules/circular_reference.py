@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 
-from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    own = os.path.abspath(work.file.path)
-    for step in document.steps:
-        if step.reference is not None and _leads_to(work, step, own):
+def _check(plan: Plan) -> None:
+    own = os.path.abspath(plan.path)
+    for step in (step for document in plan.documents for step in document.steps):
+        if step.reference is not None and _leads_to(plan, step, own):
             by = "itself" if step.reference == own else f"itself by way of {os.path.relpath(step.reference)}"
-            work.report(RULE, f"step `{step.name}` makes the pipeline include {by}", step.at)
+            plan.report(RULE, f"step `{step.name}` makes the pipeline include {by}", step.at)
 
 
-def _leads_to(work: Work, first: Target, own: str) -> bool:
+def _leads_to(plan: Plan, first: Target, own: str) -> bool:
     seen: set[str] = set()
     steps = [first]
     while steps:
@@ -30,7 +30,7 @@ def _leads_to(work: Work, first: Target, own: str) -> bool:
         if step.reference is None or step.reference in seen or not may:
             continue
         seen.add(step.reference)
-        if document := work.library.load(step.reference):
+        if document := plan.library.load(step.reference):
             steps += document.steps
     return False
 

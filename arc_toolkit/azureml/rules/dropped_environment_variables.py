@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import pairs
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         # A kind without resources does not run here at all.
         if target.kind.resources and not target.kind.variables:
             own = target.own.get("environment_variables")
             names = ", ".join(pairs(own[1])) if own else ""
             if own and names:
                 message = f"{names} never reaches the job: {target.kind.why}"
-                work.report(RULE, message, own[0], reason=_way_out(target.kind))
+                plan.report(RULE, message, own[0], reason=_way_out(target.kind))
 
 
 def _way_out(kind: TargetKind) -> str:
@@ -53,6 +52,7 @@ jobs:
     environment_variables:
       OMP_NUM_THREADS: "8"
 """,
+    language="yaml, python",
     check=_check,
     needs=("environment_variables",),
 )

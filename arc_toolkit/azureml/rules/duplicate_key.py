@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import yaml
 
-from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import MERGE
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         for node in (target.node, target.get("resources"), target.get("environment_variables")):
             if not isinstance(node, yaml.MappingNode):
                 continue
@@ -21,7 +20,7 @@ def _check(work: Work, document: Document) -> None:
             seen: set[str] = set()
             for key in keys:
                 if key.value in seen:
-                    work.report(RULE, f"`{key.value}` stands twice: only the last counts", key)
+                    plan.report(RULE, f"`{key.value}` stands twice: only the last counts", key)
                 seen.add(key.value)
 
 

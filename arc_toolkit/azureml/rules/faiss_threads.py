@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules._threads import check_threads
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    check_threads(work, document, RULE, "faiss")
+def _check(plan: Plan) -> None:
+    check_threads(plan, RULE, "faiss")
 
 
 RULE = Rule(
@@ -33,5 +32,6 @@ environment_variables:
 resources:
   instance_type: 32cpu128g
 """,
+    language="yaml, python",
     check=_check,
 )

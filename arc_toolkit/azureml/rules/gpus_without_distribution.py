@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import gpus_of
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         if target.kind.family != Family.COMMAND or target.kind.role not in (Role.JOB, Role.STEP, Role.COMPONENT):
             continue
-        count = work.planned(target, "resources", "instance_count") or ""
-        gpus = gpus_of(work.instance_type(target), work.settings) or 0
-        if gpus > 1 and count.isdigit() and int(count) > 1 and not _distributed(work, target):
+        count = plan.planned(target, "resources", "instance_count") or ""
+        gpus = gpus_of(plan.instance_type(target), plan.settings) or 0
+        if gpus > 1 and count.isdigit() and int(count) > 1 and not _distributed(plan, target):
             message = (
                 f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
             )
             at = target.get("resources", "instance_count") or target.at
-            work.report(RULE, message, at)
+            plan.report(RULE, message, at)
 
 
-def _distributed(work: Work, target: Target) -> bool:
+def _distributed(plan: Plan, target: Target) -> bool:
     if target.get("distribution") is not None or target.get("component", "distribution") is not None:
         return True
-    document = work.library.referenced(target)
+    document = plan.library.referenced(target)
     return document is not None and document.root.get("distribution") is not None
 
 
@@ -51,6 +51,7 @@ distribution:
   type: pytorch
   process_count_per_instance: 8
 """,
+    language="yaml, python",
     check=_check,
-    needs=("resources",),
+    needs=("instance_count",),
 )

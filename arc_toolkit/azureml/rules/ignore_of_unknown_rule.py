@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import difflib
 
-import yaml
-
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import SETTING_RULES
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    if document is not work.file.documents[0]:
-        return
+def _check(plan: Plan) -> None:
     known = {*SETTING_RULES, *all_rules()}
-    for line, name in work.ignores.names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
-            mark = yaml.Mark("", 0, line - 1, 0, None, 0)
-            node = yaml.ScalarNode("", "", mark, mark)
-            work.report(RULE, f"an ignore of `{name}`, which is no rule", node, reason=hint)
+    for ignores, place in plan.ignores():
+        for line, name in ignores.names:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
+                plan.report(RULE, f"an ignore of `{name}`, which is not a rule", place(line), reason=hint)
 
 
 RULE = Rule(
@@ -40,6 +34,7 @@ command: python train.py  # arc-toolkit: ignore[lightgbm-thread] one thread is w
     after="""\
 command: python train.py  # arc-toolkit: ignore[lightgbm-threads] one thread is wanted here
 """,
+    language="yaml, python",
     check=_check,
     needs=("arc-toolkit:",),
 )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import yaml
-
-from arc_toolkit.azureml.documents import Document
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    if document is not work.file.documents[0]:
-        return
-    for line in work.ignores.without_reason:
-        mark = yaml.Mark("", 0, line - 1, 0, None, 0)
-        message = "an ignore without a reason does not count: `# arc-toolkit: ignore[rule] reason`"
-        work.report(RULE, message, yaml.ScalarNode("", "", mark, mark))
+def _check(plan: Plan) -> None:
+    message = "an ignore without a reason does not count: `# arc-toolkit: ignore[rule] reason`"
+    for ignores, place in plan.ignores():
+        for line in ignores.without_reason:
+            plan.report(RULE, message, place(line))
 
 
 RULE = Rule(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules._threads import check_threads
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    check_threads(work, document, RULE, "lightgbm")
+def _check(plan: Plan) -> None:
+    check_threads(plan, RULE, "lightgbm")
 
 
 RULE = Rule(
@@ -31,5 +30,6 @@ environment: azureml:AzureML-lightgbm-3.3@latest
 environment_variables:
   AMLARC_PRESTEP: "export MKL_NUM_THREADS=` get_cores ` NUMEXPR_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
 """,
+    language="yaml, python",
     check=_check,
 )

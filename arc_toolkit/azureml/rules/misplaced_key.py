@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import yaml
 
-from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 from arc_toolkit.findings import Rule
@@ -15,30 +15,30 @@ from arc_toolkit.findings import Rule
 _BELOW_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         own = target.own
         if target.kind.resources:
             for name in _BELOW_RESOURCES:
                 if name in own:
-                    _to_resources(work, target, name, own[name])
+                    _to_resources(plan, target, name, own[name])
         if target.kind.role == Role.SPEC and "resources" in own:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
-            work.report(RULE, message, own["resources"][0])
+            plan.report(RULE, message, own["resources"][0])
         if target.kind.role == Role.COMPONENT and "compute" in own:
             message = f"a {target.kind.name} has no `compute`: its step has, or the pipeline's default_compute"
-            work.report(RULE, message, own["compute"][0])
+            plan.report(RULE, message, own["compute"][0])
         task = pairs(target.get("task"))
         if target.kind.family == Family.PARALLEL and "environment_variables" in task:
-            _from_task(work, target, task["environment_variables"])
+            _from_task(plan, target, task["environment_variables"])
         for outer in ("environment", "resources"):
             inner = pairs(target.get(outer))
             if "environment_variables" in inner and target.kind.role != Role.SPEC:
                 message = f"`environment_variables` below `{outer}` are not read: they stand beside it"
-                work.report(RULE, message, inner["environment_variables"][0])
+                plan.report(RULE, message, inner["environment_variables"][0])
 
 
-def _to_resources(work: Work, target: Target, name: str, pair: tuple[Node, Node]) -> None:
+def _to_resources(plan: Plan, target: Target, name: str, pair: tuple[Node, Node]) -> None:
     value = text_of(pair[1])
     number = int(value) if value and value.isdigit() and name == "instance_count" else value
 
@@ -49,10 +49,10 @@ def _to_resources(work: Work, target: Target, name: str, pair: tuple[Node, Node]
     movable = value is not None and target.text("resources", name) is None
     message = f"`{name}` of {target.shown} is read below `resources` only"
     title = f"Move `{name}` below `resources`"
-    work.report(RULE, message, pair[0], fix=fix if movable else None, title=title)
+    plan.report(RULE, message, pair[0], fix=fix if movable else None, title=title)
 
 
-def _from_task(work: Work, target: Target, pair: tuple[Node, Node]) -> None:
+def _from_task(plan: Plan, target: Target, pair: tuple[Node, Node]) -> None:
     message = "a parallel `task` has no `environment_variables`: they belong to the step"
     own = pairs(pair[1])
     movable = target.kind.role == Role.STEP and "environment_variables" not in target.own
@@ -64,7 +64,7 @@ def _from_task(work: Work, target: Target, pair: tuple[Node, Node]) -> None:
 
     scalars = all(isinstance(value, yaml.ScalarNode) for _, value in own.values())
     title = "Move `environment_variables` to the step"
-    work.report(RULE, message, pair[0], fix=fix if movable and own and scalars else None, title=title)
+    plan.report(RULE, message, pair[0], fix=fix if movable and own and scalars else None, title=title)
 
 
 RULE = Rule(

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import re
 
-from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Role
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import text_of
 from arc_toolkit.findings import Rule
 
 _KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![a-z])")
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         if target.kind.resources and target.kind.role in (Role.JOB, Role.STEP):
-            evidence = kubernetes(work, target)
-            if evidence and work.effective(target, "resources", "instance_type") is None:
+            evidence = kubernetes(plan, target)
+            if evidence and plan.effective(target, "resources", "instance_type") is None:
                 message = f"{target.shown} names no instance type: it gets 0.1 CPU and 2 GiB (limit 2 CPU)"
                 reason = f"{evidence}; `patch --instance-type NAME` sets one"
-                work.report(RULE, message, target.at, reason=reason)
+                plan.report(RULE, message, target.at, reason=reason)
 
 
-def kubernetes(work: Work, target: Target) -> str:
+def kubernetes(plan: Plan, target: Target) -> str:
     """Why the compute is taken for Kubernetes; empty where nothing says so."""
-    compute = work.planned(target, "compute")
+    compute = plan.planned(target, "compute")
     if compute is None and target.parent is not None:
-        compute = work.planned(target.parent, "settings", "default_compute") or work.planned(
+        compute = plan.planned(target.parent, "settings", "default_compute") or plan.planned(
             target.parent, "compute"
         )
     if compute and _KUBERNETES.search(compute.removeprefix("azureml:")):
         return f"compute {compute} looks like Kubernetes"
-    if any(name.startswith("AMLARC_") for name in work.variables(target)):
+    if any(name.startswith("AMLARC_") for name in plan.variables(target)):
         return "it sets AMLARC variables"
-    if work.settings.instance_types and compute and not text_of(target.get("queue_settings", "job_tier")):
+    if plan.settings.instance_types and compute and not text_of(target.get("queue_settings", "job_tier")):
         return "--instance-types says that the cluster is Kubernetes"
     return ""
 
@@ -60,5 +60,6 @@ resources:
   instance_type: 32cpu128g
 command: python train.py
 """,
+    language="yaml, python",
     check=_check,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from arc_toolkit.azureml.documents import Document, Target, folder_of
+from arc_toolkit.azureml.documents import Target, folder_of
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import Node, text_of
 from arc_toolkit.findings import Rule
 
@@ -19,26 +19,26 @@ _DEPENDENCIES: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _check(work: Work, document: Document) -> None:
-    if work.file.path == "-":  # standard input has no folder that paths could start from
+def _check(plan: Plan) -> None:
+    if plan.path == "-":  # standard input has no folder that paths could start from
         return
-    folder = folder_of(work.file.path)
-    for target in document.targets:
+    folder = folder_of(plan.path)
+    for target in plan.known_targets():
         if target.reference is not None:
             key = "trial" if target.kind.family == Family.SWEEP else "component"
-            _look(work, target.reference, target.get(key) or target.at, target, key)
+            _look(plan, target.reference, target.get(key) or target.at, target, key)
         for first, *rest in _DEPENDENCIES:
             if first in target.own:
                 node = target.get(first, *rest)
                 written = text_of(node) if node is not None else None
                 if node is not None and written and "${{" not in written and ":" not in written:
-                    _look(work, os.path.normpath(os.path.join(folder, written)), node, target, rest[-1])
+                    _look(plan, os.path.normpath(os.path.join(folder, written)), node, target, rest[-1])
 
 
-def _look(work: Work, path: str, at: Node, target: Target, key: str) -> None:
-    if work.library.missing(path):
+def _look(plan: Plan, path: str, at: Node, target: Target, key: str) -> None:
+    if plan.library.missing(path):
         message = f"`{key}` of {target.shown} names a file that does not exist"
-        work.report(RULE, message, at, reason=f"there is no {os.path.relpath(path)}")
+        plan.report(RULE, message, at, reason=f"there is no {os.path.relpath(path)}")
 
 
 RULE = Rule(
@@ -47,7 +47,8 @@ RULE = Rule(
     fix="none",
     summary="a component, trial or conda file that does not exist",
     why="""\
-Paths in a file start from the folder that the file lies in. A pipeline whose component is not there cannot be loaded,
+Paths in a file start from the folder that the file lies in; those in Python code start where it is run, which is not
+known here. A pipeline whose component is not there cannot be loaded,
 and settings that belong on the component's step are decided without knowing what it runs.""",
     before="""\
 jobs:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 
-from arc_toolkit.azureml.documents import Document, Target
+from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs
 from arc_toolkit.findings import Rule
@@ -56,16 +56,16 @@ _IMPORTANT = (
 _IMPORTANT_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
-        _look(work, target, target.own, (), _KEYS, _IMPORTANT)
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
+        _look(plan, target, target.own, (), _KEYS, _IMPORTANT)
         if target.kind.family != Family.SPARK and "resources" in target.own:
             own = pairs(target.own["resources"][1])
-            _look(work, target, own, ("resources",), _RESOURCE_KEYS, _IMPORTANT_RESOURCES)
+            _look(plan, target, own, ("resources",), _RESOURCE_KEYS, _IMPORTANT_RESOURCES)
 
 
 def _look(
-    work: Work,
+    plan: Plan,
     target: Target,
     own: dict[str, tuple[Node, Node]],
     below: Path,
@@ -80,7 +80,7 @@ def _look(
             continue
         if near[0] in own:
             message = f"`{name}` does nothing: `{near[0]}` stands beside it"
-            work.report(RULE, message, own[name][0])
+            plan.report(RULE, message, own[name][0])
             continue
         path = (*target.path, *below, name)
 
@@ -90,7 +90,7 @@ def _look(
         message = f"`{name}` does nothing: `{near[0]}` is meant"
         reason = "renaming it brings a setting to life that had no effect so far"
         title = f"Rename `{name}` to `{near[0]}`"
-        work.report(RULE, message, own[name][0], reason=reason, fix=fix, title=title)
+        plan.report(RULE, message, own[name][0], reason=reason, fix=fix, title=title)
 
 
 RULE = Rule(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.library import dockerfile_of
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 from arc_toolkit.findings import Rule
 
@@ -17,30 +16,30 @@ _OLD = re.compile(
 _FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)")
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         for holder in (target.node, target.get("task")):
             environment = pairs(holder).get("environment")
             if environment is not None:
-                _look(work, environment[0], environment[1])
+                _look(plan, environment[0], environment[1])
 
 
-def _look(work: Work, key: Node, environment: Node) -> None:
+def _look(plan: Plan, key: Node, environment: Node) -> None:
     for place in (("image",), ("docker", "image")):
         node = get(environment, *place)
         image = text_of(node)
         if node is not None and image and _OLD.search(image):
-            work.report(RULE, f"image {image} is older than Ubuntu 20.04", node)
+            plan.report(RULE, f"image {image} is older than Ubuntu 20.04", node)
     name = text_of(environment)
     if name is not None and _OLD.search(name):
-        work.report(RULE, f"environment {name} is older than Ubuntu 20.04", environment)
+        plan.report(RULE, f"environment {name} is older than Ubuntu 20.04", environment)
     written = dockerfile_of(environment) if name is None else None
     if written is not None:
-        path = os.path.join(os.path.dirname(os.path.abspath(work.file.path)), written.removeprefix("file:"))
-        for image in _FROM.findall(work.library.read_text(os.path.normpath(path)) or ""):
+        path = os.path.join(os.path.dirname(os.path.abspath(plan.path)), written.removeprefix("file:"))
+        for image in _FROM.findall(plan.library.read_text(os.path.normpath(path)) or ""):
             if _OLD.search(image):
                 message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
-                work.report(RULE, message, key)
+                plan.report(RULE, message, key)
 
 
 RULE = Rule(
@@ -60,6 +59,7 @@ environment:
 environment:
   image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04
 """,
+    language="yaml, python",
     check=_check,
     needs=("environment",),
 )

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, cores_of
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.edit.yaml_nodes import pairs, text_of
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    for target in document.targets:
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
         if not target.kind.variables:
             continue
         own = pairs(target.get("environment_variables"))
         for name, (key, value) in own.items():
             if not name.endswith("_NUM_THREADS") and name not in LIGHTGBM_NAMES:
                 continue
-            number = work.planned(target, "environment_variables", name) or text_of(value) or ""
-            cores, source = cores_of(work.instance_type(target), work.settings)
+            number = plan.planned(target, "environment_variables", name) or text_of(value) or ""
+            cores, source = cores_of(plan.instance_type(target), plan.settings)
             if number.isdigit() and cores is not None and int(number) > cores:
                 message = f"{name} is {number}, but {target.shown} has {cores} cores"
-                work.report(RULE, message, key, reason=source)
+                plan.report(RULE, message, key, reason=source)
 
 
 RULE = Rule(
@@ -44,6 +43,7 @@ resources:
 environment_variables:
   OMP_NUM_THREADS: "8"
 """,
+    language="yaml, python",
     check=_check,
     needs=("_NUM_THREADS",),
 )

@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import difflib
 
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
-from arc_toolkit.azureml.work import Work
 from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 
 
-def _check(work: Work, document: Document) -> None:
-    known = work.settings.instance_types
+def _check(plan: Plan) -> None:
+    known = plan.settings.instance_types
     if not known:
-        _check_names(work, document)
+        _check_names(plan)
         return
-    for target in document.targets:
-        name = work.planned(target, "resources", "instance_type") if target.kind.resources else None
+    for target in plan.known_targets():
+        name = plan.planned(target, "resources", "instance_type") if target.kind.resources else None
         if name and not is_bound(name) and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:5])}"
             node = target.get("resources", "instance_type") or target.at
-            work.report(RULE, f"no instance type {name} in --instance-types", node, reason=hint)
+            plan.report(RULE, f"no instance type {name} in --instance-types", node, reason=hint)
 
 
-def _check_names(work: Work, document: Document) -> None:
+def _check_names(plan: Plan) -> None:
     """Without manifests: what cannot be a name in Kubernetes is the name of no instance type."""
-    for target in document.targets:
+    for target in plan.known_targets():
         if target.kind.resources and "resources" in target.own:
             name = target.text("resources", "instance_type")
             if (
                 name
                 and not is_bound(name)
                 and (problem := name_problem(name))
-                and (why := kubernetes(work, target))
+                and (why := kubernetes(plan, target))
             ):
-                work.report(
+                plan.report(
                     RULE,
                     problem,
                     target.get("resources", "instance_type") or target.at,
@@ -62,5 +61,6 @@ resources:
 resources:
   instance_type: 32cpu128g
 """,
+    language="yaml, python",
     check=_check,
 )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Role
-from arc_toolkit.azureml.work import Work
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
 
-def _check(work: Work, document: Document) -> None:
-    root = document.root
-    if root.kind.role != Role.COMPONENT or not work.in_folder or work.library.uses(work.file.path):
+def _check(plan: Plan) -> None:
+    if not plan.in_folder or plan.library.uses(plan.path):
         return
-    message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
     reason = "settings that a component cannot hold (environment variables, compute) have no step to go to"
-    work.report(RULE, message, root.at, reason=reason)
+    for root in (document.root for document in plan.documents):
+        if root.kind.role == Role.COMPONENT:
+            message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
+            plan.report(RULE, message, root.at, reason=reason)
 
 
 RULE = Rule(

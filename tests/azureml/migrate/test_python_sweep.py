@@ -14,7 +14,7 @@ from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange
 from arc_toolkit.azureml.python.names import Spot
-from arc_toolkit.azureml.python.planner import Planner
+from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.python_editor import Changes
 from arc_toolkit.edit.python_source import Source
@@ -277,7 +277,7 @@ def test_a_conversion_is_refused_when_the_editor_lies(
 
 
 def test_a_conversion_that_a_second_run_would_change_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def again(planner: Planner, spot: Spot) -> SweepChange:
+    def again(planner: PythonPlan, spot: Spot) -> SweepChange:
         change = config_change(planner, spot)
         change.statements = [(spot, f"{text}\n{ast.unparse(spot.stmt)}") for spot, text in change.statements]
         change.reader.names.clear()

@@ -125,7 +125,7 @@ def test_an_operator_at_the_beginning_of_a_line_is_no_magic() -> None:
 def test_findings_name_the_cell_and_the_line_of_the_file() -> None:
     data = notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(**x)\n"])
     finding = patch_cells(data).findings[0]
-    assert finding.message == "cell 3 line 3: step node: left as it is"
+    assert finding.message == "cell 3 line 3: step `node` is not changed"
     assert "train(**x)" in data.decode().split("\n")[finding.line - 1]
 
 

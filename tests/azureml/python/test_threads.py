@@ -58,7 +58,8 @@ def _merged() -> str:
 
 def test_what_is_right_is_left() -> None:
     text = STEP + f'    node.environment_variables = {{"AMLARC_PRESTEP": "{VALUE}"}}\n'
-    assert [finding.reason for finding in check_noop(text, LIGHTGBM)] == ["nothing to do"]
+    found = check_noop(text, LIGHTGBM)
+    assert [finding.reason for finding in found if finding.rule == "threads"] == ["nothing to do"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,8 @@ one = command(command="python train.py", code="./src", environment="azureml:e@la
 two = command(command="python train.py", environment=env)
 """
     findings = check_noop(text, Settings(threads="auto", manual=True), path=str(tmp_path / "p.py"))
-    assert [finding.reason.partition(",")[0] for finding in findings] == [
+    reasons = [finding.reason.partition(",")[0] for finding in findings if finding.rule == "threads"]
+    assert reasons == [
         "lightgbm in src/train.py",
         "faiss in conda.yml",
     ]

@@ -1,0 +1,255 @@
+"""The plan for one file: what is known about it, what is to change, and the findings so far.
+
+Settings (`place.py`, `place_threads.py`, `expose.py`) and rules speak to a `Plan` and read `Target`s; none of them
+knows a language. `YamlPlan` and `PythonPlan` write values into theirs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from arc_toolkit.azureml.documents import Document, Setting, SourceFile, Target
+from arc_toolkit.azureml.kinds import Role, Slot
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.threads import FrameworkEvidence
+from arc_toolkit.azureml.yaml_style import is_bound
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.ignores import Ignores
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
+from arc_toolkit.findings import Finding, Fix, Language, Rule, Severity
+
+# Changes a file through the editor of its language.
+Operation = Callable[[Any], None]
+
+
+class Plan(ABC):
+    """The state of one file while its settings are placed and its rules run."""
+
+    language: Language
+    # Whether a pipeline without a default compute can be given one.
+    adds_default_compute = True
+    # Whether exports can go before a command, where environment variables get lost.
+    edits_commands = True
+
+    def __init__(
+        self,
+        path: str,
+        library: Library,
+        settings: Settings,
+        *,
+        in_folder: bool = True,
+        before: Plan | None = None,
+    ) -> None:
+        self.path = path
+        self.library = library
+        self.settings = settings
+        # Whether a folder was given, so that "nothing uses it" means something.
+        self.in_folder = in_folder
+        # Only the edits of a second run count, not its findings.
+        self.is_second = before is not None
+        self.documents: tuple[Document, ...] = ()
+        self.findings: list[Finding] = []
+        self.new_files: list[tuple[str, bytes]] = []
+        self._planned: dict[Path, Any] = {}
+        # By path, so that the second run of the same file (`before`) need not look again.
+        self._evidence: dict[Path, tuple[FrameworkEvidence, ...]] = before._evidence if before else {}
+
+    # --- what each language does its own way -----------------------------------------------------------------
+
+    @abstractmethod
+    def locate(self, at: Node) -> tuple[int, int, str]:
+        """Line, column, and what comes before a message about this place."""
+
+    @abstractmethod
+    def covers(self, rule: str, at: Node) -> bool:
+        """Whether an inline ignore keeps a rule or setting out of the line of a node."""
+
+    @abstractmethod
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], Node]]]:
+        """The inline ignores, each with a function from its lines to places."""
+
+    @abstractmethod
+    def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
+        """The fix as data, made in this file as well if it is usable; `Refused` if it cannot be made."""
+
+    @abstractmethod
+    def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        """Write values into a target. Those that were written; why another was not is reported."""
+
+    @abstractmethod
+    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
+        """The pipelines, each with the steps that may be bound to its inputs."""
+
+    @abstractmethod
+    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
+        """An input of a pipeline with a default; why it cannot be declared is reported."""
+
+    @abstractmethod
+    def declared_default(self, pipeline: Target, name: str) -> str | None:
+        """The default of an input that a pipeline has already."""
+
+    @abstractmethod
+    def replace_restep(self, target: Target, value: str) -> bool:
+        """AMLARC_RESTEP of a target becomes AMLARC_PRESTEP with this value."""
+
+    def prepend(self, rule: str, target: Target, path: Path, text: str) -> bool:
+        """Text before a value."""
+        raise NotImplementedError
+
+    def of_file(self, file: SourceFile) -> Plan:
+        """A plan for another file of the same language: what the same settings make of it."""
+        raise NotImplementedError
+
+    def targets(self) -> Iterator[Target]:
+        """Everything that settings may go to."""
+        return self.known_targets()
+
+    def known_targets(self) -> Iterator[Target]:
+        """Everything that is known well enough for rules to judge it."""
+        for document in self.documents:
+            yield from document.targets
+
+    def unsupported(self, target: Target, slot: Slot) -> str | None:
+        """Why a target does not take a setting; None where it does."""
+        return None if slot in target.kind.slots else target.kind.why
+
+    @abstractmethod
+    def says_equal(self, target: Target, setting: Setting) -> None:
+        """A value that is there already: nothing to do, which is said in code only."""
+
+    def bind(self, step: Target, slot: Slot) -> bool:
+        """Make ready for binding a slot of a step to an input; False where that cannot be done."""
+        return True
+
+    @abstractmethod
+    def expose_others(self) -> None:
+        """Expose the resources of what is not a pipeline, where the language has a way."""
+
+    def leaves_to_parameters(self, target: Target) -> bool:
+        """Whether a target gets no literal resources, because exposed parameters go around it."""
+        return False
+
+    def compute_reference(self, name: str) -> str:
+        """How the language names a compute of the workspace."""
+        return name
+
+    def needs_compute(self, target: Target) -> bool:
+        """Whether a job or step without a compute of its own is given one."""
+        return target.kind.role == Role.JOB or bool(self.settings.steps or self.settings.kinds)
+
+    # --- findings --------------------------------------------------------------------------------------------
+
+    def found(
+        self,
+        rule: str,
+        severity: Severity,
+        message: str,
+        at: Node,
+        *,
+        reason: str = "",
+        fix: Fix | None = None,
+        applied: bool = False,
+    ) -> None:
+        """A finding, unless it is ignored or not asked for."""
+        if self.settings.wants(rule) and not self.covers(rule, at):
+            line, column, where = self.locate(at)
+            self.findings.append(
+                Finding(rule, severity, where + message, self.path, line, column, reason, fix, applied)
+            )
+
+    def report(
+        self,
+        rule: Rule,
+        message: str,
+        at: Node,
+        *,
+        reason: str = "",
+        fix: Operation | None = None,
+        title: str = "",
+        applied: bool = False,
+    ) -> None:
+        """A finding of a rule. `fix` changes the file if it may be used; an ignored finding is not fixed."""
+        if not self.settings.wants(rule.id) or self.covers(rule.id, at):
+            return
+        made = None
+        if fix is not None:
+            usable = rule.fix == "safe" or self.settings.unsafe_fixes
+            try:
+                # A setting of this run may have fixed it already.
+                made = self.fix(title, rule.fix == "safe", fix, usable and not applied)
+                applied = applied or usable
+            except Refused as refusal:
+                reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
+        self.found(rule.id, rule.severity, message, at, reason=reason, fix=made, applied=applied)
+
+    # --- which targets ---------------------------------------------------------------------------------------
+
+    def wants(self, rule: str, target: Target) -> bool:
+        """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`, ignores."""
+        settings = self.settings
+        if not settings.wants(rule) or self.covers(rule, target.at):
+            return False
+        if settings.kinds and target.kind.family not in settings.kinds:
+            return False
+        if settings.steps:
+            step = target if target.kind.role == Role.STEP else target.parent
+            return step is not None and step.kind.role == Role.STEP and step.name in settings.steps
+        return True
+
+    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+        """Whether an inline ignore is at a target, or on a line of the keys and values on the way to `path`."""
+        places = [target.at]
+        node: Node | None = target.node
+        for step in path:
+            key, node = pairs(node).get(str(step), (None, None))
+            places += [part for part in (key, node) if part is not None]
+        return any(self.covers(rule, place) for place in places)
+
+    # --- what a target is like -------------------------------------------------------------------------------
+
+    def planned(self, target: Target, name: str, *path: str | int) -> str | None:
+        """The text at a path as it will be: what is planned, else what is there."""
+        if self._planned:
+            value = self._planned.get((*target.path, name, *path))
+            if value is not None:
+                return str(value)
+        return target.text(name, *path)
+
+    def is_planned(self, path: Path) -> bool:
+        return path in self._planned
+
+    def expect(self, path: Path, value: Any) -> None:
+        """A value that will be at a path of the file."""
+        self._planned[path] = value
+
+    def effective(self, target: Target, name: str, *path: str) -> str | None:
+        """A value of a target, or of the sweep around it, or of the component that it names."""
+        if (own := self.planned(target, name, *path)) is not None:
+            return own
+        if target.kind.role.is_trial and target.parent is not None:
+            return self.effective(target.parent, name, *path)
+        for inline in ("component", "trial"):
+            if inline in target.own and (value := target.text(inline, name, *path)) is not None:
+                return value
+        document = self.library.referenced(target)
+        return document.root.text(name, *path) if document else None
+
+    def instance_type(self, target: Target) -> str | None:
+        """The instance type that a target will run on; None where none is set or it is bound."""
+        found = self.effective(target, "resources", "instance_type")
+        return None if is_bound(found) else found
+
+    def variables(self, target: Target) -> dict[str, str]:
+        """The environment variables of a target as they are written now."""
+        own = pairs(target.get("environment_variables"))
+        return {name: text_of(value) or "" for name, (_, value) in own.items()}
+
+    def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
+        found = self._evidence.get(target.path)
+        if found is None:
+            found = self._evidence[target.path] = self.library.evidence(target, self.path)
+        return found

@@ -1,0 +1,250 @@
+"""Steps, sweeps and jobs in code as the trees that YAML would have for them, so that one set of rules reads both.
+
+A value that is not known without running the code is bound: `${{expression}}`, as in YAML a value that comes from an
+input. Nothing here changes code; a value keeps its expression and statement, for whoever does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+import yaml
+
+from arc_toolkit.azureml.python.meaning import Builder, Meanings, short
+from arc_toolkit.azureml.python.names import Spot, Use
+from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.yaml_nodes import INT, MAP, STR, Node
+
+Path = tuple[str, ...]
+Fields = dict[Path, "CodeValue"]
+
+_VARIABLES: Path = ("environment_variables",)
+_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args", "locations")
+# Keyword arguments and attributes -> where YAML has the same.
+_PATHS: Mapping[str, Path] = {
+    **{name: ("resources", name) for name in _RESOURCES},
+    **{name: (name,) for name in ("command", "code", "compute", "distribution", "environment")},
+    **{name: (name,) for name in ("environment_variables", "max_concurrency_per_instance", "component")},
+    "program_arguments": ("task", "program_arguments"),
+    # SDK v1.5
+    "node_count": ("resources", "instance_count"),
+    "process_count_per_node": ("max_concurrency_per_instance",),
+    "target": ("compute",),
+}
+_DECORATOR: Mapping[str, Path] = {
+    "default_compute": ("settings", "default_compute"),
+    "default_compute_target": ("settings", "default_compute"),
+    "compute": ("compute",),
+}
+# Between a step and its settings in SDK v1.5, and the `resources` of v2.
+_BETWEEN = frozenset({"runsettings", "resource_layout", "parallel", "resources"})
+# What says several values at once.
+HOLDERS = frozenset(
+    {
+        ("resources",),
+        ("set_resources",),
+        ("runsettings", "configure"),
+        ("runsettings", "parallel", "configure"),
+        ("runsettings", "resource_layout", "configure"),
+    }
+)
+_ENVIRONMENT = ("image", "conda_file", "name")
+
+
+class CodeMark(yaml.Mark):
+    """A place in code; `source` is the file or the cell of a notebook."""
+
+    def __init__(self, source: Source, line: int, column: int) -> None:
+        super().__init__("", 0, line, column, None, 0)
+        self.source = source
+
+
+class CodeValue(yaml.ScalarNode):
+    """A value in code: its text as in YAML, the expression that says it, and the statement that this is in."""
+
+    def __init__(
+        self, text: str, expression: ast.expr, statement: Spot, tag: str = STR, *, opaque: bool = False
+    ) -> None:
+        mark = mark_of(statement.source, expression)
+        super().__init__(tag, text, mark, mark)
+        self.expression = expression
+        self.statement = statement
+        # What holds it cannot be read, so that nothing can be written beside it either.
+        self.opaque = opaque
+
+
+def mark_of(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> CodeMark:
+    return CodeMark(source, node.lineno - 1, source.column(node) - 1)
+
+
+def place_node(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> Node:
+    """A node for a finding about any part of the code."""
+    mark = mark_of(source, node)
+    return yaml.ScalarNode(STR, "", mark, mark)
+
+
+def tree(fields: Mapping[Path, Node], at: Node) -> yaml.MappingNode:
+    """Values by their paths as one mapping."""
+    root = yaml.MappingNode(MAP, [], at.start_mark, at.start_mark)
+    inner: dict[Path, yaml.MappingNode] = {(): root}
+    for path, value in fields.items():
+        for length in range(1, len(path)):
+            if path[:length] in fields or path[:length] in inner:
+                continue
+            inner[path[:length]] = yaml.MappingNode(MAP, [], value.start_mark, value.start_mark)
+            _append(inner[path[: length - 1]], path[length - 1], inner[path[:length]], value)
+        if path[:-1] in inner:
+            _append(inner[path[:-1]], path[-1], value, value)
+    return root
+
+
+def _append(mapping: yaml.MappingNode, key: str, value: Node, at: Node) -> None:
+    mapping.value.append((yaml.ScalarNode(STR, key, at.start_mark, at.start_mark), value))
+
+
+def named_values(holder: ast.Call | ast.Dict) -> dict[str, ast.expr] | None:
+    """The named values of a call or dict display; None when some come from `**`."""
+    if isinstance(holder, ast.Call):
+        if any(keyword.arg is None for keyword in holder.keywords):
+            return None
+        return {keyword.arg: keyword.value for keyword in holder.keywords if keyword.arg is not None}
+    if any(key is None for key in holder.keys):
+        return None
+    pairs = zip(holder.keys, holder.values, strict=True)
+    return {
+        key.value: value for key, value in pairs if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+class CodeReader:
+    """Reads what code says about steps and jobs."""
+
+    def __init__(self, meanings: Meanings) -> None:
+        self.meanings = meanings
+
+    def value(self, expression: ast.expr, statement: Spot, *, opaque: bool = False) -> CodeValue:
+        """An expression as the text that YAML would have."""
+        constant = None if opaque else self._constant(expression, statement)
+        if isinstance(constant, bool):
+            return CodeValue(str(constant).lower(), expression, statement)
+        if isinstance(constant, int):
+            return CodeValue(str(constant), expression, statement, INT)
+        if constant is not None:
+            return CodeValue(constant, expression, statement)
+        return CodeValue(f"${{{{{short(expression)}}}}}", expression, statement, opaque=opaque)
+
+    def _constant(self, expression: ast.expr, statement: Spot, depth: int = 0) -> str | int | None:
+        match expression:
+            case ast.Constant(value=str() | int() as value):
+                return value
+            case ast.Name(id=name) if depth < 5:
+                bound = self.meanings.bound(name, statement)
+                return self._constant(*bound, depth + 1) if bound is not None else None
+        return self.meanings.text(expression, statement)
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def call(self, call: ast.Call, statement: Spot) -> Fields:
+        """The arguments of `command(...)`, `parallel_run_function(...)` or `.sweep(...)`."""
+        fields: Fields = {}
+        for keyword in call.keywords:
+            if keyword.arg == "task" and isinstance(keyword.value, ast.Call):
+                for path, value in self.call(keyword.value, statement).items():
+                    fields[path if path[0] == "task" else ("task", *path)] = value
+            elif keyword.arg is not None:
+                self._set(fields, keyword.arg, keyword.value, statement)
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                self._hide(fields, keyword.value, statement, (*_RESOURCES[:2], "compute", *_VARIABLES))
+        return fields
+
+    def _hide(self, fields: Fields, expression: ast.expr, statement: Spot, names: tuple[str, ...]) -> None:
+        """Values that may come from an expression which says more than can be read."""
+        for name in names:
+            fields.setdefault(_PATHS[name], self.value(expression, statement, opaque=True))
+
+    def _set(self, fields: Fields, name: str, expression: ast.expr, statement: Spot) -> None:
+        path = _PATHS.get(name)
+        if path is None:
+            return
+        if isinstance(expression, ast.Constant) and expression.value is None:
+            fields.pop(path, None)
+        elif path == _VARIABLES:
+            self._set_variables(fields, expression, statement)
+        elif path == ("environment",):
+            fields |= {(*path, *rest): value for rest, value in self._environment(expression, statement)}
+        else:
+            fields[path] = self.value(expression, statement)
+
+    def _set_variables(self, fields: Fields, expression: ast.expr, statement: Spot) -> None:
+        for path in [path for path in fields if path[:1] == _VARIABLES]:
+            del fields[path]
+        is_dict = isinstance(expression, ast.Call) and getattr(expression.func, "id", "") == "dict"
+        names = None
+        if isinstance(expression, ast.Dict) or (is_dict and isinstance(expression, ast.Call)):
+            names = named_values(expression)
+        if names is None:
+            fields[_VARIABLES] = self.value(expression, statement, opaque=True)
+        else:
+            fields |= {(*_VARIABLES, name): self.value(value, statement) for name, value in names.items()}
+
+    def _environment(self, expression: ast.expr, statement: Spot) -> Iterator[tuple[Path, CodeValue]]:
+        """`environment="name"`, or the literals of the `Environment(...)` that it names."""
+        value = self.value(expression, statement)
+        if isinstance(expression, ast.Name):
+            expression, statement = self.meanings.bound(expression.id, statement) or (expression, statement)
+        if not isinstance(expression, ast.Call):
+            yield (), value
+            return
+        for keyword in expression.keywords:
+            if keyword.arg == "build" and isinstance(keyword.value, ast.Call):
+                for inner in keyword.value.keywords:
+                    if inner.arg in ("path", "dockerfile_path"):
+                        yield ("build", inner.arg), self.value(inner.value, statement)
+            elif keyword.arg in _ENVIRONMENT:
+                yield (keyword.arg,), self.value(keyword.value, statement)
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def uses(self, uses: list[Use], fields: Fields, made: Spot, is_v15: bool) -> None:
+        """Statements about a step after the one that made it; the last word counts."""
+        for use in uses:
+            # Run settings are of SDK v1.5, all else is of v2; an SDK does not know the words of the other.
+            if use.how == "argument" or (use.path[0] == "runsettings") != is_v15:
+                continue
+            if use.path in HOLDERS:
+                self._holder(use, fields)
+            elif use.how == "assign":
+                steps = tuple(step for step in use.path if step not in _BETWEEN)
+                if steps[:1] == _VARIABLES and len(steps) == 2 and _VARIABLES not in fields:
+                    fields[(*_VARIABLES, steps[1][1:-1])] = self.value(use.value, use.spot)
+                elif len(steps) == 1:
+                    self._set(fields, steps[0], use.value, use.spot)
+            # What is set under a condition may be set or not.
+            if use.spot.block.is_conditional(made.block):
+                for path, value in fields.items():
+                    if value.statement is use.spot:
+                        fields[path] = self.value(value.expression, use.spot, opaque=True)
+
+    def _holder(self, use: Use, fields: Fields) -> None:
+        names = named_values(use.value) if isinstance(use.value, ast.Call | ast.Dict) else None
+        if use.path == ("resources",) and isinstance(use.value, ast.Call):
+            names = names if self.meanings.makes_resources(use.value, use.spot) else None
+        if names is None:
+            for name in _RESOURCES[:2]:
+                fields[_PATHS[name]] = self.value(use.value, use.spot, opaque=True)
+        for name, value in (names or {}).items():
+            self._set(fields, name, value, use.spot)
+
+    def pipeline(self, function: ast.FunctionDef, statement: Spot) -> Fields:
+        """What the decorator of a pipeline says."""
+        fields: Fields = {}
+        for decorator in function.decorator_list:
+            for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+                if (path := _DECORATOR.get(keyword.arg or "")) is not None:
+                    fields[path] = self.value(keyword.value, statement)
+        return fields
+
+    def builder(self, builder: Builder, statement: Spot) -> Fields:
+        return self.call(builder.call, builder.spot or statement)

@@ -1,0 +1,340 @@
+"""The plan for a Python file or notebook: its targets, its findings, and its changes by `PythonWriter`."""
+
+from __future__ import annotations
+
+import ast
+import os.path
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from arc_toolkit.azureml import threads
+from arc_toolkit.azureml.documents import Setting, Target
+from arc_toolkit.azureml.engine import place_settings, run_rules
+from arc_toolkit.azureml.kinds import Family, Slot
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.plan import Operation, Plan
+from arc_toolkit.azureml.python.meaning import Builder, Meanings, Step, Sweep
+from arc_toolkit.azureml.python.names import Binding, Module
+from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
+from arc_toolkit.azureml.python.python_writer import PythonWriter
+from arc_toolkit.azureml.python.targets import SETTINGS, PythonPipeline, PythonTarget, documents, find_targets
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
+from arc_toolkit.edit import python_layout as layout
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.ignores import Ignores, find_ignores
+from arc_toolkit.edit.python_editor import quoted
+from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import Node
+from arc_toolkit.findings import Fix, Language
+
+_SETTINGS = {
+    "instance-type": "instance_type",
+    "instance-count": "instance_count",
+    "compute": "compute",
+    "expose-parameters": "expose_parameters",
+    "threads": "threads",
+}
+
+
+class PythonPlan(Plan):
+    """The plan for one module; the cells of a notebook are one module too."""
+
+    language: Language = "python"
+    adds_default_compute = False
+    edits_commands = False
+
+    def __init__(
+        self, module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
+    ) -> None:
+        super().__init__(path, library, settings, before=first)
+        # A second plan has other targets.
+        self._evidence = {}
+        self.module = module
+        self.meanings = Meanings(module, os.path.dirname(os.path.abspath(path)), library)
+        self.writer = PythonWriter(self.meanings)
+        self.python_targets = find_targets(module, self.meanings)
+        self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
+        self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
+        self._ignored_everywhere = frozenset().union(*(found.lines.get(0, ()) for found in self._ignores.values()))
+        # The parameters of each pipeline function that its steps are bound to.
+        self._exposed: dict[int, set[str]] = {}
+
+    def at(self, source: Source, node: ast.expr | ast.stmt | ast.keyword) -> Node:
+        """A part of the code, for a finding."""
+        return place_node(source, node)
+
+    # --- findings ----------------------------------------------------------------------------------------------
+
+    def locate(self, at: Node) -> tuple[int, int, str]:
+        mark = at.start_mark
+        assert isinstance(mark, CodeMark)
+        line = mark.line + 1
+        if mark.source.label:  # of a cell, only the line of the file is known
+            return mark.source.file_line(line), 1, f"{mark.source.label} line {line}: "
+        return mark.source.file_line(line), mark.column + 1, ""
+
+    def covers(self, rule: str, at: Node) -> bool:
+        mark = at.start_mark
+        assert isinstance(mark, CodeMark)
+        return rule in self._ignored_everywhere or self._ignores[id(mark.source)].covers(rule, mark.line + 1)
+
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], Node]]]:
+        for source in self.module.sources:
+            yield self._ignores[id(source)], partial(_line, source)
+
+    def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
+        if usable:
+            operation(self.writer)
+        if self.is_second:
+            return None
+        alone = PythonWriter(self.meanings)
+        operation(alone)
+        alone.finish()
+        try:
+            return Fix(title, safe, tuple(alone.edits()))
+        except Refused:  # so is the whole file, and that is reported
+            return None
+
+    # --- which targets -----------------------------------------------------------------------------------------
+
+    def targets(self) -> Iterator[Target]:
+        yield from self.python_pipelines
+        for target in self.python_targets:
+            if not target.refusal and not (target.swept and target.generation == "v1.5"):
+                yield target
+
+    def chosen(self, target: Target) -> bool:
+        """Whether `--step` and `--kind` name this target."""
+        if not isinstance(target, PythonTarget):
+            return True
+        names = {target.name}
+        if isinstance(target.meaning, Builder):
+            name = (named_values(target.call) or {}).get("name")
+            names |= {name.value} if isinstance(name, ast.Constant) and isinstance(name.value, str) else set()
+        family = "" if target.family == Family.OTHER else target.made_of
+        return any(self.settings.wants_step(name, family) for name in names)
+
+    def wants(self, rule: str, target: Target) -> bool:
+        return self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
+
+    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+        value = target.get(*path) if path else None
+        statements = [value.statement] if isinstance(value, CodeValue) else []
+        if isinstance(target, PythonTarget):
+            statements += [target.spot, *(use.spot for use in target.holders(path))]
+        places = [self.at(statement.source, statement.stmt) for statement in statements]
+        return any(self.covers(rule, place) for place in places) or super().ignored(rule, target, path)
+
+    def report_refusals(self) -> None:
+        """Targets that were asked for and must not be changed."""
+        asked = [
+            rule for rule, name in _SETTINGS.items() if getattr(self.settings, name) not in (None, False, "off")
+        ]
+        asked = [rule for rule in asked if self.settings.wants(rule)]
+        for target in self.python_targets if asked else ():
+            if target.refusal and self.chosen(target) and not self._inherits_all(target):
+                message = f"{target.shown} is not changed"
+                self.found(asked[0], "warning", message, target.at, reason=target.refusal)
+
+    def report_missing_resources(self) -> None:
+        """`node.resources.x = ...` where nothing gave it any: `resources` is None then (azure-ai-ml 1.35.2)."""
+        for target in self.python_targets:
+            giver = target.resources_giver if target.generation == "v2" else ""
+            for use in target.uses if giver else ():
+                if use.how == "argument" or use.path[0] not in ("resources", "set_resources"):
+                    continue
+                if len(use.path) == 1:
+                    break
+                message = f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
+                reason = f"write {target.name}.resources = JobResourceConfiguration(...)"
+                self.found(
+                    "instance-type", "error", message, self.at(use.spot.source, use.spot.stmt), reason=reason
+                )
+
+    # --- what a target takes -----------------------------------------------------------------------------------
+
+    def unsupported(self, target: Target, slot: Slot) -> str | None:
+        if isinstance(target, PythonTarget):
+            if slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+                if target.legacy_sweep:
+                    asked = self.settings.sweep_to_v2
+                    how = "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
+                    return f"a SweepComponent takes no instance type: {how}"
+                if target.set_resources_problem and self.settings.wants("set-resources"):
+                    return "set_resources is not changed, see there"
+            elif slot == Slot.COMPUTE and isinstance(target.meaning, Builder):
+                return None  # command(...) takes it, also where a sweep is made of it
+        return super().unsupported(target, slot)
+
+    def says_equal(self, target: Target, setting: Setting) -> None:
+        if isinstance(target, PythonTarget):
+            value = quoted(setting.value) if isinstance(setting.value, str) else setting.value
+            message = f"{target.shown}: {setting.path[-1]} is already {value}"
+            self.found(setting.rule, "note", message, target.at, reason="nothing to do")
+
+    def needs_compute(self, target: Target) -> bool:
+        """Whether nothing else says where a step or job runs."""
+        if not isinstance(target, PythonTarget):
+            return False
+        first = target
+        if isinstance(target.meaning, Builder | Sweep):
+            # A step in a pipeline that was made of this command object, else the object itself.
+            made = [other for other in self.python_targets if other.pipeline and other.builder is not None]
+            first = next((other for other in made if other.builder and other.builder.call is target.call), target)
+        if first.pipeline is None:
+            return True
+        pipeline = next(item for item in self.python_pipelines if item.function is first.pipeline.function)
+        if pipeline.node.value:
+            return False
+        default = ("settings", "default_compute")
+        scopes = self.module.scopes
+        return not any(use.path == default for scope in scopes for uses in scope.uses.values() for use in uses)
+
+    def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
+        found = super().evidence(target)
+        if target.reference:
+            where = "the name of the component file"
+            found += tuple(threads.evidence_in_command(os.path.basename(target.reference), where))
+        return tuple(dict.fromkeys(found))
+
+    # --- changes -----------------------------------------------------------------------------------------------
+
+    def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        written = []
+        for setting in settings:
+            text = str(setting.value) if isinstance(setting.value, int) else quoted(str(setting.value))
+            try:
+                if not isinstance(target, PythonTarget):
+                    node = target.get(*setting.path)
+                    assert isinstance(node, CodeValue)
+                    self.writer.changes.replace(node.statement, node.expression, text)
+                elif self._inherits(target, setting):
+                    continue
+                else:
+                    self._write(target, setting, text)
+            except Refused as refusal:
+                message = f"{setting.path[-1]} of {target.shown} is not changed"
+                self.found(setting.rule, "warning", message, target.at, reason=refusal.reason)
+                continue
+            self.expect((*target.path, *setting.path), setting.value)
+            written.append(setting)
+        return written
+
+    def _write(self, target: PythonTarget, setting: Setting, text: str) -> None:
+        exposed = target.pipeline is not None and bool(self._exposed.get(id(target.pipeline.function)))
+        if setting.rule == "expose-parameters":
+            text = str(setting.path[-1])
+        self.writer.write(target, setting, text, in_call=not exposed or setting.slot == Slot.COMPUTE)
+
+    def _inherits(self, target: PythonTarget, setting: Setting) -> bool:
+        """Whether a target has a value from what it is made of, which is given it, and says nothing of its own."""
+        if target.get(*setting.path) is not None:
+            return False
+        if isinstance(target.meaning, Step) and target.swept and setting.slot != Slot.VARIABLES:
+            return True  # the sweep gets it
+        if target.builder is None or isinstance(target.meaning, Builder):
+            return False
+        if setting.slot in (Slot.COMPUTE, Slot.VARIABLES):
+            return True
+        return not target.says_resources and self._inherits_resources(target)
+
+    def _inherits_resources(self, target: PythonTarget) -> bool:
+        builder = target.builder
+        if builder is None or builder is target.meaning or self._exposes(target):
+            return False
+        for other in self.python_targets:
+            if isinstance(other.meaning, Builder) and other.call is builder.call:
+                return self.chosen(other) and not other.refusal
+        return False
+
+    def _inherits_all(self, target: PythonTarget) -> bool:
+        """Whether a step needs nothing of its own: its command object gets all, and nothing is said about it here."""
+        own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
+        return not own and isinstance(target.meaning, Step) and self._inherits_resources(target)
+
+    def _exposes(self, target: PythonTarget) -> bool:
+        return target.pipeline is not None and bool(self._exposed.get(id(target.pipeline.function)))
+
+    def replace_restep(self, target: Target, value: str) -> bool:
+        """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""
+        node = target.get(*Slot.VARIABLES.value, RESTEP)
+        if not isinstance(node, CodeValue) or not self.settings.wants("amlarc-restep"):
+            setting = Setting("threads", Slot.VARIABLES, value, (*Slot.VARIABLES.value, PRESTEP))
+            return bool(self.write(target, [setting]))
+        if not isinstance(node.expression, ast.Constant):
+            reason = f"its {RESTEP} is not a literal"
+            self.found("threads", "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+            return False
+        if node.value != value:
+            self.writer.changes.replace(node.statement, node.expression, quoted(value))
+        return True
+
+    # --- exposed parameters --------------------------------------------------------------------------------------
+
+    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
+        for pipeline in self.python_pipelines:
+            steps: list[Target] = [
+                target
+                for target in self.python_targets
+                if target.pipeline is not None
+                and target.pipeline.function is pipeline.function
+                and not (target.refusal or target.legacy_sweep)
+                and not (target.swept and isinstance(target.meaning, Step))
+            ]
+            yield pipeline, steps
+
+    def expose_others(self) -> None:
+        pass
+
+    def declared_default(self, pipeline: Target, name: str) -> str | None:
+        assert isinstance(pipeline, PythonPipeline)
+        default = pipeline.default_of(name)
+        return (
+            str(default.value) if isinstance(default, ast.Constant) else ast.unparse(default) if default else None
+        )
+
+    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
+        assert isinstance(pipeline, PythonPipeline)
+        function, spot, name = pipeline.function, pipeline.spot, slot.value[-1]
+        text = str(default) if isinstance(default, int) else quoted(default)
+        if pipeline.has_parameter(name):
+            asked = getattr(self.settings, name) if self.settings.wants(slot.rule) else None
+            there = pipeline.default_of(name)
+            if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
+                self.writer.changes.replace(spot, there, text)
+        else:
+            reason = ""
+            inside = [scope.spots[-1] for scope in self.module.scopes if scope.node is function and scope.spots]
+            if isinstance(self.meanings.binding(name, inside[0] if inside else spot), Binding):
+                reason = f"the name {name} is already a variable here"
+            else:
+                try:
+                    layout.append_parameters(spot.source, function, [])
+                except Refused as refusal:
+                    reason = refusal.reason
+            if reason:
+                self.found("expose-parameters", "warning", f"{name} is not exposed", pipeline.at, reason=reason)
+                return False
+            add = partial(self.writer.changes.add_parameter, spot, function, name, text)
+            self.writer.on_bound(function, name, add)
+        self._exposed.setdefault(id(function), set()).add(name)
+        return True
+
+
+def _line(source: Source, line: int) -> Node:
+    return place_node(source, ast.Pass(lineno=line, col_offset=0))
+
+
+def make_plan(
+    module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
+) -> PythonPlan:
+    """Everything that is to be changed and said about one file; `first` is the plan of the run before."""
+    plan = PythonPlan(module, library, settings, path, first)
+    place_settings(plan)
+    plan.report_refusals()
+    plan.report_missing_resources()
+    run_rules(plan, "\n".join(source.text for source in module.sources))
+    plan.writer.finish()
+    return plan

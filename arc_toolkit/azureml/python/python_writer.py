@@ -1,0 +1,257 @@
+"""Settings into code, in the form that each SDK has for them.
+
+SDK v2: keyword arguments of a command object, or `node.resources = JobResourceConfiguration(...)`; v1.5:
+`step.runsettings.resource_layout.configure(...)`. New statements are collected and written by `finish`, one for each
+step and kind of setting; values that are there are replaced where they are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from arc_toolkit.azureml.documents import Parameter, Setting
+from arc_toolkit.azureml.kinds import Slot
+from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class, short
+from arc_toolkit.azureml.python.names import Binding, Scope, Spot
+from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
+from arc_toolkit.azureml.python.targets import PythonTarget
+from arc_toolkit.edit.edits import Edit, Refused
+from arc_toolkit.edit.python_editor import Changes, Place, quoted
+
+
+@dataclass
+class _NewStatements:
+    """What is to be said about a target after the statement that makes it."""
+
+    target: PythonTarget
+    # The callee of the new `resources`, and what of a command object it has to repeat.
+    callee: str = ""
+    repeated: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    compute: str = ""
+
+
+class PythonWriter:
+    """Collects the changes of one file."""
+
+    def __init__(self, meanings: Meanings) -> None:
+        self.meanings = meanings
+        self.changes = Changes()
+        self._new: dict[int, _NewStatements] = {}
+        # Function and name of the parameters to add, with their defaults; whether a step is bound to one.
+        self._parameters: dict[tuple[int, str], Callable[[], None]] = {}
+        # Scope -> local name of JobResourceConfiguration and where it is imported (or how this run adds it).
+        self._imports: dict[int, tuple[str, Spot | Callable[[], None]] | None] = {}
+
+    def edits(self) -> list[Edit]:
+        """The edits of the whole file's text."""
+        return [edit for source, own in self.changes.edits().values() for edit in source.in_file(own)]
+
+    # --- values ------------------------------------------------------------------------------------------------
+
+    def write(self, target: PythonTarget, setting: Setting, text: str, *, in_call: bool) -> None:
+        """A value where it is already, else where it belongs; `Refused` where it has no place.
+
+        `in_call`: a command object takes it as an argument of its call.
+        """
+        node = target.get(*setting.path)
+        if isinstance(node, CodeValue) and not target.is_rejected(node, setting):
+            self.changes.replace(node.statement, node.expression, text)
+        elif setting.slot == Slot.VARIABLES:
+            self._add_variable(target, str(setting.path[-1]), text)
+        elif setting.slot == Slot.COMPUTE:
+            if isinstance(target.meaning, Builder | Sweep):
+                self.changes.set_argument(target.spot, target.call, "compute", text)
+            else:
+                self._statements(target).compute = text
+        else:
+            self._write_resource(target, str(setting.path[-1]), text, in_call)
+        if isinstance(setting.value, Parameter) and target.pipeline is not None:
+            self._parameters.get((id(target.pipeline.function), setting.value.name), lambda: None)()
+
+    def _write_resource(self, target: PythonTarget, name: str, text: str, in_call: bool) -> None:
+        holders = target.resource_holders
+        others = [use for use in target.uses if use.how == "assign" and use.path[:1] == ("resources",)]
+        if holders:
+            self._fill(holders[0].spot, holders[0].value, name, text)
+        elif others and target.generation == "v2":
+            # `node.resources.x = ...` is there, so `resources` is not None: one more of the same kind.
+            self.changes.insert_after(others[-1].spot, f"{target.name}.resources.{name} = {text}")
+        elif isinstance(target.meaning, Builder) and in_call:
+            self.changes.set_argument(target.spot, target.call, name, text)
+        else:
+            self.add_resource(target, name, text)
+
+    def add_resource(self, target: PythonTarget, name: str, text: str, *, keep: bool = False) -> None:
+        """Into the new resources of a target; with `keep` unless it says that already."""
+        if target.generation == "v2":
+            repeated = _repeated(target)
+            statements = self._statements(target)
+            statements.callee, statements.repeated = self.resources_class(target.spot), repeated
+        statements = self._statements(target)
+        if keep:
+            statements.resources.setdefault(name, text)
+        else:
+            statements.resources[name] = text
+
+    def _add_variable(self, target: PythonTarget, name: str, text: str) -> None:
+        holder = target.variables_holder
+        habit = [use for use in target.uses if use.how == "assign" and use.path[:-1] == target.variables_path]
+        if holder is not None:
+            self._fill(*holder, name, text)
+        elif habit:
+            path = ".".join((target.name, *target.variables_path))
+            self.changes.insert_after(habit[-1].spot, f"{path}[{quoted(name)}] = {text}")
+        else:
+            self._statements(target).variables[name] = text
+
+    def _fill(self, place: Place, holder: ast.expr, name: str, text: str) -> None:
+        if isinstance(holder, ast.Call):
+            self.changes.set_argument(place, holder, name, text)
+        elif isinstance(holder, ast.Dict):
+            self.changes.set_item(place, holder, name, text)
+        else:
+            raise Refused(f"it comes from {short(holder)}, which is made elsewhere")
+
+    def _statements(self, target: PythonTarget) -> _NewStatements:
+        return self._new.setdefault(id(target), _NewStatements(target))
+
+    def on_bound(self, function: ast.FunctionDef, name: str, add: Callable[[], None]) -> None:
+        """What to do when a step of this function is bound to this parameter."""
+        self._parameters[id(function), name] = add
+
+    def finish(self) -> None:
+        """Write the new statements."""
+        for new in self._new.values():
+            target, name = new.target, new.target.name
+            is_v2 = target.generation == "v2"
+            if new.resources:
+                order = [*new.repeated, *sorted(new.resources, key=sdk.RESOURCE_ARGUMENTS.index)]
+                values = {**new.repeated, **new.resources}
+                arguments = ", ".join(f"{key}={values[key]}" for key in dict.fromkeys(order))
+                statement = f"{name}.runsettings.resource_layout.configure({arguments})"
+                if is_v2:
+                    statement = f"{name}.resources = {new.callee}({arguments})"
+                self.changes.insert_after(target.spot, statement)
+            if new.variables and isinstance(target.meaning, Builder):
+                self.changes.set_argument(
+                    target.spot, target.call, "environment_variables", _display(new.variables)
+                )
+            elif new.variables:
+                path = ".".join((name, *target.variables_path))
+                self.changes.insert_after(target.spot, f"{path} = {_display(new.variables)}")
+            if new.compute:
+                attribute = "compute" if is_v2 else "runsettings.target"
+                self.changes.insert_after(target.spot, f"{name}.{attribute} = {new.compute}")
+        self._new.clear()
+
+    # --- imports -----------------------------------------------------------------------------------------------
+
+    def resources_class(self, spot: Spot) -> str:
+        """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when it cannot."""
+        for scope in _outward(spot.scope):
+            if id(scope) not in self._imports:
+                self._imports[id(scope)] = next(
+                    (
+                        (name, bindings[-1].spot)
+                        for name, bindings in scope.bindings.items()
+                        if isinstance(value := bindings[-1].value, str) and is_resources_class(value)
+                    ),
+                    None,
+                )
+            found = self._imports[id(scope)]
+            if found is not None and (not isinstance(found[1], Spot) or _before(found[1], spot)):
+                return found[0]
+        taken = self.meanings.binding(sdk.RESOURCES_CLASS, spot)
+        if isinstance(taken, Binding):
+            raise Refused(f"the name {sdk.RESOURCES_CLASS} means something else here")
+        self._import(spot)
+        return sdk.RESOURCES_CLASS
+
+    def _import(self, spot: Spot) -> None:
+        line = f"from {sdk.RESOURCES_MODULE} import {sdk.RESOURCES_CLASS}"
+        top = self.meanings.module.top
+        for scope in [top, *_outward(spot.scope)]:
+            imports = [
+                binding.spot
+                for bindings in scope.bindings.values()
+                for binding in bindings
+                if isinstance(binding.value, str)
+                and isinstance(binding.spot.stmt, ast.Import | ast.ImportFrom)
+                and _is_sdk(binding.spot.stmt)
+                and not (binding.spot.block.has("if") or binding.spot.block.has("except"))
+                and _before(binding.spot, spot)
+            ]
+            imports.sort(key=lambda found: found.order)
+            merged = [
+                found
+                for found in imports
+                if isinstance(found.stmt, ast.ImportFrom) and found.stmt.module == sdk.RESOURCES_MODULE
+            ]
+            if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
+                add = partial(self.changes.add_import, merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS)
+            elif imports:
+                add = partial(self.changes.insert_after, imports[-1], line)
+            else:
+                continue
+            break
+        else:
+            scope, source = top, spot.source
+            first = next(stmt for stmt in source.body if not _is_preamble(stmt))
+            add = partial(self.changes.insert_before, Place(source, source.body, first), line)
+        self._imports[id(scope)] = sdk.RESOURCES_CLASS, add
+        add()
+
+
+def _repeated(target: PythonTarget) -> dict[str, str]:
+    """What command(...) says about resources: a new `resources` would forget it."""
+    builder = target.builder
+    kept: dict[str, str] = {}
+    if builder is None:
+        return kept
+    source = builder.spot.source if builder.spot is not None else target.spot.source
+    for name, value in (named_values(builder.call) or {}).items():
+        if name in sdk.RESOURCE_ARGUMENTS:
+            if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(value)):
+                raise Refused(f"its command object sets {name} to {short(value)}")
+            kept[name] = " ".join(source.slice(value).split())
+    return kept
+
+
+def _display(variables: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{quoted(name)}: {text}" for name, text in variables.items()) + "}"
+
+
+def _outward(scope: Scope | None) -> list[Scope]:
+    found = []
+    while scope is not None:
+        found.append(scope)
+        scope = scope.parent
+    return found
+
+
+def _before(first: Spot, second: Spot) -> bool:
+    """Whether `first` is before `second`, or before the function (of the same scope) that holds it."""
+    spot: Spot | None = second
+    while spot is not None:
+        if spot.scope is first.scope:
+            return first.order < spot.order
+        spot = spot.scope.spot
+    return True
+
+
+def _is_sdk(stmt: ast.Import | ast.ImportFrom) -> bool:
+    names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [alias.name for alias in stmt.names]
+    return any(name == "azure.ai.ml" or name.startswith("azure.ai.ml.") for name in names)
+
+
+def _is_preamble(stmt: ast.stmt) -> bool:
+    """A docstring or an import from __future__: an import may only come after it."""
+    if isinstance(stmt, ast.ImportFrom):
+        return stmt.module == "__future__"
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)

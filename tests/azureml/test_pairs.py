@@ -1,0 +1,322 @@
+"""The same job gets the same findings as YAML and as Python code."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.rules import all_rules
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.yaml_engine import patch_yaml
+from tests.azureml.test_rules import TYPES
+
+COMPONENT = """\
+$schema: https://azuremlschemas.azureedge.net/latest/{family}Component.schema.json
+type: {family}
+name: train
+version: 1
+{task}
+"""
+COMMAND = COMPONENT.format(family="command", task="command: python train.py\nenvironment: azureml:lightgbm@latest")
+PARALLEL = COMPONENT.format(
+    family="parallel",
+    task="task: {type: run_function, entry_script: s.py, environment: 'azureml:lightgbm@latest'}",
+)
+CODE = """\
+from azure.ai.ml import command, dsl, load_component
+from azure.ai.ml.entities import Environment, JobResourceConfiguration
+from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
+"""
+SWEEP = "sampling_algorithm='random', primary_metric='m', goal='minimize'"
+
+# name -> (rules that must be found, YAML, code, settings)
+PAIRS: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
+    "command job": (
+        {"missing-instance-type", "lightgbm-threads"},
+        """
+        type: command
+        command: python train.py
+        environment: azureml:lightgbm@latest
+        compute: azureml:aks-gpu
+        """,
+        """
+        job = command(command="python train.py", environment="azureml:lightgbm@latest", compute="azureml:aks-gpu")
+        """,
+        {},
+    ),
+    "command job with resources": (
+        {"gpus-without-distribution", "threads-above-cores", "old-base-image"},
+        """
+        type: command
+        command: python train.py
+        environment: {image: 'ubuntu:18.04'}
+        compute: azureml:aks-gpu
+        resources: {instance_type: 96cpu880g8gpu, instance_count: 2}
+        environment_variables: {OMP_NUM_THREADS: '128'}
+        """,
+        """
+        IMAGE = "ubuntu:18.04"
+        job = command(
+            command="python train.py",
+            environment=Environment(image=IMAGE),
+            compute="azureml:aks-gpu",
+            instance_type="96cpu880g8gpu",
+            instance_count=2,
+            environment_variables={"OMP_NUM_THREADS": "128"},
+        )
+        """,
+        {"instance_types": TYPES},
+    ),
+    "resources that are said later": (
+        {"unknown-instance-type", "faiss-threads"},
+        """
+        type: command
+        command: python search.py
+        environment: azureml:faiss:1
+        compute: azureml:aks
+        resources: {instance_type: 8cpu-32g}
+        """,
+        """
+        job = command(command="python search.py", environment="azureml:faiss:1")
+        job.compute = "azureml:aks"
+        job.resources = JobResourceConfiguration(instance_type="8cpu-32g")
+        """,
+        {"instance_types": TYPES},
+    ),
+    "nothing wrong": (
+        set(),
+        """
+        type: command
+        command: python train.py
+        environment: azureml:lightgbm@latest
+        compute: azureml:aks-gpu
+        resources: {instance_type: 8cpu32g}
+        distribution: {type: pytorch}
+        environment_variables: {AMLARC_PRESTEP: 'export OMP_NUM_THREADS=` get_cores `'}
+        """,
+        """
+        size = "8cpu32g"
+        job = command(
+            command="python train.py",
+            environment="azureml:lightgbm@latest",
+            compute="azureml:aks-gpu",
+            instance_type=size,
+            distribution=PyTorchDistribution(),
+            environment_variables=dict(AMLARC_PRESTEP="export OMP_NUM_THREADS=` get_cores `"),
+        )
+        """,
+        {"instance_types": TYPES},
+    ),
+    "pipeline step": (
+        {"missing-instance-type", "lightgbm-threads", "amlarc-restep"},
+        """
+        type: pipeline
+        settings: {default_compute: 'azureml:k8s'}
+        jobs:
+          node:
+            type: command
+            component: ./train.yml
+            environment_variables: {AMLARC_RESTEP: x}
+        """,
+        """
+        train = load_component(source="./train.yml")
+
+        @dsl.pipeline(default_compute="azureml:k8s")
+        def pipeline(data):
+            node = train(data=data)
+            node.environment_variables = {"AMLARC_RESTEP": "x"}
+        """,
+        {},
+    ),
+    "pipeline step with a bound count": (
+        {"lightgbm-threads", "unknown-instance-type"},
+        """
+        type: pipeline
+        jobs:
+          node:
+            type: command
+            component: ./train.yml
+            compute: azureml:aks
+            resources: {instance_type: Standard_NC6, instance_count: '${{parent.inputs.n}}'}
+        """,
+        """
+        train = load_component(source="./train.yml")
+
+        @dsl.pipeline
+        def pipeline(n):
+            node = train()
+            node.compute = "azureml:aks"
+            node.resources = JobResourceConfiguration(instance_type="Standard_NC6", instance_count=n)
+        """,
+        {},
+    ),
+    "inline step with a bound count": (
+        {"bound-instance-count"},
+        """
+        type: pipeline
+        jobs:
+          node:
+            type: command
+            command: x
+            environment: e
+            resources: {instance_count: '${{parent.inputs.n}}'}
+        """,
+        """
+        @dsl.pipeline
+        def pipeline(n):
+            node = command(command="x", environment="e", instance_count="${{parent.inputs.n}}")
+        """,
+        {},
+    ),
+    "parallel step": (
+        {"missing-instance-type", "lightgbm-threads"},
+        """
+        type: pipeline
+        jobs:
+          node:
+            type: parallel
+            component: ./score.yml
+            compute: azureml:kubernetes
+            max_concurrency_per_instance: 4
+            environment_variables: {OMP_NUM_THREADS: '8'}
+        """,
+        """
+        score = load_component("score.yml")
+
+        @dsl.pipeline()
+        def pipeline(data):
+            node = score(data=data)
+            node.compute = "azureml:kubernetes"
+            node.max_concurrency_per_instance = 4
+            node.environment_variables["OMP_NUM_THREADS"] = "8"
+        """,
+        {"cores": 16},
+    ),
+    "parallel_run_function": (
+        {"lightgbm-threads", "threads-above-cores"},
+        """
+        type: pipeline
+        jobs:
+          node:
+            type: parallel
+            task: {type: run_function, entry_script: s.py, environment: 'azureml:lightgbm:1'}
+            resources: {instance_type: 8cpu32g}
+            environment_variables: {OMP_NUM_THREADS: '64'}
+        """,
+        """
+        @dsl.pipeline
+        def pipeline():
+            node = parallel_run_function(
+                task=RunFunction(entry_script="s.py", environment="azureml:lightgbm:1"),
+                instance_type="8cpu32g",
+                environment_variables={"OMP_NUM_THREADS": "64"},
+            )
+        """,
+        {},
+    ),
+    "sweep job": (
+        {"missing-instance-type", "lightgbm-threads", "old-base-image"},
+        """
+        type: sweep
+        compute: azureml:aks
+        trial:
+          command: python train.py
+          environment: azureml:lightgbm-ubuntu18.04:1
+        search_space: {}
+        objective: {}
+        """,
+        f"""
+        trial = command(command="python train.py", environment="azureml:lightgbm-ubuntu18.04:1")
+        tuned = trial.sweep({SWEEP}, compute="azureml:aks")
+        """,
+        {},
+    ),
+    "sweep step": (
+        {"missing-instance-type", "lightgbm-threads", "dropped-environment-variables"},
+        """
+        type: pipeline
+        jobs:
+          tuned:
+            type: sweep
+            compute: azureml:aks
+            trial:
+              command: python train.py
+              environment: azureml:lightgbm:1
+              environment_variables: {A: b}
+        """,
+        f"""
+        @dsl.pipeline
+        def pipeline():
+            trial = command(
+                command="python train.py", environment="azureml:lightgbm:1", environment_variables={{"A": "b"}}
+            )
+            tuned = trial.sweep({SWEEP}, compute="azureml:aks")
+        """,
+        {},
+    ),
+    "sweep step over a component file": (
+        {"lightgbm-threads"},
+        """
+        type: pipeline
+        jobs:
+          tuned: {type: sweep, trial: ./train.yml, resources: {instance_type: 8cpu32g}}
+        """,
+        f"""
+        train = load_component("./train.yml")
+
+        @dsl.pipeline
+        def pipeline(data):
+            tuned = train(data=data).sweep({SWEEP})
+            tuned.resources = JobResourceConfiguration(instance_type="8cpu32g")
+        """,
+        {},
+    ),
+    "ignores": (
+        {"ignore-without-reason", "ignore-of-unknown-rule"},
+        """
+        type: command
+        command: x  # arc-toolkit: ignore[threads]
+        environment: e  # arc-toolkit: ignore[thread] one is enough
+        compute: c
+        """,
+        """
+        job = command(
+            command="x",  # arc-toolkit: ignore[threads]
+            environment="e",  # arc-toolkit: ignore[thread] one is enough
+            compute="c",
+        )
+        """,
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_same_job_gets_the_same_findings(name: str, tmp_path: Path) -> None:
+    rules, text, code, settings = PAIRS[name]
+    (tmp_path / "train.yml").write_text(COMMAND)
+    (tmp_path / "score.yml").write_text(PARALLEL)
+    library = Library(lambda path: Path(path).read_bytes())
+    yaml_file, code_file = str(tmp_path / "job.yml"), str(tmp_path / "job.py")
+    data = textwrap.dedent(text).encode()
+    as_yaml = patch_yaml(yaml_file, data, Settings(**settings), library, lambda path: Path(path).read_bytes())
+    as_code = patch_source(code_file, (CODE + textwrap.dedent(code)).encode(), Settings(**settings))
+    found = [
+        {(finding.rule, finding.severity, finding.message) for finding in result.findings}
+        for result in (as_yaml, as_code)
+    ]
+    assert found[0] == found[1]
+    assert {rule for rule, _, _ in found[1]} == rules
+
+
+def test_every_rule_of_both_languages_is_compared() -> None:
+    compared = set().union(*(rules for rules, *_ in PAIRS.values()))
+    both = {name for name, rule in all_rules().items() if rule.language == "yaml, python"}
+    # In YAML it is a file of its own, in code the run settings of a step.
+    assert both - compared == {"legacy-sweep"}
