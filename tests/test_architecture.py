@@ -59,10 +59,7 @@ PRINTS = ("cli", "console")
 
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 KNOWN_PRINTS: set[str] = set()
-KNOWN_CLASSES: set[str] = {
-    "Evidence",
-    "Target",
-}
+KNOWN_CLASSES: set[str] = set()
 KNOWN_MODULES: set[str] = set()
 
 

@@ -13,7 +13,7 @@ from arc_toolkit.edit.discover import Problem
 from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult
 
-Patch = Callable[[str, bytes, Settings], FileResult]
+Patch = Callable[[str, bytes, Settings, Library], FileResult]
 
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
 _PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
@@ -35,10 +35,10 @@ class AzureMLFiles:
         ending = path.rpartition(".")[2].lower()
         if ending == "py" or (path == "-" and _PYTHON.search(data)):
             patch: Patch = import_module("arc_toolkit.azureml.python").patch_source
-            result = patch(path, data, self._settings)
+            result = patch(path, data, self._settings, self._library)
         elif ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):
             patch = import_module("arc_toolkit.azureml.notebooks").patch_notebook
-            result = patch(path, data, self._settings)
+            result = patch(path, data, self._settings, self._library)
         else:
             return patch_yaml(path, data, self._settings, self._library, read_raw, in_folder=in_folder)
         if result.skipped is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import is_candidate, rewrite
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.discover import Skipped
@@ -13,13 +14,13 @@ from arc_toolkit.edit.python_source import quiet
 from arc_toolkit.findings import FileResult, Finding
 
 
-def patch_notebook(path: str, data: bytes, settings: Settings) -> FileResult:
+def patch_notebook(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
     """What the settings and rules make of one notebook."""
     with quiet():
-        return _patch(path, data, settings)
+        return _patch(path, data, settings, library)
 
 
-def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
+def _patch(path: str, data: bytes, settings: Settings, library: Library | None) -> FileResult:
     findings: list[Finding] = []
     try:
         text = decode(data)
@@ -28,7 +29,7 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
             return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no AzureML code"))
         parsed, broken = parse_cells(text, cells)
         findings += _about_broken(text, broken, settings, path)
-        result = rewrite([source for _, source in parsed], settings, path)
+        result = rewrite([source for _, source in parsed], settings, path, library)
         after = change_cells(text, [cell for cell, _ in parsed], result.edits)
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))

@@ -6,6 +6,7 @@ nothing. Files without the key words of the SDKs are not parsed.
 
 from __future__ import annotations
 
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import SkipCause, Unreadable
@@ -14,15 +15,15 @@ from arc_toolkit.findings import FileResult
 __all__ = ["patch_source"]
 
 
-def patch_source(path: str, data: bytes, settings: Settings) -> FileResult:
-    """What the settings and rules make of one Python file."""
+def patch_source(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
+    """What the settings and rules make of one Python file; `library` has the files around it."""
     from arc_toolkit.azureml.python.python_engine import is_candidate
     from arc_toolkit.edit.python_source import quiet
 
     if not is_candidate(data):
         return FileResult(path, data, skipped=_unparsed(path, data))
     with quiet():
-        return _patch(path, data, settings)
+        return _patch(path, data, settings, library)
 
 
 def _unparsed(path: str, data: bytes) -> Skipped:
@@ -39,7 +40,7 @@ def _unparsed(path: str, data: bytes) -> Skipped:
     return Skipped(path, SkipCause.FOREIGN, "no AzureML code")
 
 
-def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
+def _patch(path: str, data: bytes, settings: Settings, library: Library | None) -> FileResult:
     from arc_toolkit.azureml.python.python_engine import rewrite
     from arc_toolkit.edit.edits import apply_edits
     from arc_toolkit.edit.python_source import Source, decode, encode, parse
@@ -49,7 +50,7 @@ def _patch(path: str, data: bytes, settings: Settings) -> FileResult:
         source = Source(text, parse(text))
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
-    result = rewrite([source], settings, path)
+    result = rewrite([source], settings, path, library)
     if result.refused is not None:
         return FileResult(path, data, findings=result.findings, refused=result.refused)
     text = apply_edits(text, result.edits[0])

@@ -18,7 +18,7 @@ from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class, short
 from arc_toolkit.azureml.python.names import Binding, Scope, Spot
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
-from arc_toolkit.azureml.python.targets import PythonTarget
+from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_editor import Changes, Place, quoted
 

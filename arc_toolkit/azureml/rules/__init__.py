@@ -1,7 +1,7 @@
 """The rules, one file each: a module here with a `RULE` is a rule, and no list needs an edit.
 
-A rule's `check` gets a `Work` and a `Document`, and reports through `Work.report`. A rule whose subject is Python code
-has no `check` here: `azureml.python` finds it and uses its id.
+A rule's `check` gets the `Plan` of a file, looks at its targets, and reports through `Plan.report`. `language` says
+which files it is run on; a target is the same thing in YAML and in code, so most rules need not know.
 """
 
 from __future__ import annotations

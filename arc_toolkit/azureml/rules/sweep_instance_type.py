@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import ast
 
     from arc_toolkit.azureml.python.python_plan import PythonPlan
+    from arc_toolkit.azureml.python.python_targets import PythonTarget
     from arc_toolkit.azureml.python.python_writer import PythonWriter
-    from arc_toolkit.azureml.python.targets import PythonTarget
 
 _RESOURCES = ("instance_type", "instance_count")
 

@@ -12,6 +12,7 @@ from tests.azureml.python.support import (
     check_noop,
     check_transformed,
     notebook,
+    patch,
     patch_cells,
     sources,
 )
@@ -75,3 +76,26 @@ def test_an_ignore_without_a_reason_is_reported_and_not_obeyed() -> None:
         ("ignore-without-reason", "warning", 8)
     ]
     assert check_noop(text, Settings(skip=frozenset({"ignore-without-reason"}))) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ("missing-instance-type", 'job = command(command="x", compute="azureml:aks")'),
+        ("lightgbm-threads", 'job = command(command="x", environment="azureml:lightgbm:1")'),
+        ("sweep-instance-type", 'job = trial.sweep(primary_metric="m", instance_type="a")'),
+        ("set-resources", 'node.set_resources(instance_type="a")'),
+        ("prs-instance-type", "config = ParallelRunConfig(node_count=2)"),
+        ("legacy-sweep", 'step.runsettings.sweep.algorithm = "random"'),
+        ("ignore-of-unknown-rule", "x = 1  # arc-toolkit: ignore[no-rule] for a reason"),
+    ],
+)
+def test_a_finding_of_a_rule_can_be_ignored_at_its_line_and_in_the_file(rule: str, code: str) -> None:
+    head = "from azure.ai.ml import command\nfrom azureml.pipeline.steps import ParallelRunConfig\n\n"
+    assert [finding.rule for finding in patch(head + code + "\n", Settings()).findings] == [rule]
+    above = f"# arc-toolkit: ignore[{rule}] it is known\n"
+    whole = f"# arc-toolkit: ignore-file[{rule}] it is known\n"
+    for ignored in (head + above + code, whole + head + code):
+        result = patch(ignored + "\n", Settings())
+        assert result.findings == ()
+        assert result.after is None

@@ -9,10 +9,9 @@ import ast
 import builtins
 import os.path
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
 
-from arc_toolkit.azureml.documents import Document, Parameter, Setting, State, Target
-from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import (
     Builder,
@@ -23,211 +22,23 @@ from arc_toolkit.azureml.python.meaning import (
     Step,
     Sweep,
     Unknown,
-    short,
 )
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, Use, calls_in
 from arc_toolkit.azureml.python.python_documents import (
     CodeReader,
-    CodeValue,
     Fields,
-    named_values,
     place_node,
     tree,
 )
+from arc_toolkit.azureml.python.python_targets import SETTINGS, UNKNOWN_KIND, PythonPipeline, PythonTarget
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node
 
 _BUILTINS = frozenset(dir(builtins))
 
-# Attributes that the settings of `patch` go to.
-SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
 _SET_LATER = tuple((name,) for name in SETTINGS)
 # Only these can make a step.
 _CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
-_LAYOUT = ("runsettings", "resource_layout", "configure")
-# A step whose component is not here: what it keeps is known when it runs.
-_UNKNOWN = TargetKind(Family.OTHER, Role.STEP, frozenset(Slot))
-
-
-class CodeTarget(Target):
-    """A target in code: its values are expressions."""
-
-    __slots__ = ()
-
-    def written(self, path: Path) -> str:
-        node = self.get(*path)
-        return short(node.expression) if isinstance(node, CodeValue) else ""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class PythonTarget(CodeTarget):
-    """A step, sweep or command object that settings may go to."""
-
-    generation: sdk.Generation
-    spot: Spot
-    call: ast.Call
-    meaning: Step | Builder | Sweep | Unknown
-    pipeline: PipelineFunction | None = None
-    uses: list[Use] = field(default_factory=list)
-    refusal: str = ""
-    # The sweep made of this step, if any: it takes the settings then.
-    swept: bool = False
-
-    @property
-    def family(self) -> Family:
-        return self.kind.family
-
-    @property
-    def builder(self) -> Builder | None:
-        """The command object whose settings this one has."""
-        if isinstance(self.meaning, Builder):
-            return self.meaning
-        return (
-            self.meaning.origin
-            if isinstance(self.meaning, Step) and isinstance(self.meaning.origin, Builder)
-            else None
-        )
-
-    @property
-    def component(self) -> Component | None:
-        meaning = self.meaning
-        if isinstance(meaning, Sweep) and isinstance(meaning.base, Step):
-            meaning = meaning.base
-        return meaning.origin if isinstance(meaning, Step) and isinstance(meaning.origin, Component) else None
-
-    @property
-    def legacy_sweep(self) -> bool:
-        """Whether it is a sweep of SDK v1.5, which takes no instance type."""
-        if self.generation != "v1.5":
-            return False
-        return self.family == Family.SWEEP or any(use.path[:2] == ("runsettings", "sweep") for use in self.uses)
-
-    @property
-    def is_sweep(self) -> bool:
-        return isinstance(self.meaning, Sweep)
-
-    @property
-    def made_of(self) -> Family:
-        """What `--kind` knows it by: a trial goes by what its command object is."""
-        return self.builder.family if self.builder is not None else self.kind.family
-
-    @property
-    def set_resources(self) -> list[Use]:
-        return [use for use in self.uses if use.how == "call" and use.path == ("set_resources",)]
-
-    @property
-    def set_resources_problem(self) -> str:
-        """Why its `set_resources` cannot become an assignment."""
-        calls = self.set_resources
-        if not calls:
-            return ""
-        call = calls[0].value
-        assert isinstance(call, ast.Call)
-        if len(calls) > 1:
-            return "it is called more than once"
-        if self.named(("resources",)):
-            return "resources is assigned as well"
-        if call.args or any(keyword.arg is None for keyword in call.keywords):
-            return "its arguments come from ** or by position"
-        return ""
-
-    @property
-    def says_resources(self) -> bool:
-        """Whether something is said about its resources after it is made."""
-        return any(use.how != "argument" and use.path[0] in ("resources", "set_resources") for use in self.uses)
-
-    @property
-    def resource_holders(self) -> list[Use]:
-        """What holds the resources of this target, and takes more of them."""
-        if self.generation == "v2":
-            return self.set_resources[:1] or self.named(("resources",))[-1:]
-        return [use for use in self.named(_LAYOUT) if isinstance(use.value, ast.Call)][-1:]
-
-    @property
-    def variables_path(self) -> tuple[str, ...]:
-        return ("environment_variables",) if self.generation == "v2" else ("runsettings", "environment_variables")
-
-    @property
-    def variables_holder(self) -> tuple[Spot, ast.expr] | None:
-        """The dict of its environment variables, and the statement that it is in."""
-        found = [(use.spot, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
-        if self.generation == "v1.5" and not found:
-            configured = [(use.spot, use.value) for use in self.named(("runsettings", "configure"))]
-        else:
-            configured = [(self.spot, self.call)] if isinstance(self.meaning, Builder) else []
-        for spot, call in configured if not found else ():
-            for keyword in call.keywords if isinstance(call, ast.Call) else ():
-                if keyword.arg == "environment_variables":
-                    found.append((spot, keyword.value))
-        return found[-1] if found else None
-
-    @property
-    def resources_giver(self) -> str:
-        """What makes this target without any resources; empty where that is not known."""
-        if isinstance(self.meaning, Builder):
-            names = {keyword.arg for keyword in self.call.keywords}
-            if None in names or names & set(sdk.RESOURCE_ARGUMENTS):
-                return ""
-            return f"its {self.meaning.family}(...)" if self.meaning.family == Family.COMMAND else "its call"
-        component = self.component
-        if component is None or component.document is None or component.document.root.get("resources") is not None:
-            return ""
-        return component.file
-
-    def holders(self, path: tuple[str | int, ...]) -> list[Use]:
-        """The statements that a value at a path would be written into."""
-        if path[:1] == ("resources",):
-            return self.resource_holders
-        return self.named(self.variables_path) if path[:1] == ("environment_variables",) else []
-
-    def is_rejected(self, node: CodeValue, setting: Setting) -> bool:
-        """Whether a value is an argument where the call takes none: `resources` takes it.
-
-        `sweep(instance_type=...)` raises TypeError, and `command(instance_count=...)` rejects a binding.
-        """
-        if setting.slot not in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
-            return False
-        is_argument = any(keyword.value is node.expression for keyword in self.call.keywords)
-        return is_argument and (self.is_sweep or isinstance(setting.value, Parameter))
-
-    def opaque_reason(self, path: Path) -> str:
-        holder = self.get(path[0])
-        node = holder if isinstance(holder, CodeValue) else self.get(*path)
-        if isinstance(node, CodeValue) and node.opaque:
-            expression = node.expression
-            if isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None:
-                return f"the values come from ** in line {expression.lineno}"
-            if any(keyword.arg is None and keyword.value is expression for keyword in self.call.keywords):
-                return f"the values come from ** in line {expression.lineno}"
-            return f"its {str(path[0]).replace('_', ' ')} are {short(expression)}, made elsewhere"
-        habit = [use for use in self.uses if use.how == "assign" and use.path[:-1] == self.variables_path]
-        if path[:1] == Slot.VARIABLES.value and not all(isinstance(use.value, ast.Constant) for use in habit):
-            return "one of its environment variables is not a literal"
-        return ""
-
-    def place_of(self, path: Path) -> Node:
-        return self.at
-
-    def state(self, setting: Setting) -> State:
-        if self.opaque_reason(setting.path):
-            return State.OPAQUE
-        node = self.get(*setting.path)
-        if not isinstance(node, CodeValue) or self.is_rejected(node, setting):
-            return State.ABSENT
-        value, expression = setting.value, node.expression
-        if isinstance(value, Parameter):
-            if isinstance(expression, ast.Name) and expression.id == value.name:
-                return State.EQUAL
-            return State.DIFFERENT if isinstance(expression, ast.Constant) else State.BOUND
-        if isinstance(expression, ast.Constant):
-            return State.EQUAL if expression.value == value else State.DIFFERENT
-        return State.BOUND
-
-    def named(self, *paths: tuple[str, ...]) -> list[Use]:
-        """What is said about these attributes, in order."""
-        return [use for use in self.uses if use.how != "argument" and use.path in paths]
 
 
 def _make(
@@ -246,9 +57,9 @@ def _make(
     at = place_node(spot.source, call)
     return PythonTarget(
         # parallel_run_function(...) is never a job of its own
-        _UNKNOWN
+        UNKNOWN_KIND
         if family == Family.OTHER
-        else KINDS.get((family, role)) or KINDS.get((family, Role.STEP), _UNKNOWN),
+        else KINDS.get((family, role)) or KINDS.get((family, Role.STEP), UNKNOWN_KIND),
         name,
         (),
         tree({}, at),
@@ -508,28 +319,6 @@ def _read_settings(found: list[PythonTarget], meanings: Meanings) -> None:
         target.read(tree(fields, target.at))
         if target.component is not None and target.component.file:
             target.reference = os.path.normpath(os.path.join(meanings.folder, target.component.file))
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class PythonPipeline(CodeTarget):
-    """A function under `@dsl.pipeline`, with what its decorator says; or a job made of it, with its settings."""
-
-    spot: Spot
-    function: ast.FunctionDef
-
-    def has_parameter(self, name: str) -> bool:
-        arguments = self.function.args
-        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-        return any(argument.arg == name for argument in every)
-
-    def default_of(self, name: str) -> ast.expr | None:
-        arguments = self.function.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        defaults: list[tuple[ast.arg, ast.expr | None]] = [
-            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        return next((default for argument, default in defaults if argument.arg == name), None)
 
 
 def documents(
