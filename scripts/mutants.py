@@ -72,6 +72,26 @@ NUMBERS = tuple(
 # (group, file, table, tests): every boolean is flipped.
 BOOLEANS = (("signals", "arc_toolkit/diagnosis/signals.py", "KINDS", CAUSE_TESTS),)
 
+# (group, what is broken, file, function, its new first statement, tests)
+FUNCTIONS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
+    (
+        "ignores",
+        "nothing is ignored on its line",
+        "arc_toolkit/edit/ignores.py",
+        "Ignores.covers",
+        "return rule in self.lines.get(0, ())",
+        ("tests/azureml/python/test_ignores.py", "tests/azureml/test_commands.py"),
+    ),
+    (
+        "diagnosis",
+        "all ranks are equally alike",
+        "arc_toolkit/diagnosis/grouping.py",
+        "_strangeness",
+        "return 0",
+        ("tests/diagnosis/test_attempts.py",),
+    ),
+)
+
 # (group, what is broken, file, old text, new text, tests)
 REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     (
@@ -129,6 +149,14 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         'raise Refused("a second run would change it again")',
         "pass",
         PROOF_TESTS,
+    ),
+    (
+        "diagnosis",
+        "an exit code is stronger than a node event",
+        "arc_toolkit/diagnosis/signals.py",
+        "EvidenceSource.EXIT_CODE: 8,",
+        "EvidenceSource.EXIT_CODE: 4,",
+        CAUSE_TESTS,
     ),
 )
 
@@ -189,5 +217,7 @@ def facts() -> Iterator[Mutant]:
 
 
 def replacements() -> Iterator[Mutant]:
+    for group, name, path, function, statement, tests in FUNCTIONS:
+        yield Mutant(group, name, path, Module(path).beginning(function, statement), tests)
     for group, name, path, old, new, tests in REPLACEMENTS:
         yield Mutant(group, name, path, replaced(path, old, new), tests)

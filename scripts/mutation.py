@@ -154,14 +154,19 @@ class Module:
     def without_each(self, name: str) -> Iterator[tuple[str, str]]:
         """(an entry of a table, the file without it)"""
         rows = self.rows(name)
-        for first, last in rows:
+        for index, (first, last) in enumerate(rows):
             start, end = self.span(first)[0], self.span(last)[1]
             rest = self._bytes[end:]
             blank = len(rest) - len(rest.lstrip())
-            comma = rest[blank : blank + 1] == b","
-            # The comma goes too, but (x,) of two entries must stay a tuple.
-            keep = comma is False or (len(rows) == 2 and last is rows[0][1])
-            yield self.written(first), self.with_span(start, end + (0 if keep else blank + 1), "")
+            if rest[blank : blank + 1] == b",":
+                end += blank + 1
+            kept = ""
+            if len(rows) == 2:  # (a, b) becomes (a,), which is still a tuple
+                start, end = self.span(rows[0][0])[0], self.span(rows[1][1])[1]
+                other = rows[1 - index]
+                kept = self._bytes[self.span(other[0])[0] : self.span(other[1])[1]].decode() + ","
+                end += self._bytes[end : end + 1] == b","
+            yield self.written(first), self.with_span(start, end, kept)
 
     def numbers(self, name: str) -> Iterator[tuple[str, str]]:
         """(a number of a constant, the file with one more)"""

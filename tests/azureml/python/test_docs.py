@@ -29,7 +29,7 @@ def test_the_example_is_what_is_written(
     result = arc(*command.split()[1:])
     assert result.code == 0
     assert diff.startswith(result.out)
-    assert result.err == block("and, beside the diff:")
+    assert result.err == block("In addition to the diff it prints:")
 
 
 def test_bad_input_is_said_as_shown(
