@@ -1,6 +1,6 @@
 """The one class of expected errors, and the exit codes.
 
-Whatever a user can cause or mend is an `ArcError`: one sentence that says what, where and what to do. Anything
+Whatever a user can cause or fix is an `ArcError`: one sentence that says what, where and what to do. Anything
 else that reaches `cli.main` is a fault of the toolkit and ends with exit code 3 and a log file.
 """
 

@@ -3,7 +3,7 @@
     az vm list-skus -r virtualMachines --all -o json > skus.json
     .venv/bin/python -m scripts.refresh_vm_sizes skus.json
 
-The GPU vendor is not in that JSON, and a share of a card is told as 1 GPU: both are kept from the old table, and
+The GPU vendor is not in that JSON, and a share of a card is listed as 1 GPU: both are kept from the old table, and
 sizes that are new with a GPU are named on standard error for a person to look at.
 """
 

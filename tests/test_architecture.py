@@ -1,7 +1,4 @@
-"""The direction of imports and the uniqueness of names, as docs/architecture.md describes them.
-
-KNOWN_* lists what the code still does wrong, one entry per line; an entry that is no longer needed fails a test.
-"""
+"""The direction of imports and the uniqueness of names, as docs/architecture.md describes them."""
 
 from __future__ import annotations
 
@@ -56,11 +53,6 @@ ONLY_IN: dict[str, set[str]] = {
 # These run inside other people's training jobs.
 STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files")
 PRINTS = ("cli", "console")
-
-KNOWN_IMPORTS: set[tuple[str, str]] = set()
-KNOWN_PRINTS: set[str] = set()
-KNOWN_CLASSES: set[str] = set()
-KNOWN_MODULES: set[str] = set()
 
 
 @cache
@@ -150,7 +142,7 @@ def prints(tree: ast.Module) -> bool:
 
 
 def test_imports_follow_the_table() -> None:
-    assert {pair: where for pair, where in violations().items() if pair not in KNOWN_IMPORTS} == {}
+    assert violations() == {}
 
 
 def test_every_package_has_a_row() -> None:
@@ -167,23 +159,15 @@ def test_code_for_training_jobs_needs_the_standard_library_only(package: str) ->
 
 
 def test_only_the_command_line_prints() -> None:
-    assert printing_modules() - KNOWN_PRINTS == set()
+    assert printing_modules() == set()
 
 
 def test_no_class_name_twice() -> None:
-    assert class_names() - KNOWN_CLASSES == set()
+    assert class_names() == set()
 
 
 def test_no_module_name_twice() -> None:
-    assert module_names() - KNOWN_MODULES == set()
-
-
-@pytest.mark.slow
-def test_known_exceptions_are_needed() -> None:
-    assert KNOWN_IMPORTS - violations().keys() == set()
-    assert KNOWN_PRINTS - printing_modules() == set()
-    assert KNOWN_CLASSES - class_names() == set()
-    assert KNOWN_MODULES - module_names() == set()
+    assert module_names() == set()
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> s
     values = {plan.effective(step, *slot.value) for step in unbound}
     known = sorted(value for value in values if value is not None)
     declared = plan.declared_default(pipeline, name)
-    option = f"give --{slot.rule}"
+    option = f"use --{slot.rule}"
     reason = ""
     if len(values) > 1 and known:
         shown = ", ".join(known) + (" and none" if None in values else "")

@@ -173,7 +173,7 @@ def _wrap(plan: YamlPlan, leaf: Target) -> None:
     stem = os.path.basename(plan.path).rpartition(".")[0]
     instance_type = plan.settings.instance_type or leaf.text("resources", "instance_type")
     if instance_type is None or is_bound(instance_type) or plan.path == "-":
-        reason = "no instance type to start from: give --instance-type"
+        reason = "no instance type to start from: use --instance-type"
         if plan.path == "-":
             reason = "standard input has no folder for it"
         plan.found(RULE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)

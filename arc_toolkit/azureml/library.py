@@ -87,7 +87,7 @@ class Library:
         return self._uses.get(os.path.abspath(path), set())
 
     def sweeps(self, path: str) -> Iterator[tuple[SourceFile, Target]]:
-        """The v2 sweeps that name this file as their trial, with the files that they stand in."""
+        """The v2 sweeps that name this file as their trial, with the files that they are in."""
         name = os.path.abspath(path)
         for user in dict.fromkeys(self._sweeps.get(name, ())):
             try:

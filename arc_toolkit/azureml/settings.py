@@ -61,7 +61,7 @@ class Settings:
 
     @property
     def places_anything(self) -> bool:
-        """Whether any setting is to be written, beside what the rules mend."""
+        """Whether any setting is to be written, beside what the rules fix."""
         return (
             self.instance_type is not None
             or self.instance_count is not None

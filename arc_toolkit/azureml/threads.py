@@ -110,13 +110,13 @@ def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None,
     if settings.cores is not None:
         return settings.cores, f"--cores {settings.cores}"
     if instance_type is None:
-        return None, "no instance type is set here: give --instance-type or --cores"
+        return None, "no instance type is set here: use --instance-type or --cores"
     known = settings.instance_types.get(instance_type)
     if known is not None:
         return known.cores, f"the manifest of {instance_type}"
     if found := _CORES_IN_NAME.search(instance_type):
         return int(found[1]), f"the name {instance_type}"
-    return None, f"nothing says how many cores {instance_type} has: give --instance-types DIR or --cores"
+    return None, f"nothing says how many cores {instance_type} has: use --instance-types DIR or --cores"
 
 
 def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
@@ -291,7 +291,7 @@ def decide(
             workers = next((item.count for item in evidence if item.what == "workers"), None)
         if workers is None and any(item.what == "dataloader" for item in evidence):
             return Decision(
-                "cannot", names, reason=f"{because}, but its workers are not known: give --dataloader-workers N"
+                "cannot", names, reason=f"{because}, but its workers are not known: use --dataloader-workers N"
             )
         if workers:
             return literal(workers, "DataLoader workers")

@@ -25,7 +25,7 @@ from arc_toolkit.findings import FileResult, Fix, Language, without_changes
 
 Read = Callable[[str], bytes]
 
-# Names of computes that are no references to a compute of the workspace.
+# Names of computes that are not references to a compute of the workspace.
 _BARE_COMPUTES = frozenset(["local", "serverless"])
 # Characters to read again for finding the one edit of a file that cannot be made.
 _BEARABLE = 2_000_000

@@ -139,7 +139,7 @@ def entry() -> None:
 
 
 def _dispatch(words: list[str]) -> int:
-    # --quiet and its kind may stand before the command too.
+    # --quiet and its kind may also be before the command.
     leading: list[str] = []
     while words and words[0].partition("=")[0] in ("-q", "--quiet", "-v", "--verbose", "--color"):
         take = 2 if words[0] == "--color" else 1

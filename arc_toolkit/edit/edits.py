@@ -41,7 +41,7 @@ class SkipCause(Enum):
 
 
 class Unreadable(Exception):
-    """Text that cannot be read: `reason` is a sentence without its place; line and column count from 1, 0 is none."""
+    """Text that cannot be read: `reason` has no place in it; line and column count from 1, and 0 means unknown."""
 
     def __init__(
         self, reason: str, line: int = 0, column: int = 0, *, cause: SkipCause = SkipCause.BROKEN

@@ -67,7 +67,7 @@ class Editor:
     # --- operations ----------------------------------------------------------------------------------------
 
     def set(self, path: Path, value: Value) -> None:
-        """Put `value` at `path`. A value that is there and the same is no change; a list or mapping is not replaced."""
+        """Put `value` at `path`. A value that is there and equal is not a change; a list or mapping is not replaced."""
         depth, node, key, flow = self._descend(path)
         rest = path[depth:]
         if any(isinstance(step, int) for step in rest):

@@ -43,7 +43,7 @@ def test_help_has_an_example_that_begins_with_the_command(arc: Arc, words: tuple
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_quiet_may_stand_before_and_behind_the_subcommand(arc: Arc, place: str) -> None:
+def test_quiet_may_be_before_and_behind_the_subcommand(arc: Arc, place: str) -> None:
     words = ["cluster", "preflight", "--only", "cluster", "--kubeconfig", "/nowhere/config"]
     found = arc(*(["--quiet", *words] if place == "before" else [*words, "--quiet"]))
     assert (found.code, found.err) == (1, "")

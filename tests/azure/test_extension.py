@@ -32,7 +32,7 @@ def test_a_taint_becomes_the_settings_that_microsoft_s_repositories_use() -> Non
 
 
 @pytest.mark.parametrize("text", ["spot", "key=value", ":NoSchedule", "key:Never", ""])
-def test_what_is_no_taint_is_refused(text: str) -> None:
+def test_text_that_is_not_a_taint_is_refused(text: str) -> None:
     with pytest.raises(ArcError, match="is not a taint"):
         Toleration.parse(text)
 

@@ -270,7 +270,7 @@ def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
     assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=system"
 
 
-def test_daemonsets_system_pools_and_small_deployments_are_no_problem() -> None:
+def test_daemonsets_system_pools_and_small_deployments_are_fine() -> None:
     pods = [
         pod("fluent-bit", "cpu-0", "DaemonSet", cpu="10m", memory="100Mi"),
         pod("gateway-1", "system-0", "ReplicaSet", cpu="900m"),

@@ -81,9 +81,7 @@ def test_both_sides_are_read_and_a_pod_in_the_way_is_found(
     assert "too-big: larger than the largest node" in found.out
 
 
-def test_a_user_without_rights_is_told_which_verb_and_resource_are_missing(
-    arc: Arc, cluster: ControlPlane
-) -> None:
+def test_a_user_without_rights_reads_which_verb_and_resource_are_missing(arc: Arc, cluster: ControlPlane) -> None:
     cluster.start_volcano()
     found = arc("cluster", "preflight", "--only", "cluster", "--kubeconfig", cluster.write_kubeconfig("nobody"))
     assert found.code == 1

@@ -137,7 +137,7 @@ def test_check_shows_the_line_and_exits_one(arc: Arc, tmp_path: Path) -> None:
     assert arc("check", path, "--skip", "amlarc-restep").code == 0
 
 
-def test_notes_alone_are_no_failure(arc: Arc, tmp_path: Path) -> None:
+def test_notes_alone_do_not_fail(arc: Arc, tmp_path: Path) -> None:
     (tmp_path / "train.yml").write_text(COMPONENT.replace("lightgbm", "x"))
     result = arc("check", tmp_path)
     assert "[unused-component]" in result.out
@@ -220,7 +220,7 @@ def test_options_that_cannot_be_meant(arc: Arc, job: Path, words: tuple[str, ...
     assert job.read_text() == COMMAND_JOB
 
 
-def test_a_missing_path_is_told_and_the_others_are_done(arc: Arc, job: Path) -> None:
+def test_a_missing_path_is_reported_and_the_others_are_done(arc: Arc, job: Path) -> None:
     result = arc("patch", job.parent / "missing.yml", job, *TYPE, "--write")
     assert result.code == 2
     assert "no such file" in result.err
@@ -234,7 +234,7 @@ def test_a_folder_without_azureml_files(arc: Arc, tmp_path: Path) -> None:
     assert f"no AzureML jobs, components or pipelines in {tmp_path}" in result.err
 
 
-def test_a_file_that_cannot_be_written_is_told_and_the_others_are_done(
+def test_a_file_that_cannot_be_written_is_reported_and_the_others_are_done(
     arc: Arc, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked = job.parent / "a-locked.yml"
@@ -344,7 +344,7 @@ def test_standard_input_with_write_comes_back_whatever_it_is(
     assert why in result.err
 
 
-def test_a_named_file_that_is_none_of_ours_is_told(arc: Arc, tmp_path: Path) -> None:
+def test_a_named_file_that_is_none_of_ours_is_reported(arc: Arc, tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("a: 1\n")
     for command in ("patch", "check"):
         assert "a.yml: not AzureML" in arc(command, tmp_path / "a.yml").err
@@ -361,7 +361,7 @@ def test_python_on_standard_input_is_patched(arc: Arc, monkeypatch: pytest.Monke
 SPEC = "type: CommandComponent\nname: a\nversion: 1\ncommand: x\n"
 
 
-def test_what_was_asked_and_could_not_be_placed_is_told(arc: Arc, tmp_path: Path) -> None:
+def test_what_was_asked_and_could_not_be_placed_is_reported(arc: Arc, tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(SPEC)
     named = arc("patch", tmp_path / "a.yaml", tmp_path / "b.yaml", *TYPE)

@@ -64,7 +64,7 @@ def test_the_default_is_what_all_steps_have() -> None:
     assert (data["inputs"]["instance_type"], data["inputs"]["instance_count"]) == ("8cpu32g", 4)
 
 
-def test_steps_that_differ_are_told_and_not_made_equal() -> None:
+def test_steps_that_differ_are_reported_and_not_made_equal() -> None:
     step = "  {0}:\n    type: parallel\n    resources: {{instance_type: {0}, instance_count: 1}}\n"
     text = "type: pipeline\njobs:\n" + step.format("small") + step.format("large")
     result = patch(text, expose_parameters=True)
@@ -86,7 +86,7 @@ def test_an_inline_command_step_moves_to_a_component_file() -> None:
     assert component["command"] == "echo ${{inputs.data}} ${{inputs.n}} > ${{outputs.out}}/x"
 
 
-def test_an_inline_step_whose_input_types_are_unknown_is_told() -> None:
+def test_an_inline_step_whose_input_types_are_unknown_is_reported() -> None:
     text = INLINE.replace("n: 3", "n: ${{parent.jobs.x.inputs.y}}")
     result = patch(text, path="pipeline.yml", **ASKED)
     assert result.new_files == ()

@@ -69,7 +69,7 @@ def test_every_fix_of_a_file_is_complete_alone() -> None:
     ]
 
 
-def test_a_fix_that_cannot_be_proved_is_none() -> None:
+def test_a_fix_that_cannot_be_proved_is_left_out() -> None:
     shared = "type: pipeline\njobs:\n  a: &a\n    type: command\n    command: x\n    instance_type: y\n  b: *a\n"
     findings = [finding for finding in patch(shared).findings if finding.rule == "misplaced-key"]
     assert findings

@@ -71,7 +71,7 @@ def test_kinds(text: str, kind: str) -> None:
         ("on: push\n---\n" + V2.format("data") + "---\non: push\n", "an AzureML document"),
     ],
 )
-def test_what_is_none_of_ours_is_told(text: str, reason: str) -> None:
+def test_what_is_none_of_ours_is_reported(text: str, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         parse("x.yml", text.encode(), lambda _: None)
 

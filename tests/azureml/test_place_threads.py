@@ -43,7 +43,7 @@ def test_a_prestep_is_merged_and_more_names_are_exported() -> None:
     assert value.endswith("OPENBLAS_NUM_THREADS=` get_cores `")
 
 
-def test_a_restep_is_mended_and_merged_in_one_go() -> None:
+def test_a_restep_is_fixed_and_merged_in_one_go() -> None:
     text = COMMAND_JOB + "environment_variables:\n  AMLARC_RESTEP: export X=1\n"
     data = yaml.safe_load(patch(text, threads="lightgbm").after or b"")
     assert list(data["environment_variables"]) == ["AMLARC_PRESTEP"]
@@ -210,6 +210,6 @@ def test_the_rule_sees_an_inline_trial() -> None:
     text = sweeps(a="4cpu16g").replace("./train.yml", "{command: python t.py, environment: 'azureml:lightgbm:1'}")
     before = patch(text)
     assert "lightgbm-threads" in rules_of(before)
-    mended = patch(text, threads="auto")
-    assert b"export MKL_NUM_THREADS=4" in (mended.after or b"")
-    assert "lightgbm-threads" not in rules_of(mended)
+    fixed = patch(text, threads="auto")
+    assert b"export MKL_NUM_THREADS=4" in (fixed.after or b"")
+    assert "lightgbm-threads" not in rules_of(fixed)

@@ -1,4 +1,4 @@
-"""Every rule: what it finds, what it leaves alone, what it mends."""
+"""Every rule: what it finds, what it leaves alone, what it fixes."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_rule_can_be_skipped_and_ignored(rule: str) -> None:
         assert result.after is None
 
 
-def test_restep_is_mended_in_keys_and_in_commands() -> None:
+def test_restep_is_fixed_in_keys_and_in_commands() -> None:
     text = "command: >-\n  export AMLARC_RESTEP=x &&\n  run\nenvironment: e\ncompute: c\n"
     result = check_transformed(text, text.replace("RESTEP", "PRESTEP"))
     assert [(finding.rule, finding.applied) for finding in result.findings] == [("amlarc-restep", True)]
@@ -231,11 +231,11 @@ def test_files_that_are_there_are_not_missing() -> None:
     assert messages("missing-reference", sweep, path="-") == []
 
 
-def test_a_misspelt_key_beside_the_right_one_is_told_and_not_renamed() -> None:
+def test_a_misspelt_key_beside_the_right_one_is_reported_and_not_renamed() -> None:
     text = COMPONENT + "resorces: {instance_type: a}\nresources: {instance_count: 1}\n"
     result = check_noop(text, unsafe_fixes=True)
     assert [one.message for one in result.findings if one.rule == "misspelt-key"] == [
-        "`resorces` does nothing: `resources` stands beside it"
+        "`resorces` does nothing: `resources` is there too"
     ]
 
 

@@ -60,7 +60,7 @@ def test_an_unknown_command_gets_the_nearest_one(arc: Arc) -> None:
     assert (result.code, result.err) == (2, "arc-toolkit: no command `daignose`: did you mean `diagnose`?\n")
 
 
-def test_common_options_may_stand_before_the_command(arc: Arc) -> None:
+def test_common_options_may_be_before_the_command(arc: Arc) -> None:
     result = arc("--quiet", "--color", "never", "gen-instance-types", "--sku", "D64s_v5")
     assert (result.code, result.err) == (0, "")
 

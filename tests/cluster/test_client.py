@@ -239,7 +239,7 @@ def test_no_kubeconfig_at_all(
 
 
 @pytest.mark.parametrize("text", ["", "just words", "[1, 2]", "contexts: 3", "a: [", "contexts: [{}]"])
-def test_a_file_that_is_no_kubeconfig(text: str, sentence: Callable[..., str], tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_kubeconfig(text: str, sentence: Callable[..., str], tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(text)
     assert str(config) in sentence("--kubeconfig", config)

@@ -76,7 +76,7 @@ def test_check_tells_types_without_a_node_and_types_that_are_not_valid(
     found = {row["name"]: row for row in json.loads(gen("--check", "--format", "json").out)["instance_types"]}
     assert found["24cpu220g-1gpu"]["state"] == "no node"
     assert "instance-type=Standard_NC24ads_A100_v4" in found["24cpu220g-1gpu"]["reason"]
-    assert gen("--check").code == 0  # a pool at zero nodes is no drift
+    assert gen("--check").code == 0  # a pool at zero nodes is not drift
 
 
 def test_watch_checks_again_when_a_node_changes_and_not_at_each_heartbeat(cluster: ControlPlane, gen: Arc) -> None:

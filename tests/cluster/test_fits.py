@@ -203,7 +203,7 @@ def test_conflicts_name_field_and_manager() -> None:
 
 
 class Stream(Client):
-    """A client whose watch requests end as they are told: in events, then in an error or nothing."""
+    """A client whose watch requests end as they are set up: in events, then in an error or nothing."""
 
     def __init__(self, *rounds: list[Any]) -> None:
         super().__init__("https://x", "x", None, None)

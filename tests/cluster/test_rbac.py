@@ -50,7 +50,7 @@ def test_the_read_role_generates_and_checks(run: Callable[..., Result]) -> None:
     assert run("reader", "--check").code == 0
 
 
-def test_the_read_role_cannot_apply_and_is_told_which_right_is_missing(
+def test_the_read_role_cannot_apply_and_reads_which_right_is_missing(
     cluster: ControlPlane, run: Callable[..., Result]
 ) -> None:
     result = run("reader", "--apply")
@@ -66,7 +66,7 @@ def test_the_apply_role_applies_and_prunes(cluster: ControlPlane, run: Callable[
     assert types(cluster).keys() == {"8cpu32g"}
 
 
-def test_a_user_without_a_role_is_told_the_verb_the_resource_and_the_role(run: Callable[..., Result]) -> None:
+def test_a_user_without_a_role_reads_the_verb_the_resource_and_the_role(run: Callable[..., Result]) -> None:
     result = run("nobody")
     assert result.code == 2
     assert result.err.startswith('arc-toolkit: user "nobody" may not list nodes on the cluster arc-tests')

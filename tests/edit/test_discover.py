@@ -88,7 +88,7 @@ def test_patterns_mean_what_git_means(tmp_path: Path) -> None:
     assert {name for name in PATHS if ours(name)} == {name for name in PATHS if name in ignored}
 
 
-def test_links_are_followed_once_and_circles_are_told(tmp_path: Path) -> None:
+def test_links_are_followed_once_and_circles_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("")
     (tmp_path / "b.yml").symlink_to("a.yml")
     (tmp_path / "loop.yml").symlink_to("loop.yml")

@@ -70,7 +70,7 @@ def test_several_new_keys_of_one_mapping_come_as_one_block() -> None:
     assert edit("compute: a\ncommand: c\n", *sets) == expected
 
 
-def test_an_equal_value_is_no_change() -> None:
+def test_an_equal_value_is_not_a_change() -> None:
     editor = Editor(read(b"a: x\n"))
     editor.set((0, "a"), "x")
     assert editor.empty
@@ -255,7 +255,7 @@ def test_set_is_exact_or_refused_on_any_document(
     expected[_same_key(expected, key)] = {**inner, below: value}
     found = yaml.safe_load(result)
     if isinstance(found.get(key), dict) and str(found[key].get(below)) == str(value):
-        found[key][below] = value  # equal text is no change, whatever its type
+        found[key][below] = value  # equal text is not a change, whatever its type
     assert found == expected
     assert result.endswith(newline) == text.endswith(newline)
     assert edit(result, ((key, below), value)) == result

@@ -89,7 +89,7 @@ def test_a_good_type_has_no_problem() -> None:
         {"metadata": [], "spec": "x"},
     ],
 )
-def test_a_type_whose_request_cannot_be_told_is_refused(item: Object) -> None:
+def test_a_type_whose_request_is_not_known_is_refused(item: Object) -> None:
     with pytest.raises(ArcError):
         InstanceTypeSpec.parse(item)
 

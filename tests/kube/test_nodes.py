@@ -47,7 +47,7 @@ def test_a_node_has_its_times_conditions_and_provider() -> None:
     assert (found.spot, labelled.spot, read_node(node()).spot) == (True, True, False)
 
 
-def test_a_change_of_times_and_messages_alone_is_no_change_of_the_node() -> None:
+def test_a_change_of_times_and_messages_alone_is_not_a_change_of_the_node() -> None:
     before, after = node("n", taints=[SPOT]), node("n", taints=[{**SPOT, "timeAdded": "2026-01-01T00:00:00Z"}])
     after["status"]["conditions"][0] |= {"message": "kubelet is posting ready status"}
     after["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"

@@ -128,7 +128,7 @@ def test_merged_types_count_what_every_group_takes_and_name_each(arc: Arc) -> No
     assert "the smallest of 2 types of this name" in result.out
 
 
-def test_pods_that_sit_there_and_the_reservation_count_against_max_pods(arc: Arc) -> None:
+def test_pods_that_run_there_and_the_reservation_count_against_max_pods(arc: Arc) -> None:
     # Six DaemonSets of AKS, fluent-bit and the reservation leave two of ten.
     assert gen(arc, "--sku", "D64s_v5", "--max-pods", "10", "--share", "half").code == 0
     assert "takes 2 more pods" in gen(arc, "--sku", "D64s_v5", "--max-pods", "10", "--share", "1/3").err

@@ -100,7 +100,7 @@ def test_versions(text: str, version: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.x", "", "1", "latest", "1..33", "one.two"])
-def test_a_version_that_is_none_is_refused(text: str) -> None:
+def test_text_that_is_not_a_version_is_refused(text: str) -> None:
     with pytest.raises(ArcError, match="not a Kubernetes version"):
         reservations.parse_version(text)
 

@@ -89,7 +89,7 @@ def test_requests_beside_an_empty_resources_are_found_where_they_stand(arc: Arc,
     ]
 
 
-def test_a_name_that_stands_twice_names_the_other_place(arc: Arc, tmp_path: Path) -> None:
+def test_a_duplicate_name_names_the_other_place(arc: Arc, tmp_path: Path) -> None:
     (finding,) = check(arc, tmp_path, GOOD + "---\n" + GOOD)
     assert finding["rule"] == "instance-type-duplicate"
     assert "types.yaml:4" in str(finding["message"])

@@ -27,7 +27,7 @@ _FUNCTION_WORDS = (
     *("@", "load_component", "from_yaml", "from_func", "Component", "components", "resources", "runsettings"),
     *("default_compute", "azure.", "mldesigner", "HyperDriveConfig"),
 )
-# Calls at module level whose results are no components, for certain.
+# Calls at module level whose results are not components, for certain.
 _HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "dict", "list", "set"})
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
@@ -129,7 +129,7 @@ class Module:
         return {id(source): source.lines_with(words) for source in self.sources}
 
     def mentions(self, spot: Spot) -> bool:
-        """Whether a word of interest stands in the lines of a statement: only then its expressions are walked."""
+        """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""
         lines = self._mentions[id(spot.source)]
         index = bisect_left(lines, spot.stmt.lineno)
         return index < len(lines) and lines[index] <= (spot.stmt.end_lineno or spot.stmt.lineno)

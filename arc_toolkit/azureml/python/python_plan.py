@@ -230,7 +230,7 @@ class PythonPlan(Plan):
         self.writer.write(target, setting, text, in_call=not exposed or setting.slot == Slot.COMPUTE)
 
     def _inherits(self, target: PythonTarget, setting: Setting) -> bool:
-        """Whether a target has a value from what it is made of, which is given it, and says nothing of its own."""
+        """Whether a target has a value from what it is made of, which is given it, and has no value of its own."""
         if target.get(*setting.path) is not None:
             return False
         if isinstance(target.meaning, Step) and target.swept and setting.slot != Slot.VARIABLES:

@@ -1,4 +1,4 @@
-"""What the two rules about threads share: which setting would be right, and what stands there. No rule itself."""
+"""What the two rules about threads share: which setting would be right, and what is set. Not a rule itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key that stands twice in a target's mapping."""
+"""A duplicate key in a target's mapping."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _check(plan: Plan) -> None:
             seen: set[str] = set()
             for key in keys:
                 if key.value in seen:
-                    plan.report(RULE, f"`{key.value}` stands twice: only the last counts", key)
+                    plan.report(RULE, f"`{key.value}` is a duplicate key: only the last one counts", key)
                 seen.add(key.value)
 
 

@@ -11,7 +11,7 @@ from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 from arc_toolkit.findings import Rule
 
-# What never stands at the top of a job, step, trial or component.
+# What is never at the top of a job, step, trial or component.
 _BELOW_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
 
 
@@ -34,7 +34,7 @@ def _check(plan: Plan) -> None:
         for outer in ("environment", "resources"):
             inner = pairs(target.get(outer))
             if "environment_variables" in inner and target.kind.role != Role.SPEC:
-                message = f"`environment_variables` below `{outer}` are not read: they stand beside it"
+                message = f"`environment_variables` below `{outer}` are not read: they belong beside it"
                 plan.report(RULE, message, inner["environment_variables"][0])
 
 

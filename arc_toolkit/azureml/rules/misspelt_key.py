@@ -79,7 +79,7 @@ def _look(
         if not near:
             continue
         if near[0] in own:
-            message = f"`{name}` does nothing: `{near[0]}` stands beside it"
+            message = f"`{name}` does nothing: `{near[0]}` is there too"
             plan.report(RULE, message, own[name][0])
             continue
         path = (*target.path, *below, name)

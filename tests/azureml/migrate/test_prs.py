@@ -87,7 +87,7 @@ def test_every_field_of_the_table_is_placed() -> None:
     assert "let its path end with rows.txt" in said
 
 
-def test_one_try_is_no_retry() -> None:
+def test_one_attempt_needs_no_retry() -> None:
     assert step_of({"run_max_try": 1})["retry_settings"] == {"max_retries": 0}
 
 

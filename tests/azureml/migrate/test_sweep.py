@@ -499,7 +499,7 @@ def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
     assert result.refused == "line 2: not UTF-8 text: fix it first"
 
 
-def test_a_file_that_is_no_legacy_sweep_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_legacy_sweep_is_not_changed_alone(tmp_path: Path) -> None:
     for text in ("type: sweep\n", "type: CommandComponent\n", "a: 1\n"):
         result = convert(tmp_path, text)
         assert (result.refused, result.new_files, result.findings) == (None, (), ())

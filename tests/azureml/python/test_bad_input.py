@@ -97,7 +97,7 @@ def test_a_file_that_only_imports_an_sdk_says_what_is_wrong_with_it(data: bytes,
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_notebooks_that_are_none(data: bytes, sentence: str) -> None:
+def test_files_that_are_not_notebooks(data: bytes, sentence: str) -> None:
     assert sentence in reason(patch_notebook("n.ipynb", data, TYPE))
 
 

@@ -79,7 +79,7 @@ def test_steps_that_differ_have_no_common_default() -> None:
         text += f"    {name} = train(x=x)\n    {name}.resources = JobResourceConfiguration("
         text += f'instance_type="{size}", instance_count=count)\n'
     check_left(
-        text, "give --instance-type", Settings(expose_parameters=True, only=frozenset({"expose-parameters"}))
+        text, "use --instance-type", Settings(expose_parameters=True, only=frozenset({"expose-parameters"}))
     )
 
 
@@ -158,8 +158,8 @@ def p(x):
 def test_a_step_without_a_value_differs_from_one_that_has_one() -> None:
     reasons = [finding.reason for finding in check_noop(TWO, SPREAD)]
     assert reasons == [
-        "its steps differ (gpu8 and none): give --instance-type to use one value for all",
-        "its steps differ (8 and none): give --instance-count to use one value for all",
+        "its steps differ (gpu8 and none): use --instance-type to use one value for all",
+        "its steps differ (8 and none): use --instance-count to use one value for all",
     ]
 
 
@@ -169,7 +169,7 @@ def test_the_count_of_one_step_does_not_spread_with_an_instance_type() -> None:
     findings = check_transformed(
         TWO.replace('"gpu8"', '"t"'), after, Settings(instance_type="t", expose_parameters=True)
     )
-    assert "its steps differ (8 and none): give --instance-count to use one value for all" in {
+    assert "its steps differ (8 and none): use --instance-count to use one value for all" in {
         finding.reason for finding in findings
     }
 
@@ -180,7 +180,7 @@ def test_a_parameter_that_is_there_does_not_overrule_a_step() -> None:
         'instance_type="gpu8", instance_count=8', 'instance_type="gpu8", instance_count=instance_count'
     )
     findings = check_transformed(text, after, SPREAD)
-    assert "its steps have gpu8, and the default of the parameter is 'small': give --instance-type" in {
+    assert "its steps have gpu8, and the default of the parameter is 'small': use --instance-type" in {
         finding.reason for finding in findings
     }
 

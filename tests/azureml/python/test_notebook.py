@@ -116,7 +116,7 @@ def test_cells_of_another_language_are_left(magic: str) -> None:
     assert (result.after, result.refused, result.findings) == (None, None, ())
 
 
-def test_an_operator_at_the_beginning_of_a_line_is_no_magic() -> None:
+def test_an_operator_at_the_beginning_of_a_line_is_not_magic() -> None:
     cell = "from azure.ai.ml import command\nx = ('%s'\n     % 1)\njob = command(command='x')\n"
     after = patch_cells(notebook(cell), TYPE).after
     assert sources(after or b"{}") == [cell.replace("'x')", "'x', instance_type=\"32cpu128g\")")]

@@ -9,7 +9,7 @@ import pytest
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import TYPE, V2, check_left, check_noop, patch
 
-HEAD = V2 + "\n@dsl.pipeline\ndef p(x):\n"  # the step stands on line 8
+HEAD = V2 + "\n@dsl.pipeline\ndef p(x):\n"  # the step is on line 8
 
 REASONS = [
     (
@@ -113,7 +113,7 @@ def test_the_kind_is_read_from_files_named_by_simple_expressions(source: str, tm
     assert "it is a pipeline" in findings[0].reason
 
 
-def test_a_pipeline_in_a_pipeline_is_no_candidate() -> None:
+def test_a_pipeline_in_a_pipeline_is_not_a_candidate() -> None:
     text = V2 + "\n@dsl.pipeline\ndef inner(x):\n    pass\n\n@dsl.pipeline\ndef p(x):\n    node = inner(x=x)\n"
     assert check_noop(text + "    y = node.outputs.z\n", TYPE) == ()
 
@@ -123,7 +123,7 @@ def test_command_with_double_stars_is_left_and_so_are_its_steps() -> None:
     check_left(text, "its arguments come from **config", TYPE, line=3)
 
 
-def test_ordinary_calls_in_a_pipeline_are_no_candidates() -> None:
+def test_ordinary_calls_in_a_pipeline_are_not_candidates() -> None:
     body = "    name = str(x)\n    now = datetime.now()\n    data = Input(path=name)\n    print(now, data)\n"
     text = "from datetime import datetime\nfrom azure.ai.ml import Input\n" + HEAD + body
     assert check_noop(text, TYPE) == ()

@@ -25,7 +25,7 @@ def rules(text: str, settings: Settings = CHECK) -> list[tuple[str, bool]]:
         "f(AMLARC_RESTEP=1, b='AMLARC_RESTEP')",
     ],
 )
-def test_the_misspelt_variable_is_mended(code: str) -> None:
+def test_the_misspelt_variable_is_fixed(code: str) -> None:
     findings = check_transformed(code + "\n", code.replace("RESTEP", "PRESTEP") + "\n", CHECK)
     assert {(finding.rule, finding.severity, finding.applied) for finding in findings} == {
         ("amlarc-restep", "error", True)
@@ -41,7 +41,7 @@ def test_the_misspelt_variable_in_an_f_string_is_reported() -> None:
     assert [(finding.rule, finding.applied) for finding in findings] == [("amlarc-restep", False)]
 
 
-def test_the_misspelt_variable_is_mended_and_merged_in_one_run() -> None:
+def test_the_misspelt_variable_is_fixed_and_merged_in_one_run() -> None:
     text = V15 + "\n@dsl.pipeline\ndef p(x):\n    step = train(x=x)\n    step.runsettings.environment_variables = "
     check_transformed(
         text + '{"AMLARC_RESTEP": "export OMP_NUM_THREADS=` get_cores `"}\n',
@@ -115,7 +115,7 @@ sweep_job = command_job_for_sweep.sweep(
 """
 
 
-def test_the_sweep_of_the_migration_note_is_mended() -> None:
+def test_the_sweep_of_the_migration_note_is_fixed() -> None:
     findings = check_transformed(
         MIGRATION_NOTE,
         """\

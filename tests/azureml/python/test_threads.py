@@ -155,7 +155,7 @@ def test_auto_without_evidence_changes_nothing() -> None:
 
 def test_faiss_with_a_data_loader_needs_the_cores() -> None:
     settings = Settings(threads="faiss", dataloader_workers=4)
-    check_left(STEP, "give --instance-type or --cores", settings)
+    check_left(STEP, "use --instance-type or --cores", settings)
     check_transformed(
         STEP,
         STEP + '    node.environment_variables = {"OMP_NUM_THREADS": "8"}\n',

@@ -154,7 +154,7 @@ def test_processes_on_a_node_share_its_cores(said: str) -> None:
     )
 
 
-def test_processes_that_are_no_literal_are_told() -> None:
+def test_processes_that_are_not_literals_are_reported() -> None:
     text = STEP + "    step.runsettings.resource_layout.configure(process_count_per_node=n)\n"
     check_left(
         text, "its processes per node are n, which is not a literal", Settings(threads="lightgbm", cores=32)
