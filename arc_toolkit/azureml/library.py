@@ -28,7 +28,7 @@ Read = Callable[[str], bytes]
 
 _KEPT_FILES = 32
 _KEPT_EVIDENCE = 512
-# A code folder is looked through as far as that; what matters stands near the top.
+# A code folder is looked through as far as that; what matters is near the top.
 _CODE_FILES = 200
 _CODE_BYTES = 256 * 1024
 

@@ -70,7 +70,7 @@ def test_exports_are_found_outside_of_quotes_only() -> None:
         ("32c256g", 32, None),
         ("96cpu880g8gpu", 96, 8),
         ("gpu-8cores-64g", 8, None),
-        ("spot-16vcpu", 16, None),
+        ("statement-16vcpu", 16, None),
         ("standard-nc6s-v3", None, None),
         ("c32", None, None),
         ("1gpu-6cpu56g", 6, 1),

@@ -11,7 +11,7 @@ from typing import Any
 from arc_toolkit.azureml.migrate import space
 from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
 from arc_toolkit.azureml.python.meaning import Meanings, short
-from arc_toolkit.azureml.python.names import Spot
+from arc_toolkit.azureml.python.names import Statement
 from arc_toolkit.edit.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"
@@ -33,9 +33,9 @@ _MOST_VALUES = 10_000
 class HyperdriveReader:
     """Reads one sweep into a v1.5 spec whose places are lines of the Python source."""
 
-    def __init__(self, meanings: Meanings, spot: Spot) -> None:
+    def __init__(self, meanings: Meanings, statement: Statement) -> None:
         self._meanings = meanings
-        self._spot = spot
+        self._spot = statement
         self.spec = LegacySpec("", {"search_space": {}, "objective": {}, "limits": {}})
         # Uses of imported hyperdrive names that were read, and go with what they are in.
         self.names: set[int] = set()

@@ -11,7 +11,7 @@ from arc_toolkit.azureml.migrate.interface import legal
 from arc_toolkit.azureml.migrate.python_text import call_lines, call_text
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange, resources_text
 from arc_toolkit.azureml.python.meaning import Builder
-from arc_toolkit.azureml.python.names import Scope, Spot
+from arc_toolkit.azureml.python.names import Scope, Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Refused
 
@@ -25,18 +25,18 @@ _VALUES = {
 _KNOWN = (*_VALUES, "hyperparameter_sampling", "primary_metric_goal", "policy", "run_config")
 
 
-def config_statements(planner: PythonPlan, scope: Scope) -> Iterator[Spot]:
+def config_statements(plan: PythonPlan, scope: Scope) -> Iterator[Statement]:
     """The assignments of a HyperDriveConfig."""
-    for spot in scope.spots:
-        if isinstance(spot.stmt, ast.Assign):
-            reader = HyperdriveReader(planner.meanings, spot)
-            if reader.called(spot.stmt.value) == "HyperDriveConfig":
-                yield spot
+    for statement in scope.statements:
+        if isinstance(statement.stmt, ast.Assign):
+            reader = HyperdriveReader(plan.meanings, statement)
+            if reader.called(statement.stmt.value) == "HyperDriveConfig":
+                yield statement
 
 
-def config_change(planner: PythonPlan, spot: Spot) -> SweepChange:
+def config_change(plan: PythonPlan, statement: Statement) -> SweepChange:
     """The conversion of one config."""
-    stmt, reader = spot.stmt, HyperdriveReader(planner.meanings, spot)
+    stmt, reader = statement.stmt, HyperdriveReader(plan.meanings, statement)
     assert isinstance(stmt, ast.Assign)
     call = stmt.value
     assert isinstance(call, ast.Call)
@@ -61,17 +61,17 @@ def config_change(planner: PythonPlan, spot: Spot) -> SweepChange:
     if policy is not None and not no_policy and not reader.policy(policy):
         raise Refused("policy is not given as a hyperdrive call inside HyperDriveConfig")
     _read_sampling(reader, values.get("hyperparameter_sampling"))
-    change = SweepChange(spot, reader)
+    change = SweepChange(statement, reader)
 
     run = values.get("run_config")
-    node = spot.source.slice(run) if run is not None else "node"
+    node = statement.source.slice(run) if run is not None else "node"
     function = f"{name} = {call_text(node, change.distributions)}.sweep"
-    made = planner.meanings.of(run, spot) if run is not None else None
+    made = plan.meanings.of(run, statement) if run is not None else None
     if not (isinstance(made, Builder) and made.family is Family.COMMAND):
         text = call_text(function, change.arguments)
         raise Refused(f"{node} is not an azure-ai-ml command; once it is, write {text}")
     sweep = call_lines(function, change.arguments, stmt.col_offset)
-    change.replace(spot, f"{sweep}\n{name}.resources = {resources_text(planner.settings, {})}")
+    change.replace(statement, f"{sweep}\n{name}.resources = {resources_text(plan.settings, {})}")
     change.message = f"HyperDriveConfig is written as {node}(...).sweep(...)"
     return change
 

@@ -20,7 +20,7 @@ from arc_toolkit.azureml.migrate.hyperdrive_config import config_change, config_
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.runsettings_sweep import step_change, step_sweeps
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange, commit, refuse
-from arc_toolkit.azureml.python.names import Module, Spot
+from arc_toolkit.azureml.python.names import Module, Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
@@ -30,22 +30,22 @@ def plan_sweeps(
     module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
 ) -> PythonPlan:
     """The changes for all sweeps of a module, and a finding for each; `first` is the plan of the run before."""
-    planner = PythonPlan(module, library, settings, path, first)
+    plan = PythonPlan(module, library, settings, path, first)
     changes = []
-    for spot, read in _sweeps(planner):
-        if not planner.covers(RULE, planner.at(spot.source, spot.stmt)):
+    for statement, read in _sweeps(plan):
+        if not plan.covers(RULE, plan.at(statement.source, statement.stmt)):
             try:
                 changes.append(read())
             except Refused as refused:
-                refuse(planner, spot, refused)
-    commit(planner, changes)
-    return planner
+                refuse(plan, statement, refused)
+    commit(plan, changes)
+    return plan
 
 
-def _sweeps(planner: PythonPlan) -> Iterator[tuple[Spot, Callable[[], SweepChange]]]:
+def _sweeps(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepChange]]]:
     """Where each sweep is, and what reads it."""
-    for scope in planner.module.scopes:
-        for name, uses in step_sweeps(planner, scope):
-            yield uses[0].spot, partial(step_change, planner, scope, name, uses)
-        for spot in config_statements(planner, scope):
-            yield spot, partial(config_change, planner, spot)
+    for scope in plan.module.scopes:
+        for name, uses in step_sweeps(plan, scope):
+            yield uses[0].statement, partial(step_change, plan, scope, name, uses)
+        for statement in config_statements(plan, scope):
+            yield statement, partial(config_change, plan, statement)

@@ -21,22 +21,22 @@ _SECTIONS = ("objective", "limits", "early_termination")
 _RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
 
 
-def step_sweeps(planner: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
+def step_sweeps(plan: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
     """The names that are steps with sweep settings, each with its settings in one block, in order."""
     for name, uses in scope.uses.items():
         blocks: dict[tuple[int, int], list[Use]] = {}
         for use in uses:
             if use.how != "argument" and use.path[:2] == ("runsettings", "sweep"):
-                made = planner.meanings.binding(name, use.spot)
-                blocks.setdefault((id(made), id(use.spot.body)), []).append(use)
+                made = plan.meanings.binding(name, use.statement)
+                blocks.setdefault((id(made), id(use.statement.body)), []).append(use)
         yield from ((name, settings) for settings in blocks.values())
 
 
-def step_change(planner: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
+def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
     """The conversion of one step."""
-    spot = sweeps[0].spot
-    made = planner.meanings.binding(name, spot)
-    if not (isinstance(made, Binding) and made.spot.body is spot.body and _is_call(made)):
+    statement = sweeps[0].statement
+    made = plan.meanings.binding(name, statement)
+    if not (isinstance(made, Binding) and made.statement.body is statement.body and _is_call(made)):
         raise Refused(f"{name} is not made by one call in the same block, so its settings may come from elsewhere")
     call = made.value
     assert isinstance(call, ast.Call)
@@ -45,10 +45,10 @@ def step_change(planner: PythonPlan, scope: Scope, name: str, sweeps: list[Use])
         for use in scope.uses[name]
         if use.how != "argument"
         and use.path[0] == "runsettings"
-        and planner.meanings.binding(name, use.spot) is made
+        and plan.meanings.binding(name, use.statement) is made
     ]
     _refuse_other_uses(name, made, settings, sweeps[-1])
-    reader = HyperdriveReader(planner.meanings, made.spot)
+    reader = HyperdriveReader(plan.meanings, made.statement)
     drawn = [keyword for keyword in call.keywords if reader.distribution(keyword.value, str(keyword.arg))]
     if not drawn:
         raise Refused(
@@ -59,20 +59,22 @@ def step_change(planner: PythonPlan, scope: Scope, name: str, sweeps: list[Use])
     compute = ""
     for use in settings:
         compute = _take(reader, use, resources) or compute
-    change = SweepChange(spot, reader)
-    change.expressions += [(made.spot, keyword.value, change.distributions[str(keyword.arg)]) for keyword in drawn]
-    if planner.settings.compute:
-        compute = literal(planner.settings.compute.removeprefix("azureml:"))
+    change = SweepChange(statement, reader)
+    change.expressions += [
+        (made.statement, keyword.value, change.distributions[str(keyword.arg)]) for keyword in drawn
+    ]
+    if plan.settings.compute:
+        compute = literal(plan.settings.compute.removeprefix("azureml:"))
     *others, last = settings
     lines = [
-        call_lines(f"{name} = {name}.sweep", change.arguments, last.spot.stmt.col_offset),
-        f"{name}.resources = {resources_text(planner.settings, resources)}",
+        call_lines(f"{name} = {name}.sweep", change.arguments, last.statement.stmt.col_offset),
+        f"{name}.resources = {resources_text(plan.settings, resources)}",
         *([f"{name}.compute = {compute}"] if compute else []),
     ]
     for use in others:
-        change.replace(use.spot, "")
-    change.replace(last.spot, "\n".join(lines))
-    is_v15 = any("azure.ml.component" in source.text for source in planner.module.sources)
+        change.replace(use.statement, "")
+    change.replace(last.statement, "\n".join(lines))
+    is_v15 = any("azure.ml.component" in source.text for source in plan.module.sources)
     reason = (
         "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec"
         + _OF_V15 * is_v15
@@ -83,21 +85,21 @@ def step_change(planner: PythonPlan, scope: Scope, name: str, sweeps: list[Use])
 
 
 def _is_call(made: Binding) -> bool:
-    stmt = made.spot.stmt
+    stmt = made.statement.stmt
     return isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(made.value, ast.Call)
 
 
 def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use) -> None:
     """Nothing else may use the name before its last sweep setting, and all its settings have to be readable."""
-    body = made.spot.body
-    taken = {id(use.spot.stmt) for use in settings}
+    body = made.statement.body
+    taken = {id(use.statement.stmt) for use in settings}
     for use in settings:
-        stmt = use.spot.stmt
-        if use.spot.body is not body:
+        stmt = use.statement.stmt
+        if use.statement.body is not body:
             raise Refused("its runsettings are set in another block too", line=stmt.lineno)
         if not isinstance(stmt, ast.Expr) and not (isinstance(stmt, ast.Assign) and len(stmt.targets) == 1):
             raise Refused("this is not a plain assignment", line=stmt.lineno)
-    for stmt in body[body.index(made.spot.stmt) + 1 : body.index(last.spot.stmt)]:
+    for stmt in body[body.index(made.statement.stmt) + 1 : body.index(last.statement.stmt)]:
         if id(stmt) not in taken and any(
             isinstance(node, ast.Name) and node.id == name for node in ast.walk(stmt)
         ):
@@ -107,7 +109,7 @@ def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use)
 
 def _take(reader: HyperdriveReader, use: Use, resources: dict[str, str]) -> str:
     """One `runsettings` statement into the spec or the resources; gives the text of the compute."""
-    node, source = use.value, use.spot.source
+    node, source = use.value, use.statement.source
     match use.path[1:]:
         case ("sweep", "algorithm"):
             reader.put(node, value(node, "the algorithm"), "algorithm")

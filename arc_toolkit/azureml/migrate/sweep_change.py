@@ -10,7 +10,7 @@ from arc_toolkit.azureml.migrate.hyperdrive import MODULE, HyperdriveReader
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.python_text import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.migrate.sweep_plan import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
-from arc_toolkit.azureml.python.names import Binding, Spot
+from arc_toolkit.azureml.python.names import Binding, Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
 from arc_toolkit.azureml.settings import Settings
@@ -25,14 +25,14 @@ SWEEP_MODULE = "azure.ai.ml.sweep"
 class SweepChange:
     """One sweep that was read completely: it is written completely, or not at all."""
 
-    spot: Spot
+    statement: Statement
     reader: HyperdriveReader
     message: str = ""
     # A warning, its reason and the node that it is about.
     warning: tuple[str, str, ast.expr] | None = None
-    expressions: list[tuple[Spot, ast.expr, str]] = field(default_factory=list)
+    expressions: list[tuple[Statement, ast.expr, str]] = field(default_factory=list)
     # Statements with what they become; "" takes one out.
-    statements: list[tuple[Spot, str]] = field(default_factory=list)
+    statements: list[tuple[Statement, str]] = field(default_factory=list)
     # Classes of azure.ai.ml.sweep that the new text needs.
     classes: set[str] = field(default_factory=set)
 
@@ -43,9 +43,9 @@ class SweepChange:
             name: distribution_text(drawn, self.classes) for name, drawn in self.body["search_space"].items()
         }
 
-    def replace(self, spot: Spot, text: str) -> None:
-        replace_statement(spot.source, spot.stmt, text)  # refused here where it cannot be done
-        self.statements.append((spot, text))
+    def replace(self, statement: Statement, text: str) -> None:
+        replace_statement(statement.source, statement.stmt, text)  # refused here where it cannot be done
+        self.statements.append((statement, text))
 
 
 def resources_text(settings: Settings, old: dict[str, str]) -> str:
@@ -56,46 +56,48 @@ def resources_text(settings: Settings, old: dict[str, str]) -> str:
     return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
 
 
-def refuse(planner: PythonPlan, spot: Spot, refused: Refused) -> None:
+def refuse(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
     """A finding for a sweep that is not changed, at its line or at the line of the reason."""
-    here = refused.line in (0, spot.stmt.lineno)
-    node = spot.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
-    planner.found(
-        RULE, "warning", "the sweep is not rewritten", planner.at(spot.source, node), reason=refused.reason
+    here = refused.line in (0, statement.stmt.lineno)
+    node = statement.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
+    plan.found(
+        RULE, "warning", "the sweep is not rewritten", plan.at(statement.source, node), reason=refused.reason
     )
 
 
-def commit(planner: PythonPlan, changes: list[SweepChange]) -> None:
-    """All changes to the planner, or none where the imports cannot be changed."""
+def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
+    """All changes to the plan, or none where the imports cannot be changed."""
     if not changes:
         return
     try:
-        imports = _imports(planner, changes)
+        imports = _imports(plan, changes)
     except Refused as refused:
         for change in changes:
-            refuse(planner, change.spot, refused)
+            refuse(plan, change.statement, refused)
         return
     for place, lines, text in imports:
         for line in lines:
-            planner.writer.changes.insert_before(place, line)
+            plan.writer.changes.insert_before(place, line)
         if text is not None:
-            planner.writer.changes.replace_statement(place, text)
+            plan.writer.changes.replace_statement(place, text)
     for change in changes:
-        for spot, node, text in change.expressions:
-            planner.writer.changes.replace(spot, node, text)
-        for spot, text in change.statements:
-            planner.writer.changes.replace_statement(spot, text)
-        planner.found(RULE, "note", change.message, planner.at(change.spot.source, change.spot.stmt), applied=True)
+        for statement, node, text in change.expressions:
+            plan.writer.changes.replace(statement, node, text)
+        for statement, text in change.statements:
+            plan.writer.changes.replace_statement(statement, text)
+        plan.found(
+            RULE, "note", change.message, plan.at(change.statement.source, change.statement.stmt), applied=True
+        )
         if change.warning is not None:
             message, reason, node = change.warning
-            planner.found(RULE, "warning", message, planner.at(change.spot.source, node), reason=reason)
+            plan.found(RULE, "warning", message, plan.at(change.statement.source, node), reason=reason)
 
 
-def _imports(planner: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
+def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
     """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
     anchors = [
         Place(source, source.body, stmt)
-        for source in planner.module.sources
+        for source in plan.module.sources
         for stmt in source.body
         if _imports_hyperdrive(stmt)
     ]
@@ -105,7 +107,7 @@ def _imports(planner: PythonPlan, changes: list[SweepChange]) -> list[tuple[Plac
     imported = _hyperdrive_names(anchors)
     uses = [
         node
-        for source in planner.module.sources
+        for source in plan.module.sources
         for node in chain.from_iterable(map(ast.walk, source.body))
         if isinstance(node, ast.Name) and node.id in imported
     ]
@@ -115,7 +117,7 @@ def _imports(planner: PythonPlan, changes: list[SweepChange]) -> list[tuple[Plac
         raise Refused(f"{', '.join(sorted(clash))} of hyperdrive is used in other places too")
     # Only what the conversion made useless goes; a name that nothing here uses may be for others.
     useless = ({node.id for node in uses} - used) | (classes & imported)
-    lines = _new_imports(planner, changes, classes, imported)
+    lines = _new_imports(plan, changes, classes, imported)
     result: list[tuple[Place, list[str], str | None]] = []
     for anchor in anchors:
         result.append((anchor, lines, _without(anchor.stmt, useless)))
@@ -155,19 +157,17 @@ def _without(stmt: ast.stmt, names: set[str]) -> str | None:
     return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
 
 
-def _new_imports(
-    planner: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]
-) -> list[str]:
+def _new_imports(plan: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]) -> list[str]:
     """The imports that are missing; refused where one of the names means something else."""
     missing: dict[str, list[str]] = {}
     for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):
         for name in names:
             for change in changes:
-                bound = planner.meanings.binding(name, change.spot)
+                bound = plan.meanings.binding(name, change.statement)
                 if isinstance(bound, Binding) and bound.value == f"{module}.{name}":
                     continue
                 if isinstance(bound, Binding) and name not in imported:
-                    raise Refused(f"the name {name} means something else in line {bound.spot.stmt.lineno}")
+                    raise Refused(f"the name {name} means something else in line {bound.statement.stmt.lineno}")
                 if name not in missing.setdefault(module, []):
                     missing[module].append(name)
     return [f"from {module} import {', '.join(names)}" for module, names in missing.items()]

@@ -21,9 +21,9 @@ from arc_toolkit.azureml.python.meaning import (
     PipelineJob,
     Step,
     Sweep,
-    Unknown,
+    UnknownMeaning,
 )
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, Use, calls_in
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use, calls_in
 from arc_toolkit.azureml.python.python_documents import (
     CodeReader,
     Fields,
@@ -43,8 +43,8 @@ _CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
 
 def _make(
     name: str,
-    meaning: Step | Builder | Sweep | Unknown,
-    spot: Spot,
+    meaning: Step | Builder | Sweep | UnknownMeaning,
+    statement: Statement,
     call: ast.Call,
     pipeline: PipelineFunction | None,
     uses: list[Use],
@@ -52,9 +52,9 @@ def _make(
     refusal: str = "",
 ) -> PythonTarget:
     family = Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
-    role = Role.STEP if pipeline is not None or isinstance(meaning, Step | Unknown) else Role.JOB
+    role = Role.STEP if pipeline is not None or isinstance(meaning, Step | UnknownMeaning) else Role.JOB
     role = Role.V15_STEP if generation == "v1.5" else role
-    at = place_node(spot.source, call)
+    at = place_node(statement.source, call)
     return PythonTarget(
         # parallel_run_function(...) is never a job of its own
         UNKNOWN_KIND
@@ -65,7 +65,7 @@ def _make(
         tree({}, at),
         at,
         generation=generation,
-        spot=spot,
+        statement=statement,
         call=call,
         meaning=meaning,
         pipeline=pipeline,
@@ -106,7 +106,7 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
             target.refusal = _why_not(target, [], meanings)
     _mark_swept(found, meanings)
     order = {id(source): index for index, source in enumerate(module.sources)}
-    found.sort(key=lambda target: (order[id(target.spot.source)], target.call.lineno))
+    found.sort(key=lambda target: (order[id(target.statement.source)], target.call.lineno))
     _read_settings(found, meanings)
     return found
 
@@ -131,35 +131,35 @@ def _target(
     meanings: Meanings,
     read: set[str],
 ) -> PythonTarget | None:
-    value, spot = binding.value, binding.spot
+    value, statement = binding.value, binding.statement
     assert isinstance(value, ast.expr)
-    meaning = meanings.of(value, spot)
-    stop = following.spot.order if following is not None else 1 << 60
-    branch = following is not None and not following.spot.block.within(spot.block)
+    meaning = meanings.of(value, statement)
+    stop = following.statement.order if following is not None else 1 << 60
+    branch = following is not None and not following.statement.block.within(statement.block)
     uses = [
         use
         for use in scope.uses.get(name, ())
         # In another branch of an `if` the later binding does not end this one's life.
-        if spot.order < use.spot.order and (use.spot.order <= stop or branch)
+        if statement.order < use.statement.order and (use.statement.order <= stop or branch)
     ]
     call = value if isinstance(value, ast.Call) else None
     match meaning:
         case Step() if call is not None and value is call:
-            return _make(name, meaning, spot, call, pipeline, uses, meaning.generation)
+            return _make(name, meaning, statement, call, pipeline, uses, meaning.generation)
         case Builder() if meaning.call is value:
-            return _make(name, meaning, spot, meaning.call, pipeline, uses)
+            return _make(name, meaning, statement, meaning.call, pipeline, uses)
         case Sweep() if meaning.call is value:
             if not _is_sweep(meaning):
                 return None
-            return _make(name, meaning, spot, meaning.call, pipeline, uses)
-        case Unknown():
-            return _candidate(name, value, spot, meaning, pipeline, uses, read)
+            return _make(name, meaning, statement, meaning.call, pipeline, uses)
+        case UnknownMeaning():
+            return _candidate(name, value, statement, meaning, pipeline, uses, read)
     return None
 
 
 def _is_sweep(meaning: Sweep) -> bool:
     """Whether it is the SDK's `sweep`: its base is known, or its arguments are of no other function."""
-    if not isinstance(meaning.base, Unknown):
+    if not isinstance(meaning.base, UnknownMeaning):
         return True
     return bool({keyword.arg for keyword in meaning.call.keywords} & {"primary_metric", "sampling_algorithm"})
 
@@ -167,8 +167,8 @@ def _is_sweep(meaning: Sweep) -> bool:
 def _candidate(
     name: str,
     value: ast.expr,
-    spot: Spot,
-    meaning: Unknown,
+    statement: Statement,
+    meaning: UnknownMeaning,
     pipeline: PipelineFunction | None,
     uses: list[Use],
     read: set[str],
@@ -185,7 +185,7 @@ def _candidate(
         return None
     if call is value and not meaning.chosen and any(use.path in sdk.PROOFS for use in uses):
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
-        return _make(name, step, spot, call, pipeline, uses, generation)
+        return _make(name, step, statement, call, pipeline, uses, generation)
     if not (
         name in read
         or attributes & sdk.STEP_ATTRIBUTES
@@ -193,7 +193,7 @@ def _candidate(
     ):
         return None
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
-    return _make(name, meaning, spot, call, pipeline, uses, generation, why)
+    return _make(name, meaning, statement, call, pipeline, uses, generation, why)
 
 
 def _may_be_component(function: ast.expr) -> bool:
@@ -206,28 +206,28 @@ def _nameless(
 ) -> Iterator[PythonTarget]:
     """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
     module = meanings.module
-    if pipeline is None and scope.spot is not None and not module.mentions(scope.spot):
+    if pipeline is None and scope.statement is not None and not module.mentions(scope.statement):
         return
-    for spot in scope.spots:
-        if pipeline is None and not module.mentions(spot):
+    for statement in scope.statements:
+        if pipeline is None and not module.mentions(statement):
             continue
-        for call in calls_in(spot.stmt):
+        for call in calls_in(statement.stmt):
             if id(call) in named:
                 continue
-            meaning = meanings.of(call, spot)
+            meaning = meanings.of(call, statement)
             if isinstance(meaning, Builder) and meaning.call is call:
-                yield _make("", meaning, spot, call, pipeline, [])
+                yield _make("", meaning, statement, call, pipeline, [])
             elif isinstance(meaning, Step | Sweep) and meaning.call is call:
                 if isinstance(meaning, Sweep) and not _is_sweep(meaning):
                     continue
                 generation = meaning.generation if isinstance(meaning, Step) else "v2"
                 refusal = "no name of its own holds it: assign it to a variable"
-                yield _make("", meaning, spot, call, pipeline, [], generation, refusal)
+                yield _make("", meaning, statement, call, pipeline, [], generation, refusal)
 
 
 def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Meanings) -> str:
     """The reason, if any, why this target must not be changed."""
-    call, spot = target.call, target.spot
+    call, statement = target.call, target.statement
     if target.family in sdk.NO_RESOURCES:
         return sdk.NO_RESOURCES[target.family]
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
@@ -236,23 +236,27 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
         )
     # A job of its own takes everything in its call, wherever that stands.
     alone = isinstance(target.meaning, Builder) and target.pipeline is None and not target.named(*_SET_LATER)
-    if target.name and spot.block.has("loop") and not alone:
+    if target.name and statement.block.has("loop") and not alone:
         return "it is made in a loop, so one name stands for several steps"
     for other in namesakes if not alone else ():
-        mine, theirs = spot.block, other.spot.block
+        mine, theirs = statement.block, other.statement.block
         if not (mine.within(theirs) or theirs.within(mine)) and mine.has("if") and theirs.has("if"):
             return "it is chosen at run time: several branches make it"
     for use in target.uses:
         if use.how == "argument":
-            if target.pipeline is not None and isinstance(use.spot.stmt, ast.Expr) and _is_helper(use, meanings):
+            if (
+                target.pipeline is not None
+                and isinstance(use.statement.stmt, ast.Expr)
+                and _is_helper(use, meanings)
+            ):
                 assert isinstance(use.value, ast.Call)
                 return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
-        elif use.path[0] in SETTINGS and use.spot.block.is_conditional(spot.block):
-            return f"its {use.path[0]} is set under a condition (line {use.spot.stmt.lineno})"
+        elif use.path[0] in SETTINGS and use.statement.block.is_conditional(statement.block):
+            return f"its {use.path[0]} is set under a condition (line {use.statement.stmt.lineno})"
     if isinstance(target.meaning, Builder):
         return ""
     try:
-        layout.after_statement(spot.source, spot.stmt, [])
+        layout.after_statement(statement.source, statement.stmt, [])
     except Refused as error:
         return str(error)
     return ""
@@ -262,12 +266,12 @@ def _is_helper(use: Use, meanings: Meanings) -> bool:
     assert isinstance(use.value, ast.Call)
     if use.path[-1] in sdk.HARMLESS_CALLS:
         return False
-    meaning = meanings.of(use.value, use.spot)
+    meaning = meanings.of(use.value, use.statement)
     return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)
 
 
 def _mark_swept(found: list[PythonTarget], meanings: Meanings) -> None:
-    by_spot = {id(target.spot): target for target in found}
+    by_statement = {id(target.statement): target for target in found}
     by_call = {id(target.call): target for target in found}
     for target in found:
         if not (isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute)):
@@ -275,8 +279,8 @@ def _mark_swept(found: list[PythonTarget], meanings: Meanings) -> None:
         base = target.call.func.value
         trial = by_call.get(id(base))
         if isinstance(base, ast.Name):
-            binding = meanings.binding(base.id, target.spot)
-            trial = by_spot.get(id(binding.spot)) if isinstance(binding, Binding) else None
+            binding = meanings.binding(base.id, target.statement)
+            trial = by_statement.get(id(binding.statement)) if isinstance(binding, Binding) else None
         if trial is not None:
             trial.swept = True
             trial.parent = target
@@ -297,22 +301,22 @@ def _read_settings(found: list[PythonTarget], meanings: Meanings) -> None:
         *((i, t) for i, t in order if not t.is_sweep),
         *((i, t) for i, t in order if t.is_sweep),
     ]:
-        meaning, spot = target.meaning, target.spot
+        meaning, statement = target.meaning, target.statement
         base = meaning.base if isinstance(meaning, Sweep) else meaning
         builder = base.origin if isinstance(base, Step) else base
-        inner = reader.call(builder.call, builder.spot or spot) if isinstance(builder, Builder) else {}
+        inner = reader.call(builder.call, builder.statement or statement) if isinstance(builder, Builder) else {}
         fields: Fields = {}
         if isinstance(meaning, Builder):
             fields = inner
         elif isinstance(meaning, Sweep):
             inner |= trials.get(id(target), {})
-            fields = reader.call(target.call, spot)
+            fields = reader.call(target.call, statement)
             fields |= {("trial", *path): value for path, value in inner.items()}
         else:
             fields = {("component", *path): value for path, value in inner.items()}
             if not fields:
-                fields[("component",)] = reader.value(target.call.func, spot)
-        reader.uses(target.uses, fields, spot, target.generation == "v1.5")
+                fields[("component",)] = reader.value(target.call.func, statement)
+        reader.uses(target.uses, fields, statement, target.generation == "v1.5")
         if target.parent is not None and target.swept:
             trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
         target.path = (index,)
@@ -333,15 +337,17 @@ def documents(
     readable = [
         target
         for target in targets
-        if target.generation == "v2" and not isinstance(target.meaning, Unknown) and id(target.call) not in makers
+        if target.generation == "v2"
+        and not isinstance(target.meaning, UnknownMeaning)
+        and id(target.call) not in makers
     ]
     pipelines: list[PythonPipeline] = []
     found: list[Document] = []
     for scope in meanings.module.scopes:
         pipeline = meanings.pipeline(scope)
-        if pipeline is None or scope.spot is None:
+        if pipeline is None or scope.statement is None:
             continue
-        root = _pipeline_target(meanings, scope.spot, pipeline, len(pipelines))
+        root = _pipeline_target(meanings, scope.statement, pipeline, len(pipelines))
         pipelines.append(root)
         steps = [step for step in readable if step.pipeline and step.pipeline.function is pipeline.function]
         for step in steps:
@@ -355,19 +361,21 @@ def documents(
     return pipelines, tuple(found)
 
 
-def _pipeline_target(meanings: Meanings, spot: Spot, pipeline: PipelineFunction, index: int) -> PythonPipeline:
+def _pipeline_target(
+    meanings: Meanings, statement: Statement, pipeline: PipelineFunction, index: int
+) -> PythonPipeline:
     reader = CodeReader(meanings)
-    fields = reader.pipeline(pipeline.function, spot)
+    fields = reader.pipeline(pipeline.function, statement)
     for scope in meanings.module.scopes:
         for name, uses in scope.uses.items():
             for use in uses:
                 if use.how == "assign" and use.path in (("settings", "default_compute"), ("compute",)):
-                    meaning = meanings.of_name(name, use.spot)
+                    meaning = meanings.of_name(name, use.statement)
                     if isinstance(meaning, PipelineJob) and meaning.function.function is pipeline.function:
-                        fields[use.path] = reader.value(use.value, use.spot)
-    at = place_node(spot.source, pipeline.function)
+                        fields[use.path] = reader.value(use.value, use.statement)
+    at = place_node(statement.source, pipeline.function)
     kind = KINDS[Family.PIPELINE, Role.JOB]
     path = ("pipeline", index)
     return PythonPipeline(
-        kind, pipeline.function.name, path, tree(fields, at), at, spot=spot, function=pipeline.function
+        kind, pipeline.function.name, path, tree(fields, at), at, statement=statement, function=pipeline.function
     )

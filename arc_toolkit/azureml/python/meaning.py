@@ -1,7 +1,7 @@
 """What an expression means for AzureML: a component, a command object, a step, a sweep, or something unknown.
 
-Nothing is imported or run. A meaning that cannot be known for certain is `Unknown` with the reason, and a step made
-from it is reported and left alone.
+Nothing is imported or run. A meaning that cannot be known for certain is `UnknownMeaning` with the reason, and a step
+made from it is reported and not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Spot, chain
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, chain
 from arc_toolkit.azureml.python.sdk_names import Generation
 
 _DEEPEST = 20
@@ -59,7 +59,7 @@ class Builder:
     family: Family
     call: ast.Call
     name: str = ""
-    spot: Spot | None = None
+    statement: Statement | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Sweep:
     """The result of `step.sweep(...)`."""
 
     call: ast.Call
-    base: Step | Builder | Unknown
+    base: Step | Builder | UnknownMeaning
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class PipelineJob:
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownMeaning:
     """Not known, and why. `chosen`: one of several at run time; `foreign`: from another module or a workspace."""
 
     why: str
@@ -104,8 +104,8 @@ class Unknown:
     foreign: bool = False
 
 
-Meaning = SdkName | Component | Builder | Step | Sweep | PipelineFunction | PipelineJob | Unknown
-NOTHING = Unknown("")
+Meaning = SdkName | Component | Builder | Step | Sweep | PipelineFunction | PipelineJob | UnknownMeaning
+NOTHING = UnknownMeaning("")
 
 
 class Meanings:
@@ -120,28 +120,30 @@ class Meanings:
 
     # --- names ---------------------------------------------------------------------------------------------------
 
-    def binding(self, name: str, spot: Spot) -> Binding | Unknown:
+    def binding(self, name: str, statement: Statement) -> Binding | UnknownMeaning:
         """What a name is bound to, seen from a place."""
-        scope: Scope | None = spot.scope
+        scope: Scope | None = statement.scope
         while scope is not None:
             if found := scope.bindings.get(name):
-                if scope is not spot.scope:
+                if scope is not statement.scope:
                     return _last(name, found, None)
-                return _last(name, [item for item in found if item.spot.order < spot.order] or found, spot)
+                return _last(
+                    name, [item for item in found if item.statement.order < statement.order] or found, statement
+                )
             for module in scope.stars:
                 if f"{module}.{name}" in sdk.ROLES:
-                    return Binding(name, spot, f"{module}.{name}")
+                    return Binding(name, statement, f"{module}.{name}")
             scope = scope.parent
         return NOTHING
 
-    def bound(self, name: str, spot: Spot) -> tuple[ast.expr, Spot] | None:
+    def bound(self, name: str, statement: Statement) -> tuple[ast.expr, Statement] | None:
         """The expression that a name stands for, and its statement."""
-        found = self.binding(name, spot)
+        found = self.binding(name, statement)
         if isinstance(found, Binding) and isinstance(found.value, ast.expr):
-            return found.value, found.spot
+            return found.value, found.statement
         return None
 
-    def path(self, node: ast.expr, spot: Spot) -> str | None:
+    def path(self, node: ast.expr, statement: Statement) -> str | None:
         """The import path of `aml.dsl.pipeline`, or None."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -149,120 +151,126 @@ class Meanings:
             node = node.value
         if not isinstance(node, ast.Name):
             return None
-        found = self.binding(node.id, spot)
-        if isinstance(found, Unknown) or not isinstance(found.value, str):
+        found = self.binding(node.id, statement)
+        if isinstance(found, UnknownMeaning) or not isinstance(found.value, str):
             return None
         return ".".join([found.value, *reversed(parts)])
 
-    def role(self, node: ast.expr, spot: Spot) -> str:
-        path = self.path(node, spot)
+    def role(self, node: ast.expr, statement: Statement) -> str:
+        path = self.path(node, statement)
         return SdkName(path).role if path else ""
 
-    def makes_resources(self, node: ast.expr, spot: Spot) -> bool:
+    def makes_resources(self, node: ast.expr, statement: Statement) -> bool:
         """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS:
-            return self.binding(node.func.id, spot) is NOTHING or self.role(node.func, spot) == "resources"
-        return self.role(node.func, spot) == "resources"
+            return (
+                self.binding(node.func.id, statement) is NOTHING or self.role(node.func, statement) == "resources"
+            )
+        return self.role(node.func, statement) == "resources"
 
     def pipeline(self, scope: Scope) -> PipelineFunction | None:
         """The pipeline function that a scope is the inside of."""
         if id(scope) not in self._pipelines:
             meaning = None
-            if isinstance(scope.node, ast.FunctionDef) and scope.node.decorator_list and scope.spot is not None:
-                meaning = self.function(scope.node, scope.spot)
+            if (
+                isinstance(scope.node, ast.FunctionDef)
+                and scope.node.decorator_list
+                and scope.statement is not None
+            ):
+                meaning = self.function(scope.node, scope.statement)
             self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
         return self._pipelines[id(scope)]
 
     # --- meanings ------------------------------------------------------------------------------------------------
 
-    def of(self, node: ast.expr, spot: Spot, depth: int = 0) -> Meaning:
+    def of(self, node: ast.expr, statement: Statement, depth: int = 0) -> Meaning:
         if depth > _DEEPEST:
-            return Unknown("defined in a circle")
+            return UnknownMeaning("defined in a circle")
         key = id(node)
         if key not in self._seen:
-            self._seen[key] = self._of(node, spot, depth)
+            self._seen[key] = self._of(node, statement, depth)
         return self._seen[key]
 
-    def of_name(self, name: str, spot: Spot, depth: int = 0) -> Meaning:
-        found = self.binding(name, spot)
-        return found if isinstance(found, Unknown) else self._bound(found, depth)
+    def of_name(self, name: str, statement: Statement, depth: int = 0) -> Meaning:
+        found = self.binding(name, statement)
+        return found if isinstance(found, UnknownMeaning) else self._bound(found, depth)
 
-    def _of(self, node: ast.expr, spot: Spot, depth: int) -> Meaning:
+    def _of(self, node: ast.expr, statement: Statement, depth: int) -> Meaning:
         match node:
             case ast.Name():
-                return self.of_name(node.id, spot, depth)
+                return self.of_name(node.id, statement, depth)
             case ast.Attribute():
-                return self._attribute(node, spot, depth)
+                return self._attribute(node, statement, depth)
             case ast.Call():
-                return self._call(node, spot, depth)
+                return self._call(node, statement, depth)
             case ast.IfExp() | ast.BoolOp():
-                return Unknown("chosen at run time", chosen=True)
+                return UnknownMeaning("chosen at run time", chosen=True)
             case ast.Subscript():
-                return Unknown("picked from a collection at run time", chosen=True)
+                return UnknownMeaning("picked from a collection at run time", chosen=True)
             case ast.Await():
-                return self.of(node.value, spot, depth + 1)
+                return self.of(node.value, statement, depth + 1)
         return NOTHING
 
     def _bound(self, found: Binding, depth: int) -> Meaning:
         match found.value:
             case None:
-                return Unknown(f"{found.name} is {found.why}")
+                return UnknownMeaning(f"{found.name} is {found.why}")
             case str():
                 return self._imported(found.name, found.value)
             case ast.FunctionDef():
-                return self.function(found.value, found.spot)
+                return self.function(found.value, found.statement)
             case _:
-                meaning = self.of(found.value, found.spot, depth + 1)
+                meaning = self.of(found.value, found.statement, depth + 1)
                 if isinstance(meaning, Builder) and not meaning.name:
-                    return Builder(meaning.family, meaning.call, found.name, found.spot)
+                    return Builder(meaning.family, meaning.call, found.name, found.statement)
                 return meaning
 
     def _imported(self, name: str, path: str) -> Meaning:
         if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
             return SdkName(path)
         foreign = path.partition(".")[0] not in sys.stdlib_module_names
-        return Unknown(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=foreign)
+        return UnknownMeaning(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=foreign)
 
-    def function(self, function: ast.FunctionDef, spot: Spot) -> Meaning:
+    def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
-            role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, spot)
+            role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, statement)
             what, _, generation = role.partition(":")
             if what == "pipeline":
                 return PipelineFunction("v1.5" if generation == "v1.5" else "v2", function)
             if what == "command_component":
                 return Component("v1.5" if generation == "v1.5" else "v2", Family.COMMAND)
-        return Unknown(f"{function.name} is a helper function")
+        return UnknownMeaning(f"{function.name} is a helper function")
 
-    def _attribute(self, node: ast.Attribute, spot: Spot, depth: int) -> Meaning:
-        path = self.path(node, spot)
+    def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
+        path = self.path(node, statement)
         if path is not None:
             return self._imported(dotted(node), path)
         if node.attr == "component":
-            base = self.of(node.value, spot, depth + 1)
+            base = self.of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
         return NOTHING
 
-    def _call(self, call: ast.Call, spot: Spot, depth: int) -> Meaning:
+    def _call(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
         function = call.func
         if isinstance(function, ast.Attribute):
-            if function.attr == "sweep" and self.path(function, spot) is None:
-                base = self.of(function.value, spot, depth + 1)
+            if function.attr == "sweep" and self.path(function, statement) is None:
+                base = self.of(function.value, statement, depth + 1)
                 if isinstance(base, Step | Builder):
                     return Sweep(call, base)
-                return Sweep(call, base if isinstance(base, Unknown) else NOTHING)
+                return Sweep(call, base if isinstance(base, UnknownMeaning) else NOTHING)
             if function.attr in ("get", "load", "create_or_update"):
-                workspace = self._workspace(function, call, spot, depth)
+                workspace = self._workspace(function, call, statement, depth)
                 if workspace is not None:
                     return workspace
-        meaning = self.of(function, spot, depth + 1)
+        meaning = self.of(function, statement, depth + 1)
         match meaning:
-            case Unknown():
+            case UnknownMeaning():
                 return meaning
             case SdkName():
-                return self._library_call(meaning, call, spot)
+                return self._library_call(meaning, call, statement)
             case Component():
                 return Step(meaning.generation, meaning.family, meaning, call)
             case Builder():
@@ -271,7 +279,7 @@ class Meanings:
                 return PipelineJob(meaning)
         return NOTHING
 
-    def _library_call(self, what: SdkName, call: ast.Call, spot: Spot) -> Meaning:
+    def _library_call(self, what: SdkName, call: ast.Call, statement: Statement) -> Meaning:
         role, _, detail = what.role.partition(":")
         match role:
             case "command" | "parallel":
@@ -286,41 +294,43 @@ class Meanings:
                 given = {keyword.arg for keyword in call.keywords}
                 if given & {"client", "name", "version"}:
                     return _from_workspace("load_component(client=..., name=...)")
-                return self._from_file("v2", _argument(call, ("source", "path"), 0), spot)
+                return self._from_file("v2", _argument(call, ("source", "path"), 0), statement)
             case "from_yaml":
-                return self._from_file("v1.5", _argument(call, ("yaml_file",), 1), spot)
+                return self._from_file("v1.5", _argument(call, ("yaml_file",), 1), statement)
             case "from_func":
                 return Component("v1.5", Family.COMMAND)
             case "workspace":
                 return _from_workspace(dotted(call.func))
             case "pipeline":
                 # pipeline(...)(function), without the decorator syntax
-                return Unknown("a pipeline made without the decorator")
-        return Unknown(f"made by {dotted(call.func)}()")
+                return UnknownMeaning("a pipeline made without the decorator")
+        return UnknownMeaning(f"made by {dotted(call.func)}()")
 
-    def _workspace(self, function: ast.Attribute, call: ast.Call, spot: Spot, depth: int) -> Meaning | None:
+    def _workspace(
+        self, function: ast.Attribute, call: ast.Call, statement: Statement, depth: int
+    ) -> Meaning | None:
         """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
         over = function.value
         of_components = isinstance(over, ast.Attribute) and over.attr in ("components", "component")
         if of_components and function.attr in ("get", "load"):
             return _from_workspace(dotted(function))
         if function.attr == "create_or_update" and call.args:
-            given = self.of(call.args[0], spot, depth + 1)
+            given = self.of(call.args[0], statement, depth + 1)
             # What comes back from registering a component is a component; from submitting a job, a job.
-            return given if isinstance(given, Component) else Unknown(f"the result of {dotted(function)}()")
+            return given if isinstance(given, Component) else UnknownMeaning(f"the result of {dotted(function)}()")
         return None
 
     # --- component files -----------------------------------------------------------------------------------------
 
-    def _from_file(self, generation: Generation, node: ast.expr | None, spot: Spot) -> Component:
-        name = self.text(node, spot) if node is not None else None
+    def _from_file(self, generation: Generation, node: ast.expr | None, statement: Statement) -> Component:
+        name = self.text(node, statement) if node is not None else None
         document = None
         if name is not None:
             document = self.library.load(os.path.normpath(os.path.join(self.folder, name)))
         family = document.root.kind.family if document is not None else Family.OTHER
         return Component(generation, family, name or "", document)
 
-    def text(self, node: ast.expr, spot: Spot, depth: int = 0) -> str | None:
+    def text(self, node: ast.expr, statement: Statement, depth: int = 0) -> str | None:
         """The text of a path given as a literal, a sum, an f-string, os.path.join or Path / "name"."""
         if depth > _DEEPEST:
             return None
@@ -328,34 +338,36 @@ class Meanings:
             case ast.Constant(value=str(value)):
                 return value
             case ast.Name():
-                if (bound := self.bound(node.id, spot)) is not None:
+                if (bound := self.bound(node.id, statement)) is not None:
                     return self.text(*bound, depth + 1)
             case ast.BinOp(left=left, op=ast.Add() | ast.Div() as op, right=right):
-                first, second = self.text(left, spot, depth + 1), self.text(right, spot, depth + 1)
+                first, second = self.text(left, statement, depth + 1), self.text(right, statement, depth + 1)
                 if first is not None and second is not None:
                     return first + second if isinstance(op, ast.Add) else os.path.join(first, second)
             case ast.JoinedStr(values=values):
                 parts = [
-                    self.text(part.value if isinstance(part, ast.FormattedValue) else part, spot, depth + 1)
+                    self.text(part.value if isinstance(part, ast.FormattedValue) else part, statement, depth + 1)
                     for part in values
                 ]
                 if None not in parts:
                     return "".join(part for part in parts if part is not None)
             case ast.Call(func=function, args=args) if args and not node.keywords:
                 last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-                parts = [self.text(part, spot, depth + 1) for part in args]
+                parts = [self.text(part, statement, depth + 1) for part in args]
                 if last in ("join", "Path", "str", "joinpath") and None not in parts:
                     return os.path.join(*(part for part in parts if part is not None))
         return None
 
 
-def _last(name: str, found: list[Binding], spot: Spot | None) -> Binding | Unknown:
+def _last(name: str, found: list[Binding], statement: Statement | None) -> Binding | UnknownMeaning:
     """The binding that holds, or why that is decided at run time."""
     last = found[-1]
     if len(found) == 1:
         return last
-    certain = not last.spot.block.is_conditional() or (spot is not None and spot.block.within(last.spot.block))
-    return last if certain else Unknown(f"{name} is chosen at run time", chosen=True)
+    certain = not last.statement.block.is_conditional() or (
+        statement is not None and statement.block.within(last.statement.block)
+    )
+    return last if certain else UnknownMeaning(f"{name} is chosen at run time", chosen=True)
 
 
 def dotted(node: ast.expr) -> str:
@@ -370,8 +382,8 @@ def short(node: ast.expr) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _from_workspace(how: str) -> Unknown:
-    return Unknown(
+def _from_workspace(how: str) -> UnknownMeaning:
+    return UnknownMeaning(
         f"its component is loaded from a workspace ({how}), so its kind is not known here", foreign=True
     )
 

@@ -64,7 +64,7 @@ class Block:
 
 
 @dataclass(eq=False, slots=True)
-class Spot(Place):
+class Statement(Place):
     """A place, with its scope, its block and its order in the scope."""
 
     scope: Scope
@@ -77,7 +77,7 @@ class Binding:
     """One way a name gets its value. `value` is an expression, a function, an import path, or None: not known."""
 
     name: str
-    spot: Spot
+    statement: Statement
     value: ast.expr | ast.FunctionDef | str | None
     why: str = ""  # for None: `a parameter`, `a loop variable`
 
@@ -91,7 +91,7 @@ class Use:
 
     how: Literal["assign", "call", "argument"]
     path: tuple[str, ...]
-    spot: Spot
+    statement: Statement
     value: ast.expr  # what is assigned, or the call
 
 
@@ -101,12 +101,12 @@ class Scope:
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None
     parent: Scope | None
-    spot: Spot | None = None
+    statement: Statement | None = None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     uses: dict[str, list[Use]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     # Every simple statement, and the functions of this scope.
-    spots: list[Spot] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -128,11 +128,11 @@ class Module:
                 words += _RENAMED.findall(source.text)
         return {id(source): source.lines_with(words) for source in self.sources}
 
-    def mentions(self, spot: Spot) -> bool:
+    def mentions(self, statement: Statement) -> bool:
         """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""
-        lines = self._mentions[id(spot.source)]
-        index = bisect_left(lines, spot.stmt.lineno)
-        return index < len(lines) and lines[index] <= (spot.stmt.end_lineno or spot.stmt.lineno)
+        lines = self._mentions[id(statement.source)]
+        index = bisect_left(lines, statement.stmt.lineno)
+        return index < len(lines) and lines[index] <= (statement.stmt.end_lineno or statement.stmt.lineno)
 
 
 def read_module(sources: Sequence[Source]) -> Module:
@@ -194,63 +194,63 @@ class _Walker:
 
     def statement(self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
         self.order += 1
-        spot = Spot(source, body, stmt, scope, block, self.order)
+        statement = Statement(source, body, stmt, scope, block, self.order)
         match stmt:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                scope.spots.append(spot)
-                self._assignment(stmt, scope, spot)
+                scope.statements.append(statement)
+                self._assignment(stmt, scope, statement)
             case ast.Expr():
-                scope.spots.append(spot)
+                scope.statements.append(statement)
                 if isinstance(stmt.value, ast.Call):
-                    self._call(stmt.value, scope, spot)
+                    self._call(stmt.value, scope, statement)
             case ast.Import():
                 for alias in stmt.names:
                     local = alias.asname or alias.name.partition(".")[0]
                     path = alias.name if alias.asname else local
-                    _bind(scope, local, spot, path)
+                    _bind(scope, local, statement, path)
             case ast.ImportFrom():
                 base = "." * stmt.level + (stmt.module or "")
-                scope.spots.append(spot)
+                scope.statements.append(statement)
                 for alias in stmt.names:
                     if alias.name == "*":
                         scope.stars.append(base)
                     else:
-                        _bind(scope, alias.asname or alias.name, spot, f"{base}.{alias.name}")
+                        _bind(scope, alias.asname or alias.name, statement, f"{base}.{alias.name}")
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                scope.spots.append(spot)
+                scope.statements.append(statement)
                 value = stmt if isinstance(stmt, ast.FunctionDef) else None
-                _bind(scope, stmt.name, spot, value, "an async function")
+                _bind(scope, stmt.name, statement, value, "an async function")
                 # A class body is not seen from its methods.
                 parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
-                inner = Scope(stmt, parent, spot)
+                inner = Scope(stmt, parent, statement)
                 arguments = stmt.args
                 for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
                     for argument in group:
-                        _bind(inner, argument.arg, spot, None, "a parameter")
+                        _bind(inner, argument.arg, statement, None, "a parameter")
                 for star in (arguments.vararg, arguments.kwarg):
                     if star:
-                        _bind(inner, star.arg, spot, None, "a parameter")
+                        _bind(inner, star.arg, statement, None, "a parameter")
                 self.later.append((stmt, inner, source))
             case ast.ClassDef():
-                _bind(scope, stmt.name, spot, None, "a class")
-                inner = Scope(stmt, scope, spot)
+                _bind(scope, stmt.name, statement, None, "a class")
+                inner = Scope(stmt, scope, statement)
                 self.module.scopes.append(inner)
                 self.walk_body(stmt.body, inner, Block("scope"), source)
             case ast.If():
-                scope.spots.append(spot)
+                scope.statements.append(statement)
                 self.walk_body(stmt.body, scope, Block("if", block), source)
                 self.walk_body(stmt.orelse, scope, Block("if", block), source)
             case ast.For() | ast.AsyncFor() | ast.While():
-                scope.spots.append(spot)
+                scope.statements.append(statement)
                 if not isinstance(stmt, ast.While):
-                    self._targets([stmt.target], scope, spot, "a loop variable")
+                    self._targets([stmt.target], scope, statement, "a loop variable")
                 self.walk_body(stmt.body, scope, Block("loop", block), source)
                 self.walk_body(stmt.orelse, scope, Block("plain", block), source)
             case ast.With() | ast.AsyncWith():
-                scope.spots.append(spot)
+                scope.statements.append(statement)
                 for item in stmt.items:
                     if item.optional_vars is not None:
-                        self._targets([item.optional_vars], scope, spot, "made by a with statement")
+                        self._targets([item.optional_vars], scope, statement, "made by a with statement")
                 self.walk_body(stmt.body, scope, Block("plain", block), source)
             case ast.Try() | ast.TryStar():
                 self.walk_body(stmt.body, scope, Block("plain", block), source)
@@ -262,7 +262,7 @@ class _Walker:
                 for case in stmt.cases:
                     self.walk_body(case.body, scope, Block("if", block), source)
             case ast.Return():
-                scope.spots.append(spot)
+                scope.statements.append(statement)
             case _:
                 pass
 
@@ -270,55 +270,57 @@ class _Walker:
         for stmt in body:
             self.statement(stmt, body, scope, block, source)
 
-    def _assignment(self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, scope: Scope, spot: Spot) -> None:
+    def _assignment(
+        self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, scope: Scope, statement: Statement
+    ) -> None:
         value = stmt.value
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         if isinstance(value, ast.Call):
-            self._arguments(value, scope, spot)
+            self._arguments(value, scope, statement)
         for target in targets:
             if isinstance(target, ast.Name):
                 if value is None:
                     continue
                 if isinstance(stmt, ast.AugAssign):
-                    _bind(scope, target.id, spot, None, "changed in place")
+                    _bind(scope, target.id, statement, None, "changed in place")
                 else:
-                    _bind(scope, target.id, spot, value)
+                    _bind(scope, target.id, statement, value)
             elif isinstance(target, ast.Attribute | ast.Subscript):
                 found = chain(target)
                 if found is not None and value is not None and found[1]:
-                    use = Use("assign", found[1], spot, value)
+                    use = Use("assign", found[1], statement, value)
                     scope.uses.setdefault(found[0], []).append(use)
             else:
-                self._targets([target], scope, spot, "unpacked from several values")
+                self._targets([target], scope, statement, "unpacked from several values")
 
-    def _targets(self, targets: Iterable[ast.expr], scope: Scope, spot: Spot, why: str) -> None:
+    def _targets(self, targets: Iterable[ast.expr], scope: Scope, statement: Statement, why: str) -> None:
         for target in targets:
             match target:
                 case ast.Name():
-                    _bind(scope, target.id, spot, None, why)
+                    _bind(scope, target.id, statement, None, why)
                 case ast.Tuple() | ast.List():
-                    self._targets(target.elts, scope, spot, why)
+                    self._targets(target.elts, scope, statement, why)
                 case ast.Starred():
-                    self._targets([target.value], scope, spot, why)
+                    self._targets([target.value], scope, statement, why)
 
-    def _call(self, call: ast.Call, scope: Scope, spot: Spot) -> None:
+    def _call(self, call: ast.Call, scope: Scope, statement: Statement) -> None:
         found = chain(call.func)
         if found is not None and found[1]:
-            scope.uses.setdefault(found[0], []).append(Use("call", found[1], spot, call))
-        self._arguments(call, scope, spot)
+            scope.uses.setdefault(found[0], []).append(Use("call", found[1], statement, call))
+        self._arguments(call, scope, statement)
 
-    def _arguments(self, call: ast.Call, scope: Scope, spot: Spot) -> None:
+    def _arguments(self, call: ast.Call, scope: Scope, statement: Statement) -> None:
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
             if isinstance(argument, ast.Name):
                 last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-                use = Use("argument", (last,), spot, call)
+                use = Use("argument", (last,), statement, call)
                 scope.uses.setdefault(argument.id, []).append(use)
 
 
 def _bind(
-    scope: Scope, name: str, spot: Spot, value: ast.expr | ast.FunctionDef | str | None, why: str = ""
+    scope: Scope, name: str, statement: Statement, value: ast.expr | ast.FunctionDef | str | None, why: str = ""
 ) -> None:
-    scope.bindings.setdefault(name, []).append(Binding(name, spot, value, why))
+    scope.bindings.setdefault(name, []).append(Binding(name, statement, value, why))
 
 
 def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, short
-from arc_toolkit.azureml.python.names import Spot, Use
+from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_nodes import INT, MAP, STR, Node
 
@@ -64,7 +64,7 @@ class CodeValue(yaml.ScalarNode):
     """A value in code: its text as in YAML, the expression that says it, and the statement that this is in."""
 
     def __init__(
-        self, text: str, expression: ast.expr, statement: Spot, tag: str = STR, *, opaque: bool = False
+        self, text: str, expression: ast.expr, statement: Statement, tag: str = STR, *, opaque: bool = False
     ) -> None:
         mark = mark_of(statement.source, expression)
         super().__init__(tag, text, mark, mark)
@@ -123,7 +123,7 @@ class CodeReader:
     def __init__(self, meanings: Meanings) -> None:
         self.meanings = meanings
 
-    def value(self, expression: ast.expr, statement: Spot, *, opaque: bool = False) -> CodeValue:
+    def value(self, expression: ast.expr, statement: Statement, *, opaque: bool = False) -> CodeValue:
         """An expression as the text that YAML would have."""
         constant = None if opaque else self._constant(expression, statement)
         if isinstance(constant, bool):
@@ -134,7 +134,7 @@ class CodeReader:
             return CodeValue(constant, expression, statement)
         return CodeValue(f"${{{{{short(expression)}}}}}", expression, statement, opaque=opaque)
 
-    def _constant(self, expression: ast.expr, statement: Spot, depth: int = 0) -> str | int | None:
+    def _constant(self, expression: ast.expr, statement: Statement, depth: int = 0) -> str | int | None:
         match expression:
             case ast.Constant(value=str() | int() as value):
                 return value
@@ -145,7 +145,7 @@ class CodeReader:
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def call(self, call: ast.Call, statement: Spot) -> Fields:
+    def call(self, call: ast.Call, statement: Statement) -> Fields:
         """The arguments of `command(...)`, `parallel_run_function(...)` or `.sweep(...)`."""
         fields: Fields = {}
         for keyword in call.keywords:
@@ -159,12 +159,12 @@ class CodeReader:
                 self._hide(fields, keyword.value, statement, (*_RESOURCES[:2], "compute", *_VARIABLES))
         return fields
 
-    def _hide(self, fields: Fields, expression: ast.expr, statement: Spot, names: tuple[str, ...]) -> None:
+    def _hide(self, fields: Fields, expression: ast.expr, statement: Statement, names: tuple[str, ...]) -> None:
         """Values that may come from an expression which says more than can be read."""
         for name in names:
             fields.setdefault(_PATHS[name], self.value(expression, statement, opaque=True))
 
-    def _set(self, fields: Fields, name: str, expression: ast.expr, statement: Spot) -> None:
+    def _set(self, fields: Fields, name: str, expression: ast.expr, statement: Statement) -> None:
         path = _PATHS.get(name)
         if path is None:
             return
@@ -177,7 +177,7 @@ class CodeReader:
         else:
             fields[path] = self.value(expression, statement)
 
-    def _set_variables(self, fields: Fields, expression: ast.expr, statement: Spot) -> None:
+    def _set_variables(self, fields: Fields, expression: ast.expr, statement: Statement) -> None:
         for path in [path for path in fields if path[:1] == _VARIABLES]:
             del fields[path]
         is_dict = isinstance(expression, ast.Call) and getattr(expression.func, "id", "") == "dict"
@@ -189,7 +189,7 @@ class CodeReader:
         else:
             fields |= {(*_VARIABLES, name): self.value(value, statement) for name, value in names.items()}
 
-    def _environment(self, expression: ast.expr, statement: Spot) -> Iterator[tuple[Path, CodeValue]]:
+    def _environment(self, expression: ast.expr, statement: Statement) -> Iterator[tuple[Path, CodeValue]]:
         """`environment="name"`, or the literals of the `Environment(...)` that it names."""
         value = self.value(expression, statement)
         if isinstance(expression, ast.Name):
@@ -207,7 +207,7 @@ class CodeReader:
 
     # --- statements --------------------------------------------------------------------------------------------------
 
-    def uses(self, uses: list[Use], fields: Fields, made: Spot, is_v15: bool) -> None:
+    def uses(self, uses: list[Use], fields: Fields, made: Statement, is_v15: bool) -> None:
         """Statements about a step after the one that made it; the last word counts."""
         for use in uses:
             # Run settings are of SDK v1.5, all else is of v2; an SDK does not know the words of the other.
@@ -218,26 +218,26 @@ class CodeReader:
             elif use.how == "assign":
                 steps = tuple(step for step in use.path if step not in _BETWEEN)
                 if steps[:1] == _VARIABLES and len(steps) == 2 and _VARIABLES not in fields:
-                    fields[(*_VARIABLES, steps[1][1:-1])] = self.value(use.value, use.spot)
+                    fields[(*_VARIABLES, steps[1][1:-1])] = self.value(use.value, use.statement)
                 elif len(steps) == 1:
-                    self._set(fields, steps[0], use.value, use.spot)
+                    self._set(fields, steps[0], use.value, use.statement)
             # What is set under a condition may be set or not.
-            if use.spot.block.is_conditional(made.block):
+            if use.statement.block.is_conditional(made.block):
                 for path, value in fields.items():
-                    if value.statement is use.spot:
-                        fields[path] = self.value(value.expression, use.spot, opaque=True)
+                    if value.statement is use.statement:
+                        fields[path] = self.value(value.expression, use.statement, opaque=True)
 
     def _holder(self, use: Use, fields: Fields) -> None:
         names = named_values(use.value) if isinstance(use.value, ast.Call | ast.Dict) else None
         if use.path == ("resources",) and isinstance(use.value, ast.Call):
-            names = names if self.meanings.makes_resources(use.value, use.spot) else None
+            names = names if self.meanings.makes_resources(use.value, use.statement) else None
         if names is None:
             for name in _RESOURCES[:2]:
-                fields[_PATHS[name]] = self.value(use.value, use.spot, opaque=True)
+                fields[_PATHS[name]] = self.value(use.value, use.statement, opaque=True)
         for name, value in (names or {}).items():
-            self._set(fields, name, value, use.spot)
+            self._set(fields, name, value, use.statement)
 
-    def pipeline(self, function: ast.FunctionDef, statement: Spot) -> Fields:
+    def pipeline(self, function: ast.FunctionDef, statement: Statement) -> Fields:
         """What the decorator of a pipeline says."""
         fields: Fields = {}
         for decorator in function.decorator_list:
@@ -246,5 +246,5 @@ class CodeReader:
                     fields[path] = self.value(keyword.value, statement)
         return fields
 
-    def builder(self, builder: Builder, statement: Spot) -> Fields:
-        return self.call(builder.call, builder.spot or statement)
+    def builder(self, builder: Builder, statement: Statement) -> Fields:
+        return self.call(builder.call, builder.statement or statement)

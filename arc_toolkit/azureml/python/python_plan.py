@@ -124,7 +124,7 @@ class PythonPlan(Plan):
         value = target.get(*path) if path else None
         statements = [value.statement] if isinstance(value, CodeValue) else []
         if isinstance(target, PythonTarget):
-            statements += [target.spot, *(use.spot for use in target.holders(path))]
+            statements += [target.statement, *(use.statement for use in target.holders(path))]
         places = [self.at(statement.source, statement.stmt) for statement in statements]
         return any(self.covers(rule, place) for place in places) or super().ignored(rule, target, path)
 
@@ -151,7 +151,11 @@ class PythonPlan(Plan):
                 message = f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
                 reason = f"write {target.name}.resources = JobResourceConfiguration(...)"
                 self.found(
-                    "instance-type", "error", message, self.at(use.spot.source, use.spot.stmt), reason=reason
+                    "instance-type",
+                    "error",
+                    message,
+                    self.at(use.statement.source, use.statement.stmt),
+                    reason=reason,
                 )
 
     # --- what a target takes -----------------------------------------------------------------------------------
@@ -298,27 +302,29 @@ class PythonPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
-        function, spot, name = pipeline.function, pipeline.spot, slot.value[-1]
+        function, statement, name = pipeline.function, pipeline.statement, slot.value[-1]
         text = str(default) if isinstance(default, int) else quoted(default)
         if pipeline.has_parameter(name):
             asked = getattr(self.settings, name) if self.settings.wants(slot.rule) else None
             there = pipeline.default_of(name)
             if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
-                self.writer.changes.replace(spot, there, text)
+                self.writer.changes.replace(statement, there, text)
         else:
             reason = ""
-            inside = [scope.spots[-1] for scope in self.module.scopes if scope.node is function and scope.spots]
-            if isinstance(self.meanings.binding(name, inside[0] if inside else spot), Binding):
+            inside = [
+                scope.statements[-1] for scope in self.module.scopes if scope.node is function and scope.statements
+            ]
+            if isinstance(self.meanings.binding(name, inside[0] if inside else statement), Binding):
                 reason = f"the name {name} is already a variable here"
             else:
                 try:
-                    layout.append_parameters(spot.source, function, [])
+                    layout.append_parameters(statement.source, function, [])
                 except Refused as refusal:
                     reason = refusal.reason
             if reason:
                 self.found("expose-parameters", "warning", f"{name} is not exposed", pipeline.at, reason=reason)
                 return False
-            add = partial(self.writer.changes.add_parameter, spot, function, name, text)
+            add = partial(self.writer.changes.add_parameter, statement, function, name, text)
             self.writer.on_bound(function, name, add)
         self._exposed.setdefault(id(function), set()).add(name)
         return True

@@ -14,10 +14,10 @@ from arc_toolkit.azureml.python.meaning import (
     PipelineFunction,
     Step,
     Sweep,
-    Unknown,
+    UnknownMeaning,
     short,
 )
-from arc_toolkit.azureml.python.names import Spot, Use
+from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.python_documents import (
     CodeValue,
     named_values,
@@ -47,9 +47,9 @@ class PythonTarget(CodeTarget):
     """A step, sweep or command object that settings may go to."""
 
     generation: sdk.Generation
-    spot: Spot
+    statement: Statement
     call: ast.Call
-    meaning: Step | Builder | Sweep | Unknown
+    meaning: Step | Builder | Sweep | UnknownMeaning
     pipeline: PipelineFunction | None = None
     uses: list[Use] = field(default_factory=list)
     refusal: str = ""
@@ -131,17 +131,17 @@ class PythonTarget(CodeTarget):
         return ("environment_variables",) if self.generation == "v2" else ("runsettings", "environment_variables")
 
     @property
-    def variables_holder(self) -> tuple[Spot, ast.expr] | None:
+    def variables_holder(self) -> tuple[Statement, ast.expr] | None:
         """The dict of its environment variables, and the statement that it is in."""
-        found = [(use.spot, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
+        found = [(use.statement, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
         if self.generation == "v1.5" and not found:
-            configured = [(use.spot, use.value) for use in self.named(("runsettings", "configure"))]
+            configured = [(use.statement, use.value) for use in self.named(("runsettings", "configure"))]
         else:
-            configured = [(self.spot, self.call)] if isinstance(self.meaning, Builder) else []
-        for spot, call in configured if not found else ():
+            configured = [(self.statement, self.call)] if isinstance(self.meaning, Builder) else []
+        for statement, call in configured if not found else ():
             for keyword in call.keywords if isinstance(call, ast.Call) else ():
                 if keyword.arg == "environment_variables":
-                    found.append((spot, keyword.value))
+                    found.append((statement, keyword.value))
         return found[-1] if found else None
 
     @property
@@ -215,7 +215,7 @@ class PythonTarget(CodeTarget):
 class PythonPipeline(CodeTarget):
     """A function under `@dsl.pipeline`, with what its decorator says; or a job made of it, with its settings."""
 
-    spot: Spot
+    statement: Statement
     function: ast.FunctionDef
 
     def has_parameter(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class, short
-from arc_toolkit.azureml.python.names import Binding, Scope, Spot
+from arc_toolkit.azureml.python.names import Binding, Scope, Statement
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.edit.edits import Edit, Refused
@@ -46,7 +46,7 @@ class PythonWriter:
         # Function and name of the parameters to add, with their defaults; whether a step is bound to one.
         self._parameters: dict[tuple[int, str], Callable[[], None]] = {}
         # Scope -> local name of JobResourceConfiguration and where it is imported (or how this run adds it).
-        self._imports: dict[int, tuple[str, Spot | Callable[[], None]] | None] = {}
+        self._imports: dict[int, tuple[str, Statement | Callable[[], None]] | None] = {}
 
     def edits(self) -> list[Edit]:
         """The edits of the whole file's text."""
@@ -66,7 +66,7 @@ class PythonWriter:
             self._add_variable(target, str(setting.path[-1]), text)
         elif setting.slot == Slot.COMPUTE:
             if isinstance(target.meaning, Builder | Sweep):
-                self.changes.set_argument(target.spot, target.call, "compute", text)
+                self.changes.set_argument(target.statement, target.call, "compute", text)
             else:
                 self._statements(target).compute = text
         else:
@@ -78,12 +78,12 @@ class PythonWriter:
         holders = target.resource_holders
         others = [use for use in target.uses if use.how == "assign" and use.path[:1] == ("resources",)]
         if holders:
-            self._fill(holders[0].spot, holders[0].value, name, text)
+            self._fill(holders[0].statement, holders[0].value, name, text)
         elif others and target.generation == "v2":
             # `node.resources.x = ...` is there, so `resources` is not None: one more of the same kind.
-            self.changes.insert_after(others[-1].spot, f"{target.name}.resources.{name} = {text}")
+            self.changes.insert_after(others[-1].statement, f"{target.name}.resources.{name} = {text}")
         elif isinstance(target.meaning, Builder) and in_call:
-            self.changes.set_argument(target.spot, target.call, name, text)
+            self.changes.set_argument(target.statement, target.call, name, text)
         else:
             self.add_resource(target, name, text)
 
@@ -92,7 +92,7 @@ class PythonWriter:
         if target.generation == "v2":
             repeated = _repeated(target)
             statements = self._statements(target)
-            statements.callee, statements.repeated = self.resources_class(target.spot), repeated
+            statements.callee, statements.repeated = self.resources_class(target.statement), repeated
         statements = self._statements(target)
         if keep:
             statements.resources.setdefault(name, text)
@@ -106,7 +106,7 @@ class PythonWriter:
             self._fill(*holder, name, text)
         elif habit:
             path = ".".join((target.name, *target.variables_path))
-            self.changes.insert_after(habit[-1].spot, f"{path}[{quoted(name)}] = {text}")
+            self.changes.insert_after(habit[-1].statement, f"{path}[{quoted(name)}] = {text}")
         else:
             self._statements(target).variables[name] = text
 
@@ -137,55 +137,55 @@ class PythonWriter:
                 statement = f"{name}.runsettings.resource_layout.configure({arguments})"
                 if is_v2:
                     statement = f"{name}.resources = {new.callee}({arguments})"
-                self.changes.insert_after(target.spot, statement)
+                self.changes.insert_after(target.statement, statement)
             if new.variables and isinstance(target.meaning, Builder):
                 self.changes.set_argument(
-                    target.spot, target.call, "environment_variables", _display(new.variables)
+                    target.statement, target.call, "environment_variables", _display(new.variables)
                 )
             elif new.variables:
                 path = ".".join((name, *target.variables_path))
-                self.changes.insert_after(target.spot, f"{path} = {_display(new.variables)}")
+                self.changes.insert_after(target.statement, f"{path} = {_display(new.variables)}")
             if new.compute:
                 attribute = "compute" if is_v2 else "runsettings.target"
-                self.changes.insert_after(target.spot, f"{name}.{attribute} = {new.compute}")
+                self.changes.insert_after(target.statement, f"{name}.{attribute} = {new.compute}")
         self._new.clear()
 
     # --- imports -----------------------------------------------------------------------------------------------
 
-    def resources_class(self, spot: Spot) -> str:
+    def resources_class(self, statement: Statement) -> str:
         """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when it cannot."""
-        for scope in _outward(spot.scope):
+        for scope in _outward(statement.scope):
             if id(scope) not in self._imports:
                 self._imports[id(scope)] = next(
                     (
-                        (name, bindings[-1].spot)
+                        (name, bindings[-1].statement)
                         for name, bindings in scope.bindings.items()
                         if isinstance(value := bindings[-1].value, str) and is_resources_class(value)
                     ),
                     None,
                 )
             found = self._imports[id(scope)]
-            if found is not None and (not isinstance(found[1], Spot) or _before(found[1], spot)):
+            if found is not None and (not isinstance(found[1], Statement) or _before(found[1], statement)):
                 return found[0]
-        taken = self.meanings.binding(sdk.RESOURCES_CLASS, spot)
+        taken = self.meanings.binding(sdk.RESOURCES_CLASS, statement)
         if isinstance(taken, Binding):
             raise Refused(f"the name {sdk.RESOURCES_CLASS} means something else here")
-        self._import(spot)
+        self._import(statement)
         return sdk.RESOURCES_CLASS
 
-    def _import(self, spot: Spot) -> None:
+    def _import(self, statement: Statement) -> None:
         line = f"from {sdk.RESOURCES_MODULE} import {sdk.RESOURCES_CLASS}"
         top = self.meanings.module.top
-        for scope in [top, *_outward(spot.scope)]:
+        for scope in [top, *_outward(statement.scope)]:
             imports = [
-                binding.spot
+                binding.statement
                 for bindings in scope.bindings.values()
                 for binding in bindings
                 if isinstance(binding.value, str)
-                and isinstance(binding.spot.stmt, ast.Import | ast.ImportFrom)
-                and _is_sdk(binding.spot.stmt)
-                and not (binding.spot.block.has("if") or binding.spot.block.has("except"))
-                and _before(binding.spot, spot)
+                and isinstance(binding.statement.stmt, ast.Import | ast.ImportFrom)
+                and _is_sdk(binding.statement.stmt)
+                and not (binding.statement.block.has("if") or binding.statement.block.has("except"))
+                and _before(binding.statement, statement)
             ]
             imports.sort(key=lambda found: found.order)
             merged = [
@@ -201,7 +201,7 @@ class PythonWriter:
                 continue
             break
         else:
-            scope, source = top, spot.source
+            scope, source = top, statement.source
             first = next(stmt for stmt in source.body if not _is_preamble(stmt))
             add = partial(self.changes.insert_before, Place(source, source.body, first), line)
         self._imports[id(scope)] = sdk.RESOURCES_CLASS, add
@@ -214,7 +214,7 @@ def _repeated(target: PythonTarget) -> dict[str, str]:
     kept: dict[str, str] = {}
     if builder is None:
         return kept
-    source = builder.spot.source if builder.spot is not None else target.spot.source
+    source = builder.statement.source if builder.statement is not None else target.statement.source
     for name, value in (named_values(builder.call) or {}).items():
         if name in sdk.RESOURCE_ARGUMENTS:
             if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(value)):
@@ -235,13 +235,13 @@ def _outward(scope: Scope | None) -> list[Scope]:
     return found
 
 
-def _before(first: Spot, second: Spot) -> bool:
+def _before(first: Statement, second: Statement) -> bool:
     """Whether `first` is before `second`, or before the function (of the same scope) that holds it."""
-    spot: Spot | None = second
-    while spot is not None:
-        if spot.scope is first.scope:
-            return first.order < spot.order
-        spot = spot.scope.spot
+    statement: Statement | None = second
+    while statement is not None:
+        if statement.scope is first.scope:
+            return first.order < statement.order
+        statement = statement.scope.statement
     return True
 
 

@@ -38,7 +38,7 @@ ACTIONS = (
     b"ParallelRun",
     b"HyperDrive",
 )
-# An import of one of the SDKs, wherever it stands: the file may not parse.
+# An import of one of the SDKs, wherever it is: the file may not parse.
 IMPORT = re.compile(rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)")
 MISSPELT = b"AMLARC_RESTEP"
 

@@ -13,7 +13,7 @@ from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.names import Spot
+    from arc_toolkit.azureml.python.names import Statement
     from arc_toolkit.azureml.python.python_plan import PythonPlan
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
@@ -48,49 +48,51 @@ def _check(any_plan: Plan) -> None:
     """A finding for each ParallelRunConfig; with `--prs-to-v2` a YAML file for each."""
     plan = cast("PythonPlan", any_plan)
     calls = list(_calls(plan))
-    configs = {id(call): (spot, call) for role, spot, call in calls if role == "ParallelRunConfig"}
+    configs = {id(call): (statement, call) for role, statement, call in calls if role == "ParallelRunConfig"}
     used: set[int] = set()
-    for role, spot, call in calls:
+    for role, statement, call in calls:
         if role == "ParallelRunStep":
-            config = _config(plan, spot, call)
+            config = _config(plan, statement, call)
             if config is not None:
                 used.add(id(config[1]))
-            _report(plan, spot, call, config)
-    for identity, (spot, call) in configs.items():
+            _report(plan, statement, call, config)
+    for identity, (statement, call) in configs.items():
         if identity not in used:
-            _report(plan, spot, call, None)
+            _report(plan, statement, call, None)
 
 
-def _calls(plan: PythonPlan) -> Iterator[tuple[str, Spot, ast.Call]]:
+def _calls(plan: PythonPlan) -> Iterator[tuple[str, Statement, ast.Call]]:
     from arc_toolkit.azureml.python.names import calls_in
 
     for scope in plan.module.scopes:
-        for spot in scope.spots:
-            if plan.module.mentions(spot):
-                for call in calls_in(spot.stmt):
-                    role = plan.meanings.role(call.func, spot)
+        for statement in scope.statements:
+            if plan.module.mentions(statement):
+                for call in calls_in(statement.stmt):
+                    role = plan.meanings.role(call.func, statement)
                     if role in ("ParallelRunConfig", "ParallelRunStep"):
-                        yield role, spot, call
+                        yield role, statement, call
 
 
-def _config(plan: PythonPlan, spot: Spot, call: ast.Call) -> tuple[Spot, ast.Call] | None:
+def _config(plan: PythonPlan, statement: Statement, call: ast.Call) -> tuple[Statement, ast.Call] | None:
     """The ParallelRunConfig(...) that a step is given."""
     for keyword in call.keywords:
         if keyword.arg == "parallel_run_config":
             value = keyword.value
             if isinstance(value, ast.Name):
-                found = plan.meanings.bound(value.id, spot)
+                found = plan.meanings.bound(value.id, statement)
                 if found is not None and isinstance(found[0], ast.Call):
                     return found[1], found[0]
             if isinstance(value, ast.Call):
-                return spot, value
+                return statement, value
     return None
 
 
-def _report(plan: PythonPlan, spot: Spot, call: ast.Call, config: tuple[Spot, ast.Call] | None) -> None:
+def _report(
+    plan: PythonPlan, statement: Statement, call: ast.Call, config: tuple[Statement, ast.Call] | None
+) -> None:
     fields: dict[str, object] = {}
     unknown: dict[str, str] = {}
-    for place, item in ((config or (spot, None)), (spot, call)):
+    for place, item in ((config or (statement, None)), (statement, call)):
         for keyword in item.keywords if item is not None else ():
             name = keyword.arg
             if name is None:
@@ -103,7 +105,7 @@ def _report(plan: PythonPlan, spot: Spot, call: ast.Call, config: tuple[Spot, as
                     fields[name] = value
     there = [name for name in (*fields, *unknown) if name in EQUIVALENTS]
     mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(there))
-    at = plan.at(spot.source, call)
+    at = plan.at(statement.source, call)
     convert = plan.settings.prs_to_v2 and plan.settings.wants("prs-to-v2") and not plan.covers("prs-to-v2", at)
     plan.report(
         RULE,
@@ -113,7 +115,7 @@ def _report(plan: PythonPlan, spot: Spot, call: ast.Call, config: tuple[Spot, as
         reason=(f"v2: {mapped}" if mapped else "") + ("" if convert else "; --prs-to-v2 writes it as YAML"),
     )
     if convert:
-        _convert(plan, spot, call, fields, unknown)
+        _convert(plan, statement, call, fields, unknown)
 
 
 def _literal(call: ast.Call, name: str) -> str | int | None:
@@ -129,7 +131,7 @@ def _literal(call: ast.Call, name: str) -> str | int | None:
 _NAMED = frozenset({"environment", "compute_target", "inputs", "side_inputs", "output"})
 
 
-def _value(plan: PythonPlan, field: str, node: ast.expr, spot: Spot, depth: int = 0) -> object | None:
+def _value(plan: PythonPlan, field: str, node: ast.expr, statement: Statement, depth: int = 0) -> object | None:
     """A literal, the default of a PipelineParameter, or the name of a dataset, environment, compute or output."""
     try:
         return ast.literal_eval(node)  # type: ignore[no-any-return]
@@ -139,10 +141,10 @@ def _value(plan: PythonPlan, field: str, node: ast.expr, spot: Spot, depth: int 
         return None
     match node:
         case ast.List(elts=items) | ast.Tuple(elts=items) if field in _NAMED:
-            values = [_value(plan, field, item, spot, depth + 1) for item in items]
+            values = [_value(plan, field, item, statement, depth + 1) for item in items]
             return None if None in values else values
         case ast.Name(id=name):
-            found = plan.meanings.bound(name, spot)
+            found = plan.meanings.bound(name, statement)
             value = _value(plan, field, *found, depth + 1) if found is not None else None
             # A dataset or output without a name of its own goes by that of its variable.
             return name if value is None and field in ("inputs", "side_inputs", "output") else value
@@ -160,12 +162,12 @@ def _value(plan: PythonPlan, field: str, node: ast.expr, spot: Spot, depth: int 
                 return named
             # `dataset.as_named_input("x").as_mount()`
             if isinstance(function, ast.Attribute):
-                return _value(plan, field, function.value, spot, depth + 1)
+                return _value(plan, field, function.value, statement, depth + 1)
     return None
 
 
 def _convert(
-    plan: PythonPlan, spot: Spot, call: ast.Call, fields: dict[str, object], unknown: dict[str, str]
+    plan: PythonPlan, statement: Statement, call: ast.Call, fields: dict[str, object], unknown: dict[str, str]
 ) -> None:
     from arc_toolkit.azureml.migrate import parallel_run as prs
 
@@ -187,7 +189,7 @@ def _convert(
     for field, written in unknown.items():
         notes.append(f"{field} is {written}, which is not a literal: write it in by hand")
     for note in notes:
-        plan.found("prs-to-v2", "note", note, plan.at(spot.source, call))
+        plan.found("prs-to-v2", "note", note, plan.at(statement.source, call))
 
 
 RULE = Rule(

@@ -30,14 +30,14 @@ def _check(plan: Plan) -> None:
 def _report(plan: PythonPlan, name: str, use: Use, target: PythonTarget | None) -> None:
     message = f"{name}.set_resources() writes into the component that all its steps share"
     way_out = "assign resources = JobResourceConfiguration(...) instead"
-    at = plan.at(use.spot.source, use.spot.stmt)
+    at = plan.at(use.statement.source, use.statement.stmt)
     if target is None:
         plan.report(RULE, f"{message}: {way_out}", at, reason=f"it is not certain which step {name} is")
         return
 
     def fix(writer: PythonWriter) -> None:
-        callee = writer.resources_class(use.spot)
-        writer.changes.call_to_assignment(use.spot, f"{name}.resources", callee)
+        callee = writer.resources_class(use.statement)
+        writer.changes.call_to_assignment(use.statement, f"{name}.resources", callee)
 
     problem = target.set_resources_problem
     message = f"{message}, and a bound instance_count then fails to serialize: {way_out}"

@@ -32,15 +32,15 @@ def _report(
     def fix(writer: PythonWriter) -> None:
         """All of the arguments at once: each alone would leave a call that raises."""
         for item in arguments:
-            writer.changes.drop_argument(target.spot, target.call, str(item.arg))
+            writer.changes.drop_argument(target.statement, target.call, str(item.arg))
             # What was asked for in the same run wins.
-            writer.add_resource(target, str(item.arg), target.spot.source.slice(item.value), keep=True)
+            writer.add_resource(target, str(item.arg), target.statement.source.slice(item.value), keep=True)
 
     problem = target.refusal or ("" if target.name else "the sweep has no name to set its resources by")
     plan.report(
         RULE,
         f"sweep() has no argument {name} (TypeError): it belongs in the resources of the sweep",
-        plan.at(target.spot.source, keyword),
+        plan.at(target.statement.source, keyword),
         reason=problem,
         fix=None if problem else fix,
         title=f"Assign {target.name}.resources",

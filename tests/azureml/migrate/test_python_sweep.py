@@ -13,7 +13,7 @@ from arc_toolkit.azureml.migrate import python_sweep
 from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
 from arc_toolkit.azureml.migrate.sweep_change import SweepChange
-from arc_toolkit.azureml.python.names import Spot
+from arc_toolkit.azureml.python.names import Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.python_editor import Changes
@@ -277,9 +277,11 @@ def test_a_conversion_is_refused_when_the_editor_lies(
 
 
 def test_a_conversion_that_a_second_run_would_change_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def again(planner: PythonPlan, spot: Spot) -> SweepChange:
-        change = config_change(planner, spot)
-        change.statements = [(spot, f"{text}\n{ast.unparse(spot.stmt)}") for spot, text in change.statements]
+    def again(plan: PythonPlan, statement: Statement) -> SweepChange:
+        change = config_change(plan, statement)
+        change.statements = [
+            (statement, f"{text}\n{ast.unparse(statement.stmt)}") for statement, text in change.statements
+        ]
         change.reader.names.clear()
         return change
 
