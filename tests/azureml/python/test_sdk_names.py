@@ -237,10 +237,17 @@ def test_sweeps_are_looked_into_without_any_other_word() -> None:
     assert patch(text, TYPE).skipped is None
 
 
-def test_hyperdrive_is_looked_into_without_any_other_word() -> None:
+@pytest.mark.parametrize(
+    ("imported", "prefix"),
+    [
+        ("from azureml.train.hyperdrive import HyperDriveConfig, RandomParameterSampling, choice", ""),
+        ("from azureml.train import hyperdrive", "hyperdrive."),
+    ],
+)
+def test_hyperdrive_is_looked_into_without_any_other_word(imported: str, prefix: str) -> None:
     text = (
-        "from azureml.train.hyperdrive import HyperDriveConfig, RandomParameterSampling, choice\n"
-        "config = HyperDriveConfig(hyperparameter_sampling=RandomParameterSampling({'a': choice(1, 2)}))\n"
+        f"{imported}\nconfig = {prefix}HyperDriveConfig("
+        f"hyperparameter_sampling={prefix}RandomParameterSampling({{'a': {prefix}choice(1, 2)}}))\n"
     )
     assert [finding.rule for finding in patch(text, Settings(sweep_to_v2=True)).findings] == ["sweep-to-v2"]
 
