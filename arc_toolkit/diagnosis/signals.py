@@ -156,7 +156,7 @@ REPLACED_BY = ("NodeReimage", "NodeRedeploy")
 CORDONED, UNCORDONED, CORDON_TAINT = "NodeNotSchedulable", "NodeSchedulable", "node.kubernetes.io/unschedulable"
 
 # Conditions that are good if True; all others are bad if True.
-GOOD_WHEN_TRUE = frozenset({"Ready", "kubernetes.azure.com/NodeHealthy"})
+GOOD_WHEN_TRUE = frozenset({"kubernetes.azure.com/NodeHealthy"})
 
 
 def is_bad(condition: str, status: object) -> bool:
