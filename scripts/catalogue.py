@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from arc_toolkit.sizing import manifests, vm_sizes
-from arc_toolkit.sizing.instance_types import InstanceType, generate
-from arc_toolkit.sizing.node_groups import group_of_size
+from arc_toolkit.sizing import vm_sizes
+from arc_toolkit.sizing.instance_types import InstanceType, documents, generate
+from arc_toolkit.sizing.node_selection import group_of_size
 from arc_toolkit.sizing.occupants import profile
 from arc_toolkit.sizing.schedulable import Assumptions
 from arc_toolkit.sizing.shares import Share, Size
@@ -48,7 +48,7 @@ def catalogue() -> dict[str, str]:
         group = group_of_size(size, ASSUMPTIONS, sitting)
         types, _ = generate([group], SHARES, ASSUMPTIONS)
         file = size.name.lower().replace("_", "-") + ".yaml"
-        files[file] = manifests.documents(types)
+        files[file] = documents(types)
         rows += [_row(size.name, file, entry) for entry in types]
     files["README.md"] = _readme(rows)
     return files

@@ -20,7 +20,7 @@ from arc_toolkit.kube.labels import labels_text, matches
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.sizing import vm_sizes
-from arc_toolkit.sizing.validation import Candidate, FitRule, fit_problem
+from arc_toolkit.sizing.validation import Candidate, fit_problem
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
 Side = Literal["azure", "cluster"]
@@ -247,7 +247,7 @@ def _types_fit(facts: Facts) -> _Verdict:
     for item in types:
         problem = next((row for row in problems(item) if row.rule is not SpecRule.REQUEST_LIMIT), None)
         misfit = None if problem else fit_problem(InstanceTypeSpec.parse(item), candidates)
-        if misfit and misfit.rule is FitRule.SELECTOR:
+        if misfit and misfit.rule is SpecRule.SELECTOR:
             away.append(_name(item))
         elif broken := problem or misfit:
             bad.append(f"{_name(item)}: {broken.message}")

@@ -25,11 +25,7 @@ SOURCES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "resource group": ("--resource-group", ("AZURE_RESOURCE_GROUP", "AZURE_DEFAULTS_GROUP"), "group"),
     "cluster": ("--cluster", ("AZURE_CLUSTER_NAME",), None),
     "workspace": ("--workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace"),
-    "workspace's resource group": (
-        "--workspace-resource-group",
-        ("AZURE_ML_RESOURCE_GROUP",),
-        None,
-    ),
+    "workspace's resource group": ("--workspace-resource-group", ("AZURE_ML_RESOURCE_GROUP",), None),
 }
 
 # Letters, digits, and - _ . ( ): what Azure allows in the names of resource groups, and more than in the others.

@@ -14,8 +14,7 @@ from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, ge
 from arc_toolkit.sizing.shares import Share, Size
 
 if TYPE_CHECKING:
-    from arc_toolkit.sizing.node_groups import NodeGroup
-    from arc_toolkit.sizing.node_selection import Selection
+    from arc_toolkit.sizing.node_selection import NodeGroup, Selection
 
 EPILOG = """\
 examples:
@@ -159,12 +158,12 @@ def report(selection: Selection, refused: list[str], console: Console) -> None:
 
 def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
     """The result in one of the formats."""
-    from arc_toolkit.sizing import manifests
+    from arc_toolkit.sizing import instance_types
 
     if form == "yaml":
-        return manifests.documents(types)
+        return instance_types.documents(types)
     if form == "list":
-        return manifests.type_list(types)
+        return instance_types.type_list(types)
     if form == "json":
         from arc_toolkit.output.jsonout import document
         from arc_toolkit.sizing.waterfall import type_json
@@ -196,7 +195,7 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
 def write(types: list[InstanceType], selection: Selection, output: str, form: str, console: Console) -> None:
     """To a folder (one file per type) or to one file; nothing is in place before all of it is written."""
     from arc_toolkit.files import make_folder, write_all
-    from arc_toolkit.sizing import manifests
+    from arc_toolkit.sizing import instance_types
 
     if not output:
         raise ArcError("-o: give a folder, a file or -")
@@ -211,7 +210,7 @@ def write(types: list[InstanceType], selection: Selection, output: str, form: st
             suffix = "json" if form == "json" else "yaml"
             raise ArcError(f"--format {form} makes one file: give -o a name such as types.{suffix}")
         make_folder(target)
-        files = {target / name: text for name, text in manifests.files(types).items()}
+        files = {target / name: text for name, text in instance_types.files(types).items()}
     write_all(files, lambda count: console.progress(f"wrote {count} of {len(files)} files"))
     count = len(types)
     console.note(f"wrote {count} instance type{'s' if count > 1 else ''} to {target}")
@@ -222,11 +221,11 @@ def check_folder(types: list[InstanceType], folder: Path, console: Console) -> i
     import difflib
 
     from arc_toolkit.files import read_text
-    from arc_toolkit.sizing import manifests
+    from arc_toolkit.sizing import instance_types
 
     if not folder.is_dir():
         raise ArcError(f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it")
-    expected = manifests.files(types)
+    expected = instance_types.files(types)
     marks = [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
     present = {path.name: read_text(path) for path in marks if path.name in expected or _ours(path)}
     differing = 0

@@ -228,10 +228,7 @@ def waterfall_text(schedulable: Schedulable) -> str:
     from arc_toolkit.kube.quantities import KI
     from arc_toolkit.output.table import table
 
-    rows = [
-        [line.name if line.is_level else f"- {line.name}", f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]
-        for line in schedulable.lines
-    ]
+    rows = [[line.title, f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule] for line in schedulable.lines]
     return table([schedulable.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
 
 

@@ -28,7 +28,7 @@ Limit = Literal["cpu", "memory", "maxPods", "gpu"]
 
 
 class SpecRule(Enum):
-    """What a manifest can break by itself, without a look at nodes."""
+    """What a manifest can break: by itself, or (the last two, and SELECTOR) on the nodes it is for."""
 
     NAME = "name"
     MISPLACED = "misplaced"
@@ -37,6 +37,8 @@ class SpecRule(Enum):
     FIELD = "field"
     REQUEST_LIMIT = "request-limit"
     GPU = "gpu"
+    NODE_SIZE = "node-size"
+    SCHEDULABLE = "schedulable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""InstanceTypes for groups of nodes: names, selectors, collisions, manifests.
+"""InstanceTypes for groups of nodes: names, selectors, collisions, manifests as data and as YAML.
 
 The resource: https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
 """
@@ -12,10 +12,11 @@ from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, LIST_KIND
 from arc_toolkit.kube.labels import name_problem, parse_label
 from arc_toolkit.kube.quantities import GI, KI, cpu_text, memory_text
-from arc_toolkit.sizing.node_groups import NodeGroup
+from arc_toolkit.resources import render
+from arc_toolkit.sizing.node_selection import NodeGroup
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, WaterfallLine
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
 
@@ -266,3 +267,32 @@ def _merged(same: list[InstanceType]) -> InstanceType:
         what="; ".join(entry.what for entry in same),
         parts=len(same),
     )
+
+
+def document(entry: InstanceType) -> str:
+    """One manifest as YAML, with the arithmetic as comments."""
+    from arc_toolkit.edit.yaml_writer import quoted
+
+    return render("instance_type.yaml.j2", manifest=entry.manifest(), comments=entry.comments, quoted=quoted)
+
+
+def documents(types: Sequence[InstanceType]) -> str:
+    """Several manifests in one stream."""
+    return "---\n".join(document(entry) for entry in types)
+
+
+def type_list(types: Sequence[InstanceType]) -> str:
+    """The list form, whose items leave out apiVersion and kind."""
+    lines = [f"apiVersion: {API_VERSION}", f"kind: {LIST_KIND}", "items:"]
+    for entry in types:
+        text = document(entry).splitlines()
+        comments = [line for line in text if line.startswith("#")]
+        body = [line for line in text if not line.startswith(("#", "apiVersion:", "kind:"))]
+        lines += [f"  {line}" for line in comments]
+        lines += [f"  {'- ' if index == 0 else '  '}{line}" for index, line in enumerate(body)]
+    return "\n".join(lines) + "\n"
+
+
+def files(types: Sequence[InstanceType]) -> dict[str, str]:
+    """File name -> text, for a folder with one file per type."""
+    return {f"{entry.name}.yaml": document(entry) for entry in types}

@@ -1,4 +1,4 @@
-"""Which nodes to size for: VM sizes under assumptions, or the nodes of a cluster that jobs can use."""
+"""Which nodes to size for, in groups: VM sizes under assumptions, or the nodes of a cluster that jobs can use."""
 
 from __future__ import annotations
 
@@ -9,16 +9,68 @@ from functools import cache
 from typing import Any
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import Limit, how_many
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import occupants, vm_sizes
-from arc_toolkit.sizing.node_groups import NodeGroup, group_nodes, group_of_size
 from arc_toolkit.sizing.occupants import Occupant
 from arc_toolkit.sizing.reservations import Version
-from arc_toolkit.sizing.schedulable import Assumptions
+from arc_toolkit.sizing.schedulable import (
+    Assumptions,
+    Schedulable,
+    schedulable_of_node,
+    schedulable_of_size,
+    version_of,
+)
 
 DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes that one instance type may land on. Each resource is that of the node that gives least of it."""
+
+    title: str
+    selector: tuple[tuple[str, str], ...]
+    nodes: tuple[Schedulable, ...]
+    source: str  # "sku", "nodes" or "cluster"
+    pools: tuple[str, ...] = ()
+    size: str = ""
+
+    @property
+    def tightest_cpu(self) -> Schedulable:
+        return min(self.nodes, key=lambda node: node.cpu_m)
+
+    @property
+    def tightest_memory(self) -> Schedulable:
+        return min(self.nodes, key=lambda node: node.memory)
+
+    @property
+    def gpus(self) -> int:
+        return min(node.gpus for node in self.nodes)
+
+    @property
+    def gpu_resource(self) -> str | None:
+        """None where there are no GPUs, or GPUs of two makers."""
+        resources = {node.gpu_resource for node in self.nodes}
+        return resources.pop() if self.gpus and len(resources) == 1 else None
+
+    @property
+    def nominal_cpu_m(self) -> int:
+        return min(node.nominal_cpu_m for node in self.nodes)
+
+    @property
+    def nominal_memory(self) -> int:
+        return min(node.nominal_memory for node in self.nodes)
+
+    @property
+    def pods_free(self) -> int:
+        return min(node.pods_free for node in self.nodes)
+
+    def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, Limit]:
+        """How many fit on the node of the group that takes least of them, and why not more."""
+        return min((how_many(cpu_m, memory, gpus, node) for node in self.nodes), key=lambda pair: pair[0])
 
 
 @dataclass
@@ -102,6 +154,49 @@ def select_nodes(
     return selection
 
 
+def group_of_size(size: vm_sizes.VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> NodeGroup:
+    """The nodes of a size, all alike."""
+    return NodeGroup(
+        title=size.name,
+        selector=(("node.kubernetes.io/instance-type", size.name),),
+        nodes=(schedulable_of_size(size, assumptions, occupants),),
+        source="sku",
+        size=size.name,
+    )
+
+
+def group_nodes(
+    nodes: Iterable[Node],
+    occupants: dict[str, list[Occupant]],
+    assumptions: Assumptions,
+    *,
+    source: str,
+    by_pool: bool,
+    everywhere: Callable[[Version], Sequence[Occupant]],
+) -> list[NodeGroup]:
+    """Nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects."""
+    by_labels: dict[tuple[tuple[str, str], ...], list[Node]] = {}
+    for node in nodes:
+        labels = [node.size_label] + ([node.pool_label] if by_pool else [])
+        by_labels.setdefault(tuple(label for label in labels if label), []).append(node)
+    groups = []
+    for selector, members in sorted(by_labels.items()):
+        sized = tuple(
+            schedulable_of_node(
+                node, assumptions, [*occupants.get(node.name, ()), *everywhere(version_of(node, assumptions))]
+            )
+            for node in members
+        )
+        pools = tuple(sorted({node.pool for node in members if node.pool}))
+        size = members[0].size
+        where = f"pool {', '.join(pools)}, " if pools else ""
+        title = (
+            f"{size or 'nodes without a size label'} ({where}{len(members)} node{'s' if len(members) > 1 else ''})"
+        )
+        groups.append(NodeGroup(title, selector, sized, source, pools, size))
+    return groups
+
+
 def _divide(
     nodes: list[Node], tolerations: Iterable[Toleration], architecture: str
 ) -> tuple[list[Node], list[UnusableNode]]:
@@ -136,7 +231,7 @@ def _doubts(group: NodeGroup) -> list[str]:
     notes = []
     if not group.selector:
         notes.append(f"{group.title}: their types have no nodeSelector and may land on any node")
-    size = vm_sizes.find(group.size) if group.size else None
+    size = vm_sizes.find(group.size)
     if size and size.gpu_resource and not group.gpus:
         notes.append(f"{group.title}: the size has GPUs and no node shows any: is the device plugin installed?")
     return notes

@@ -1,4 +1,4 @@
-"""What AKS keeps for itself on a node, as tables.
+"""What the guest kernel and AKS keep of a node, as tables.
 
 Source: "Node resource reservations" (https://learn.microsoft.com/azure/aks/node-resource-reservations), checked
 against real nodes (data/observed_nodes.csv; tests/sizing/test_reservations.py). Where the page and the nodes
@@ -7,12 +7,16 @@ disagree, the nodes win: the page says MB where nodes show Mi, and the quarter i
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.quantities import MI
+from arc_toolkit.kube.quantities import GI, MI
+from arc_toolkit.resources import data_file
+from arc_toolkit.sizing.vm_sizes import table
 
 Version = tuple[int, int]
 
@@ -37,6 +41,17 @@ WINDOWS_EXTRA_MIB = 2048
 # Defaults of maxPods by network plugin. 30 against 250 moves allocatable by 4400 Mi on a node of 20 GiB or more.
 MAX_PODS = {"overlay": 250, "pod-subnet": 110, "kubenet": 110, "azure": 30}
 MAX_PODS_RANGE = (10, 250)
+
+# What the guest kernel leaves of a size's nominal memory, where no node can be asked. An estimate that is too high
+# makes a job fail at once ("Code 9"), so it errs on the low side.
+# The same size differs by 12 to 28 Mi between kernels and images; small nodes showed the small end.
+DRIFT_MIB = 28
+DRIFT_SMALL_MIB = 12
+SMALL_BELOW_GIB = 8
+# Windows shows nearly all of it: 460 Ki less, on both nodes that were seen.
+WINDOWS_LOSS_MIB = 1
+# Every loss that was seen is nominal/64 and 100 to 290 Mi; less 28 Mi for drift.
+LEAST_BEYOND_64TH_MIB = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +114,47 @@ def _brackets_mib(nominal: int) -> int:
         taken = min(remaining, Fraction(gib * 1024))
         amount, remaining = amount + taken * percent / 100, remaining - taken
     return int(amount + remaining * MEMORY_BEYOND_PERCENT / 100)
+
+
+@cache
+def observed_losses() -> dict[Fraction, int]:
+    """Largest loss seen, MiB, by nominal GiB."""
+    with open(data_file("observed_losses.csv"), encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(line for line in stream if not line.startswith("#"))
+        return {Fraction(row["memory_gib"]): int(row["most_mib"]) for row in rows}
+
+
+def kernel_loss(nominal: int, windows: bool = False) -> Reservation:
+    """Bytes of nominal memory that the node will not show as capacity: seen, or else bounded."""
+    drift = DRIFT_SMALL_MIB if nominal < SMALL_BELOW_GIB * GI else DRIFT_MIB
+    if windows:
+        return Reservation(
+            (WINDOWS_LOSS_MIB + drift) * MI, f"less than 1Mi seen on Windows, + {drift}Mi for safety"
+        )
+    seen = observed_losses().get(Fraction(nominal, GI))
+    if seen is not None:
+        return Reservation((seen + drift) * MI, f"most seen on real nodes ({seen}Mi) + {drift}Mi between images")
+    return Reservation(
+        loss_bound(nominal) + drift * MI, f"bound: nominal/64 + 160Mi + 1Mi per GiB, + {drift}Mi between images"
+    )
+
+
+def loss_bound(nominal: int) -> int:
+    """Held for 24 of 24 real nodes, up to 220 GiB, amd64."""
+    return -(-nominal // 64 // MI) * MI + 160 * MI + -(-nominal // GI) * MI
+
+
+def nominal_from_capacity(capacity: int) -> int:
+    """The nominal memory behind a capacity, for a node whose size is unknown.
+
+    The smallest memory of any Azure size whose loss would be as losses are: at least nominal/64 and some 100Mi, at
+    most the bound, or if none is, at most a tenth. Else the next whole GiB.
+    """
+    sizes = sorted({size.memory for size in table().values()})
+    likely = [nominal for nominal in sizes if nominal - capacity >= nominal // 64 + LEAST_BEYOND_64TH_MIB * MI]
+    for nominal in likely:
+        if nominal - capacity <= loss_bound(nominal) + DRIFT_MIB * MI:
+            return nominal
+    if likely and likely[0] - capacity <= likely[0] // 10:
+        return likely[0]
+    return -(-capacity // GI) * GI

@@ -5,7 +5,7 @@ A `Schedulable` is one node, or one VM size under stated assumptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -14,7 +14,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
 from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_requested
-from arc_toolkit.sizing import capacity, reservations
+from arc_toolkit.sizing import reservations
 from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
 from arc_toolkit.sizing.reservations import Reservation, Version, parse_version
 from arc_toolkit.sizing.vm_sizes import VmSize, find, table_date
@@ -55,6 +55,10 @@ class WaterfallLine:
     @property
     def is_level(self) -> bool:
         return self.kind in _LEVELS
+
+    @property
+    def title(self) -> str:
+        return self.name if self.is_level else f"- {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,6 @@ class Schedulable:
     occupants: tuple[Occupant, ...]
     lines: tuple[WaterfallLine, ...]
     version: str
-    remarks: tuple[str, ...] = ()
 
     @property
     def other_pods(self) -> tuple[Occupant, ...]:
@@ -158,183 +161,125 @@ class _Waterfall:
 
 def schedulable_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
     """A node of that size, under assumptions."""
-    cores = size.vcpus_available
-    fall = _Waterfall(LineKind.NOMINAL, cores * 1000, size.memory, size.name, f"VM size table, {table_date()}")
-    if assumptions.capacity_memory is None:
-        loss = capacity.kernel_loss(size.memory, assumptions.windows)
-        fall.take(LineKind.KERNEL, "guest kernel", 0, loss.amount, loss.rule, "observed AKS nodes")
-    else:
-        if assumptions.capacity_memory > size.memory:
-            raise ArcError(f"--capacity-memory is more than the nominal memory of {size.name}")
-        fall.take(
-            LineKind.KERNEL,
-            "guest kernel",
-            0,
-            size.memory - assumptions.capacity_memory,
-            "--capacity-memory",
-            OPTION,
-        )
-    fall.level(LineKind.CAPACITY)
-    capacity_memory = fall.memory
-    _keep(fall, cores, size.memory, assumptions)
-    return _finish(
-        fall,
-        assumptions,
-        occupants,
-        name=size.name,
-        nominal_cpu_m=cores * 1000,
-        nominal_memory=size.memory,
-        capacity_memory=capacity_memory,
-        gpus=size.node_gpus if size.gpu_resource else 0,
-        gpu_resource=size.gpu_resource,
-        remarks=size.remarks,
+    nominal, capacity = size.memory, assumptions.capacity_memory
+    fall = _Waterfall(
+        LineKind.NOMINAL, size.vcpus_available * 1000, nominal, size.name, f"VM size table, {table_date()}"
     )
+    loss, source = reservations.kernel_loss(nominal, assumptions.windows), "observed AKS nodes"
+    if capacity is not None:
+        if capacity > nominal:
+            raise ArcError(f"--capacity-memory is more than the nominal memory of {size.name}")
+        loss, source = Reservation(nominal - capacity, "--capacity-memory"), OPTION
+    fall.take(LineKind.KERNEL, "guest kernel", 0, loss.amount, loss.rule, source)
+    fall.level(LineKind.CAPACITY)
+    gpus = size.node_gpus if size.gpu_resource else 0
+    return _finish(fall, nominal, assumptions, occupants, size.name, gpus, size.gpu_resource)
 
 
 def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
     """A real node: its own capacity and allocatable win over every rule and option."""
-    size = find(node.size) if node.size else None
-    if size and size.memory >= node.capacity_memory:
+    cpu_m, memory = node.capacity_cpu_m, node.capacity_memory
+    size = find(node.size)
+    if size and size.memory >= memory:
         nominal = size.memory
-        fall = _Waterfall(
-            LineKind.NOMINAL, node.capacity_cpu_m, nominal, node.size, f"VM size table, {table_date()}"
-        )
-        fall.take(
-            LineKind.KERNEL, "guest kernel", 0, nominal - node.capacity_memory, "nominal - capacity", MEASURED
-        )
+        fall = _Waterfall(LineKind.NOMINAL, cpu_m, nominal, node.size, f"VM size table, {table_date()}")
+        fall.take(LineKind.KERNEL, "guest kernel", 0, nominal - memory, "nominal - capacity", MEASURED)
         fall.level(LineKind.CAPACITY, "status.capacity", MEASURED)
     else:
-        nominal = capacity.nominal_from_capacity(node.capacity_memory)
-        fall = _Waterfall(
-            LineKind.CAPACITY, node.capacity_cpu_m, node.capacity_memory, "status.capacity", MEASURED
-        )
+        nominal = reservations.nominal_from_capacity(memory)
+        fall = _Waterfall(LineKind.CAPACITY, cpu_m, memory, "status.capacity", MEASURED)
     stated = replace(
         assumptions,
         version=version_of(node, assumptions),
         max_pods=node.max_pods or assumptions.max_pods,
         windows=node.os == "windows",
     )
-    _keep(fall, node.capacity_cpu_m // 1000, nominal, stated, node)
-    return _finish(
-        fall,
-        stated,
-        occupants,
-        name=node.name,
-        nominal_cpu_m=node.capacity_cpu_m,
-        nominal_memory=nominal,
-        capacity_memory=node.capacity_memory,
-        gpus=node.gpus,
-        gpu_resource=node.gpu_resource,
-        version=node.version.removeprefix("v"),
-    )
+    return _finish(fall, nominal, stated, occupants, node.name, node.gpus, node.gpu_resource, node)
 
 
-def _keep(fall: _Waterfall, cores: int, nominal: int, assumptions: Assumptions, node: Node | None = None) -> None:
+def _keep(fall: _Waterfall, nominal: int, assumptions: Assumptions, node: Node | None) -> None:
     """What the kubelet keeps, to allocatable: by rule, or as the node says where it says something else."""
-    cpu = _amount_or_rule(
-        assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu", lambda: reservations.kube_reserved_cpu(cores)
+    version, windows = assumptions.version, assumptions.windows
+    cpu = _option(assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu") or reservations.kube_reserved_cpu(
+        fall.cpu_m // 1000
     )
-    memory = _amount_or_rule(
-        assumptions.kube_reserved_memory,
-        "--kube-reserved-memory",
-        lambda: reservations.kube_reserved_memory(
-            nominal, assumptions.version, assumptions.max_pods, assumptions.windows
-        ),
+    memory = _option(
+        assumptions.kube_reserved_memory, "--kube-reserved-memory"
+    ) or reservations.kube_reserved_memory(nominal, version, assumptions.max_pods, windows)
+    threshold = _option(assumptions.eviction_memory, "--eviction-memory") or reservations.eviction(
+        version, windows
     )
-    threshold = _amount_or_rule(
-        assumptions.eviction_memory,
-        "--eviction-memory",
-        lambda: reservations.eviction(assumptions.version, assumptions.windows),
-    )
-    kept_cpu_m = (
-        node.capacity_cpu_m - node.allocatable_cpu_m if node and node.allocatable_cpu_m is not None else None
-    )
-    kept_memory = (
-        node.capacity_memory - node.allocatable_memory if node and node.allocatable_memory is not None else None
-    )
-    if kept_cpu_m is None or kept_cpu_m == cpu.amount:
-        fall.take(LineKind.KUBELET, "kube-reserved cpu", cpu.amount, 0, cpu.rule, AKS_PAGE)
+    expected_memory = memory.amount + threshold.amount
+    kept_cpu_m, kept_memory, measured = cpu.amount, expected_memory, False
+    if node and node.allocatable_cpu_m is not None:
+        kept_cpu_m, measured = node.capacity_cpu_m - node.allocatable_cpu_m, True
+    if node and node.allocatable_memory is not None:
+        kept_memory, measured = node.capacity_memory - node.allocatable_memory, True
+    instead = "capacity - allocatable; the rules would say {}, the node wins"
+    if kept_cpu_m == cpu.amount:
+        fall.take(LineKind.KUBELET, "kube-reserved cpu", kept_cpu_m, 0, cpu.rule, AKS_PAGE)
     else:
-        rule = f"capacity - allocatable; the rules would say {cpu.amount}m, the node wins"
+        rule = instead.format(f"{cpu.amount}m")
         fall.take(LineKind.KUBELET, "kept by the kubelet", kept_cpu_m, 0, rule, MEASURED)
-    if kept_memory is None or kept_memory == memory.amount + threshold.amount:
+    if kept_memory == expected_memory:
         fall.take(LineKind.KUBELET, "kube-reserved memory", 0, memory.amount, memory.rule, AKS_PAGE)
         fall.take(LineKind.KUBELET, "hard eviction threshold", 0, threshold.amount, threshold.rule, AKS_PAGE)
     else:
-        expected = (memory.amount + threshold.amount) // KI
-        rule = f"capacity - allocatable; the rules would say {expected}Ki, the node wins"
+        rule = instead.format(f"{expected_memory // KI}Ki")
         fall.take(LineKind.KUBELET, "kept by the kubelet", 0, kept_memory, rule, MEASURED)
-    measured = node is not None and (kept_memory is not None or kept_cpu_m is not None)
-    fall.level(LineKind.ALLOCATABLE, "status.allocatable" if measured else "", MEASURED if measured else "")
+    fall.level(LineKind.ALLOCATABLE, *(("status.allocatable", MEASURED) if measured else ()))
 
 
-def _amount_or_rule(amount: int | None, option: str, rule: Callable[[], Reservation]) -> Reservation:
-    """An amount that was given as an option, or else the rule's."""
-    return rule() if amount is None else Reservation(amount, f"given as {option}")
+def _option(amount: int | None, name: str) -> Reservation | None:
+    return None if amount is None else Reservation(amount, f"given as {name}")
 
 
 def _finish(
     fall: _Waterfall,
+    nominal: int,
     assumptions: Assumptions,
     occupants: Sequence[Occupant],
-    *,
     name: str,
-    nominal_cpu_m: int,
-    nominal_memory: int,
-    capacity_memory: int,
     gpus: int,
     gpu_resource: str | None,
-    version: str = "",
-    remarks: tuple[str, ...] = (),
+    node: Node | None = None,
 ) -> Schedulable:
-    """DaemonSets, then the reservation (once), then what is schedulable."""
-    holder = next(
-        (o for o in occupants if _is_reservation(o, capacity_memory, assumptions.extension_namespace)), None
-    )
-    permanent = [occupant for occupant in occupants if occupant.permanent]
-    pods = sum(occupant.pods for occupant in permanent)
-    for occupant in permanent:
-        if occupant is not holder:
-            fall.take(LineKind.POD, occupant.name, occupant.cpu_m, occupant.memory, "requests", occupant.source)
-    reserve = assumptions.reserve.of(capacity_memory)
+    """From capacity: what the kubelet keeps, DaemonSets, the reservation (once), then what is schedulable."""
+    nominal_cpu_m, capacity = fall.cpu_m, fall.memory
+    _keep(fall, nominal, assumptions, node)
+    namespace, asked = assumptions.extension_namespace, assumptions.reserve
+    holder = next((row for row in occupants if _is_reservation(row, capacity, namespace)), None)
+    permanent = [row for row in occupants if row.permanent]
+    pods = sum(row.pods for row in permanent)
+    for row in permanent:
+        if row is not holder:
+            fall.take(LineKind.POD, row.name, row.cpu_m, row.memory, "requests", row.source)
+    reserve = asked.of(capacity)
     if holder is not None:
-        fall.take(
-            LineKind.RESERVE,
-            f"reservation ({holder.name})",
-            holder.cpu_m,
-            holder.memory,
-            "held by a pod on the node",
-            EXTENSION_PAGE,
-        )
-        if assumptions.reserve.asked and reserve > holder.memory:
-            fall.take(
-                LineKind.RESERVE,
-                "further reserve",
-                0,
-                reserve - holder.memory,
-                f"up to --reserve {assumptions.reserve}",
-                OPTION,
-            )
+        title, rule = f"reservation ({holder.name})", "held by a pod on the node"
+        fall.take(LineKind.RESERVE, title, holder.cpu_m, holder.memory, rule, EXTENSION_PAGE)
+        if asked.asked and reserve > holder.memory:
+            more, rule = reserve - holder.memory, f"up to --reserve {asked}"
+            fall.take(LineKind.RESERVE, "further reserve", 0, more, rule, OPTION)
     elif reserve:
-        rule = f"{assumptions.reserve} of capacity" if assumptions.reserve.percent else "given as --reserve"
+        rule = f"{asked} of capacity" if asked.percent else "given as --reserve"
         fall.take(LineKind.RESERVE, "reservation (AzureML extension)", 0, reserve, rule, EXTENSION_PAGE)
         pods += 1
     fall.level(LineKind.SCHEDULABLE, "what one whole-node job may ask for")
     return Schedulable(
         name=name,
         nominal_cpu_m=nominal_cpu_m,
-        nominal_memory=nominal_memory,
-        capacity_memory=capacity_memory,
+        nominal_memory=nominal,
+        capacity_memory=capacity,
         cpu_m=fall.cpu_m,
         memory=fall.memory,
-        gpus=max(0, gpus - sum(occupant.gpus for occupant in permanent)),
+        gpus=max(0, gpus - sum(row.gpus for row in permanent)),
         gpu_resource=gpu_resource,
         max_pods=assumptions.max_pods,
         pods_taken=pods,
         occupants=tuple(occupants),
         lines=tuple(fall.lines),
-        version=version or assumptions.version_text,
-        remarks=remarks,
+        version=node.version.removeprefix("v") if node and node.version else assumptions.version_text,
     )
 
 

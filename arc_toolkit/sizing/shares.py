@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import GI, MI, cpu_text
-from arc_toolkit.sizing.node_groups import NodeGroup
+from arc_toolkit.sizing.node_selection import NodeGroup
 
 CPU_STEP_M = 10
 _WORDS = {"whole": 1, "half": 2, "third": 3, "quarter": 4}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import yaml
@@ -18,7 +17,7 @@ from arc_toolkit.edit.yaml_nodes import compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.inputs import broken_yaml
-from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, manifests_in, problems
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecProblem, SpecRule, manifests_in, problems
 from arc_toolkit.kube.labels import labels_text, matches
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.raw import mapping
@@ -60,20 +59,6 @@ def candidates_of(selection: Selection) -> list[Candidate]:
     return candidates
 
 
-class FitRule(Enum):
-    """Why a type does not fit."""
-
-    SELECTOR = "selector"
-    NODE_SIZE = "node-size"
-    SCHEDULABLE = "schedulable"
-
-
-@dataclass(frozen=True, slots=True)
-class FitProblem:
-    rule: FitRule
-    message: str
-
-
 class _Unquoted(str):
     """The text of a YAML scalar that is not a string, such as `4` or `yes`."""
 
@@ -95,12 +80,12 @@ def validate(
         yield FileResult(path, text.encode(), findings=shown), count
 
 
-def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> FitProblem | None:
+def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> SpecProblem | None:
     """Why none of the nodes takes the type; None if one does."""
     selected = [candidate for candidate in candidates if candidate.selected_by(spec.selector)]
     usable = [candidate.schedulable for candidate in selected if not candidate.unusable]
     if not usable:
-        return FitProblem(FitRule.SELECTOR, _no_node(spec.selector, selected, candidates))
+        return SpecProblem(SpecRule.SELECTOR, _no_node(spec.selector, selected, candidates))
     if any(spec.count_on(schedulable)[0] for schedulable in usable):
         return None
     asked = (spec.cpu_m, spec.memory, spec.gpus)
@@ -118,11 +103,11 @@ def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> FitP
     )
     if over:
         text = f"larger than the largest node ({schedulable.name}) by {over}: a job would fail at once with Code 9"
-        return FitProblem(FitRule.NODE_SIZE, text)
+        return SpecProblem(SpecRule.NODE_SIZE, text)
     schedulable, over = nearest(lambda schedulable: (schedulable.cpu_m, schedulable.memory, gpus(schedulable)))
     over = over or "one pod (maxPods)"
     text = f"larger than what is schedulable on {schedulable.name} by {over}: a job would stay Pending"
-    return FitProblem(FitRule.SCHEDULABLE, text)
+    return SpecProblem(SpecRule.SCHEDULABLE, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +116,7 @@ class _Manifest:
     node: yaml.Node
     content: Mapping[str, Any]
 
-    def finding(
-        self,
-        rule: str,
-        message: str,
-        place: Path = (),
-        *,
-        at_key: bool = False,
-    ) -> Finding:
+    def finding(self, rule: str, message: str, place: Path = (), *, at_key: bool = False) -> Finding:
         name = mapping(self.content.get("metadata")).get("name")
         mark = _at(self.node, place, at_key=at_key).start_mark
         return Finding(
@@ -167,7 +145,7 @@ def _check(manifest: _Manifest, candidates: Sequence[Candidate], seen: dict[str,
     except ArcError:
         return
     if candidates and (misfit := fit_problem(spec, candidates)):
-        part = "nodeSelector" if misfit.rule is FitRule.SELECTOR else "resources"
+        part = "nodeSelector" if misfit.rule is SpecRule.SELECTOR else "resources"
         path = ("spec", part) if part in manifest.content["spec"] else ()
         yield manifest.finding(misfit.rule.value, misfit.message, path)
 
@@ -191,12 +169,8 @@ def _missing(asked: Amounts, offered: Amounts) -> float:
 
 def _over(asked: Amounts, offered: Amounts) -> str:
     cpu, memory, gpus = (a - b for a, b in zip(asked, offered, strict=True))
-    parts = (
-        [f"{cpu}m cpu"] * (cpu > 0)
-        + [f"{-(-memory // MI)}Mi memory"] * (memory > 0)
-        + [f"{gpus} GPU"] * (gpus > 0)
-    )
-    return " and ".join(parts)
+    parts = ((cpu, f"{cpu}m cpu"), (memory, f"{-(-memory // MI)}Mi memory"), (gpus, f"{gpus} GPU"))
+    return " and ".join(text for amount, text in parts if amount > 0)
 
 
 def _folded(labels: Mapping[str, str]) -> dict[str, str]:

@@ -5,104 +5,95 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-inst
 
 from __future__ import annotations
 
-from arc_toolkit.findings import Rule, Severity
+from arc_toolkit.findings import Rule
 
 PREFIX = "instance-type-"
 
 
-def _rule(
-    name: str, summary: str, why: str, before: str, after: str, *, severity: Severity = "error"
-) -> tuple[str, Rule]:
-    identifier = PREFIX + name
-    return identifier, Rule(
-        identifier, severity, "none", summary, why, before, after, language="yaml", command="validate"
-    )
-
-
-RULES: dict[str, Rule] = dict(
-    [
-        _rule(
-            "duplicate",
-            "two InstanceTypes with the same name",
-            "InstanceTypes are resources of the cluster, not of a namespace: the one that is applied last wins.",
-            "metadata:\n  name: half\n---\nmetadata:\n  name: half\n",
-            "metadata:\n  name: half\n---\nmetadata:\n  name: whole\n",
-        ),
-        _rule(
-            "field",
-            "missing cpu or memory, or one that is not a quantity",
-            "`requests` and `limits` both need `cpu` and `memory`, each a quantity above zero, written as a string.",
-            "resources:\n  requests:\n    cpu: 4\n    memory: 16 GB\n",
-            'resources:\n  requests:\n    cpu: "4"\n    memory: "16Gi"\n',
-        ),
-        _rule(
-            "gpu",
-            "GPUs under requests, or not a whole number of them",
-            """\
+_WARNINGS = ("request-limit",)
+# Name -> summary, why, before, after.
+_TEXTS = {
+    "duplicate": (
+        "two InstanceTypes with the same name",
+        "InstanceTypes are resources of the cluster, not of a namespace: the one that is applied last wins.",
+        "metadata:\n  name: half\n---\nmetadata:\n  name: half\n",
+        "metadata:\n  name: half\n---\nmetadata:\n  name: whole\n",
+    ),
+    "field": (
+        "missing cpu or memory, or one that is not a quantity",
+        "`requests` and `limits` both need `cpu` and `memory`, each a quantity above zero, written as a string.",
+        "resources:\n  requests:\n    cpu: 4\n    memory: 16 GB\n",
+        'resources:\n  requests:\n    cpu: "4"\n    memory: "16Gi"\n',
+    ),
+    "gpu": (
+        "GPUs under requests, or not a whole number of them",
+        """\
 Extended resources such as `nvidia.com/gpu` belong under `limits`, where Kubernetes takes the request from; they cannot
 be shared, so the number is whole.""",
-            "resources:\n  requests:\n    nvidia.com/gpu: 1\n",
-            "resources:\n  limits:\n    nvidia.com/gpu: 1\n",
-        ),
-        _rule(
-            "misplaced",
-            "requests or limits beside resources",
-            """\
+        "resources:\n  requests:\n    nvidia.com/gpu: 1\n",
+        "resources:\n  limits:\n    nvidia.com/gpu: 1\n",
+    ),
+    "misplaced": (
+        "requests or limits beside resources",
+        """\
 `requests` and `limits` belong below `resources`. Beside it they are ignored without an error, and the type has no
 resources.""",
-            'spec:\n  resources:\n  requests:\n    cpu: "4"\n',
-            'spec:\n  resources:\n    requests:\n      cpu: "4"\n',
-        ),
-        _rule(
-            "name",
-            "a name that Kubernetes does not allow",
-            "A name has lower case letters, digits, `-` and `.` only, and has to fit into the value of a label.",
-            "metadata:\n  name: Standard_NC6s_v3\n",
-            "metadata:\n  name: standard-nc6s-v3\n",
-        ),
-        _rule(
-            "node-size",
-            "larger than the largest node",
-            """\
+        'spec:\n  resources:\n  requests:\n    cpu: "4"\n',
+        'spec:\n  resources:\n    requests:\n      cpu: "4"\n',
+    ),
+    "name": (
+        "a name that Kubernetes does not allow",
+        "A name has lower case letters, digits, `-` and `.` only, and has to fit into the value of a label.",
+        "metadata:\n  name: Standard_NC6s_v3\n",
+        "metadata:\n  name: standard-nc6s-v3\n",
+    ),
+    "node-size": (
+        "larger than the largest node",
+        """\
 No node with the labels of the type has as much as it asks for, even if it is empty: a job of this type fails at once
 with Code 9. Needs nodes: `--nodes` or `--sku`.""",
-            '# on Standard_D64s_v5, which has 64 cores and 256 GiB\nrequests:\n  cpu: "64"\n  memory: "300Gi"\n',
-            '# on Standard_D64s_v5, which has 64 cores and 256 GiB\nrequests:\n  cpu: "31"\n  memory: "100Gi"\n',
-        ),
-        _rule(
-            "request-limit",
-            "a request that is not its limit",
-            "Training jobs of AzureML need requests and limits that are equal, for cpu and for memory.",
-            'requests:\n  cpu: "4"\nlimits:\n  cpu: "8"\n',
-            'requests:\n  cpu: "8"\nlimits:\n  cpu: "8"\n',
-            severity="warning",
-        ),
-        _rule(
-            "schedulable",
-            "larger than what is schedulable on a node",
-            """\
+        '# on Standard_D64s_v5, which has 64 cores and 256 GiB\nrequests:\n  cpu: "64"\n  memory: "300Gi"\n',
+        '# on Standard_D64s_v5, which has 64 cores and 256 GiB\nrequests:\n  cpu: "31"\n  memory: "100Gi"\n',
+    ),
+    "request-limit": (
+        "a request that is not its limit",
+        "Training jobs of AzureML need requests and limits that are equal, for cpu and for memory.",
+        'requests:\n  cpu: "4"\nlimits:\n  cpu: "8"\n',
+        'requests:\n  cpu: "8"\nlimits:\n  cpu: "8"\n',
+    ),
+    "schedulable": (
+        "larger than what is schedulable on a node",
+        """\
 The type is smaller than the node, but larger than what the kubelet, the system and the pods that run on every node
 leave of it: a job of this type stays Pending. Needs nodes: `--nodes` or `--sku`.""",
-            '# on Standard_D64s_v5\nrequests:\n  cpu: "64"\n',
-            '# on Standard_D64s_v5\nrequests:\n  cpu: "62"\n',
-        ),
-        _rule(
-            "selector",
-            "a node selector that no usable node matches",
-            """\
+        '# on Standard_D64s_v5\nrequests:\n  cpu: "64"\n',
+        '# on Standard_D64s_v5\nrequests:\n  cpu: "62"\n',
+    ),
+    "selector": (
+        "a node selector that no usable node matches",
+        """\
 Labels are compared letter by letter, and their values are strings. If no node that jobs can
 use matches the selector, the jobs of the type have none. The comparison with nodes needs `--nodes` or `--sku`.""",
-            "nodeSelector:\n  node.kubernetes.io/instance-type: standard_d64s_v5\n",
-            "nodeSelector:\n  node.kubernetes.io/instance-type: Standard_D64s_v5\n",
-        ),
-        _rule(
-            "unknown-key",
-            "a key that an InstanceType does not have",
-            """\
+        "nodeSelector:\n  node.kubernetes.io/instance-type: standard_d64s_v5\n",
+        "nodeSelector:\n  node.kubernetes.io/instance-type: Standard_D64s_v5\n",
+    ),
+    "unknown-key": (
+        "a key that an InstanceType does not have",
+        """\
 A spec has `nodeSelector` and `resources`, and nothing else (no tolerations); resources are cpu, memory and GPUs.
 Other keys are ignored without an error.""",
-            "spec:\n  tolerations: []\n",
-            "spec:\n  nodeSelector:\n    pool: spot\n",
-        ),
-    ]
-)
+        "spec:\n  tolerations: []\n",
+        "spec:\n  nodeSelector:\n    pool: spot\n",
+    ),
+}
+RULES: dict[str, Rule] = {
+    PREFIX + name: Rule(
+        PREFIX + name,
+        "warning" if name in _WARNINGS else "error",
+        "none",
+        *texts,
+        language="yaml",
+        command="validate",
+    )
+    for name, texts in _TEXTS.items()
+}

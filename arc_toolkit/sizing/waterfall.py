@@ -18,14 +18,12 @@ BAR = 32
 def explain(entry: InstanceType, style: Style) -> str:
     """Everything about one type, for a person."""
     group, portion = entry.group, entry.portion
-    head = style(f"{entry.name}: {entry.what}", "bold")
-    parts = [head]
-    tight_memory, tight_cpu = group.tightest_memory, group.tightest_cpu
-    named = f" on {tight_memory.name}, the tightest node" if len(group.nodes) > 1 else ""
-    sources = list(dict.fromkeys(line.source for line in (*tight_memory.lines, *tight_cpu.lines) if line.source))
-    parts.append(_block(f"memory{named}", tight_memory.lines, "memory", entry, sources, style))
-    named = f" on {tight_cpu.name}, the tightest node" if len(group.nodes) > 1 else ""
-    parts.append(_block(f"cpu{named}", tight_cpu.lines, "cpu", entry, sources, style))
+    tightest = {"memory": group.tightest_memory, "cpu": group.tightest_cpu}
+    sources = list(dict.fromkeys(line.source for node in tightest.values() for line in node.lines if line.source))
+    parts = [style(f"{entry.name}: {entry.what}", "bold")]
+    for what, node in tightest.items():
+        named = f" on {node.name}, the tightest node" if len(group.nodes) > 1 else ""
+        parts.append(f"{what}{named}\n{_block(node.lines, what == 'memory', entry, sources, style)}")
     gpu = f", {entry.gpus} x {entry.gpu_resource}" if entry.gpus else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
     if not isinstance(entry.request, Share):
@@ -38,10 +36,17 @@ def explain(entry: InstanceType, style: Style) -> str:
 
 
 def _block(
-    title: str, lines: Sequence[WaterfallLine], what: str, entry: InstanceType, sources: list[str], style: Style
+    lines: Sequence[WaterfallLine], memory: bool, entry: InstanceType, sources: list[str], style: Style
 ) -> str:
-    amounts = [line.memory if what == "memory" else line.cpu_m for line in lines]
-    top, level = amounts[0], amounts[0]
+    """The lines for memory, or for cpu, and below them the parts of the type."""
+
+    def numbers(amount: int) -> tuple[str, str]:
+        if memory:
+            return f"{amount / MI:,.1f}", f"{amount // KI:,}"
+        return f"{amount / 1000:,.2f}", f"{amount:,}"
+
+    amounts = [line.memory if memory else line.cpu_m for line in lines]
+    top = level = amounts[0]
     rows = []
     for line, amount in zip(lines, amounts, strict=True):
         if not amount:
@@ -53,31 +58,16 @@ def _block(
             level += amount
             bar = style(_bar(level, level - amount, top, "▒"), "yellow")
         mark = f" [{sources.index(line.source) + 1}]" if line.source else ""
-        name = line.name if line.is_level else f"- {line.name}"
-        rows.append([name, *_numbers(amount, what), bar, line.rule + mark])
+        rows.append([line.title, *numbers(amount), bar, line.rule + mark])
     portion = entry.portion
-    amount_each = portion.memory if what == "memory" else portion.cpu_m
+    each = portion.memory if memory else portion.cpu_m
     drawn = "".join(
-        _segment(index * amount_each, (index + 1) * amount_each, top, "█" if index % 2 == 0 else "▓")
+        _segment(index * each, (index + 1) * each, top, "▓" if index % 2 else "█")
         for index in range(min(portion.per_node, BAR))
     )
-    rows.append(
-        [
-            entry.name,
-            *_numbers(amount_each, what),
-            style(drawn, "green", "bold"),
-            entry.share_rule + ", rounded down",
-        ]
-    )
-    if what == "memory":
-        return f"{title}\n" + table(["", "Mi", "Ki", "", ""], rows, right=(1, 2))
-    return f"{title}\n" + table(["", "cores", "m", "", ""], rows, right=(1, 2))
-
-
-def _numbers(amount: int, what: str) -> tuple[str, str]:
-    if what == "memory":
-        return f"{amount / MI:,.1f}", f"{amount // KI:,}"
-    return f"{amount / 1000:,.2f}", f"{amount:,}"
+    drawn = style(drawn, "green", "bold")
+    rows.append([entry.name, *numbers(each), drawn, f"{entry.share_rule}, rounded down"])
+    return table(["", *(("Mi", "Ki") if memory else ("cores", "m")), "", ""], rows, right=(1, 2))
 
 
 def _bar(start: int, end: int, top: int, glyph: str) -> str:
@@ -122,11 +112,7 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
         "gpus": portion.gpus,
         "per_node": portion.per_node,
         "limit": portion.limit,
-        "left_over": {
-            "cpu_m": portion.left_cpu_m,
-            "memory_bytes": portion.left_memory,
-            "gpus": portion.left_gpus,
-        },
+        "left_over": {"cpu_m": portion.left_cpu_m, "memory_bytes": portion.left_memory, "gpus": portion.left_gpus},
         "memory_waterfall": schedulable_json(group.tightest_memory),
         "cpu_waterfall": schedulable_json(group.tightest_cpu),
         "manifest": entry.manifest(),

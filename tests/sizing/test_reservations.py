@@ -11,7 +11,7 @@ import pytest
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import GI, MI, bytes_offered, cpu_offered
 from arc_toolkit.resources import data_file
-from arc_toolkit.sizing import capacity, occupants, reservations
+from arc_toolkit.sizing import occupants, reservations
 from tests.support import Result
 
 with open(data_file("observed_nodes.csv"), encoding="utf-8") as stream:
@@ -45,14 +45,14 @@ def test_allocatable_equals_what_the_real_node_shows(row: dict[str, str]) -> Non
 def test_estimated_capacity_is_never_above_the_truth_and_within_one_percent(row: dict[str, str]) -> None:
     nominal = int(Fraction(row["memory_gib"]) * GI)
     truth = bytes_offered(row["allocatable_memory"])
-    estimate = nominal - capacity.kernel_loss(nominal, row["os"] == "windows").amount - _kept(row)
+    estimate = nominal - reservations.kernel_loss(nominal, row["os"] == "windows").amount - _kept(row)
     assert truth * 99 // 100 <= estimate <= truth
 
 
 @pytest.mark.parametrize("row", [row for row in OBSERVED if row["os"] == "linux"], ids=_name)
 def test_the_bound_alone_would_hold_too(row: dict[str, str]) -> None:
     nominal = int(Fraction(row["memory_gib"]) * GI)
-    assert nominal - capacity.bound(nominal) <= bytes_offered(row["capacity_memory"])
+    assert nominal - reservations.loss_bound(nominal) <= bytes_offered(row["capacity_memory"])
 
 
 @pytest.mark.parametrize("row", [row for row in OBSERVED if row["os"] == "linux"], ids=_name)
@@ -60,16 +60,16 @@ def test_a_size_that_was_never_seen_is_estimated_within_a_few_percent(
     row: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each memory size as if no node of it were known: never above; 2.5 % from 7 GiB on, where jobs can run at all."""
-    monkeypatch.setattr(capacity, "observed_losses", dict)
+    monkeypatch.setattr(reservations, "observed_losses", dict)
     nominal = int(Fraction(row["memory_gib"]) * GI)
     truth = bytes_offered(row["allocatable_memory"])
-    estimate = nominal - capacity.kernel_loss(nominal).amount - _kept(row)
+    estimate = nominal - reservations.kernel_loss(nominal).amount - _kept(row)
     assert truth * (975 if nominal >= 7 * GI else 960) // 1000 <= estimate <= truth
 
 
 def test_every_loss_that_was_seen_is_within_the_bound() -> None:
-    for gib, most_mib in capacity.observed_losses().items():
-        assert most_mib * MI <= capacity.bound(int(gib * GI)) <= (most_mib + 200) * MI
+    for gib, most_mib in reservations.observed_losses().items():
+        assert most_mib * MI <= reservations.loss_bound(int(gib * GI)) <= (most_mib + 200) * MI
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_cpu_reservation_by_cores(cores: int, milli: int) -> None:
 @pytest.mark.parametrize("row", OBSERVED, ids=_name)
 def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(row: dict[str, str]) -> None:
     if row["os"] == "linux":
-        found = capacity.nominal_from_capacity(bytes_offered(row["capacity_memory"]))
+        found = reservations.nominal_from_capacity(bytes_offered(row["capacity_memory"]))
         assert found == Fraction(row["memory_gib"]) * GI
 
 
@@ -91,7 +91,7 @@ def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(row: d
 )
 def test_a_loss_a_little_beyond_the_bound_still_finds_the_size(gib: str, beyond_mib: int) -> None:
     nominal = int(Fraction(gib) * GI)
-    assert capacity.nominal_from_capacity(nominal - nominal // 64 - beyond_mib * MI) == nominal
+    assert reservations.nominal_from_capacity(nominal - nominal // 64 - beyond_mib * MI) == nominal
 
 
 @pytest.mark.parametrize(("text", "version"), [("1.33", (1, 33)), ("v1.28.12", (1, 28)), ("1.30.9+aks", (1, 30))])
@@ -146,7 +146,7 @@ def test_the_shipped_profiles_of_daemonsets(profile: str, cpu_m: int, memory_mib
 
 def test_the_losses_that_were_seen() -> None:
     """As in the reports; a row that is missing or mistyped moves every estimate of that memory size."""
-    assert capacity.observed_losses() == {
+    assert reservations.observed_losses() == {
         Fraction("3.5"): 166,
         4: 173,
         7: 236,
