@@ -239,17 +239,15 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
         from arc_toolkit.diagnosis import report_page
 
         return report_page.render(report)
-    if args.format == "table":
-        from arc_toolkit.diagnosis import report_text
+    from arc_toolkit.diagnosis import report_formats, report_text
 
+    if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
         return report_text.detail(report, style) if args.job else report_text.overview(report, style)
-    from arc_toolkit.diagnosis import report_formats
-
     writers = {
         "json": report_formats.to_json,
         "csv": report_formats.to_csv,
-        "markdown": report_formats.to_markdown,
+        "markdown": report_text.to_markdown,
     }
     return writers[args.format](report)
 

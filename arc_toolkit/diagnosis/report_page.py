@@ -1,7 +1,8 @@
 """The report as one HTML page that needs no network: timelines of attempts, nodes by verdict, search and filter.
 
-This module prepares plain values; templates/report.html.j2 lays them out (autoescaped) with report.css and report.js
-inside the page. The page's content security policy allows exactly that style and that script, by their hashes.
+templates/report.html.j2 lays out the report's records, and what is computed from them here, autoescaped and with
+report.css and report.js inside the page. The page's content security policy allows exactly that style and that script,
+by their hashes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,9 @@ from arc_toolkit.diagnosis.model import (
     Cause,
     CauseKind,
     DiagnosisReport,
-    Evidence,
     Job,
     Level,
-    Restart,
     RunOutcome,
-    Verdict,
 )
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_text import attempts_text, interval_text, node_text, summary
@@ -54,12 +52,6 @@ GROUPS = {
     "good": "succeeded",
     "running": "running",
     "unsure": "end unknown",
-}
-LEVEL_WORDS = {
-    Level.BAD: "bad",
-    Level.SUSPECT: "suspect",
-    Level.NOT_ENOUGH_DATA: "not enough data",
-    Level.OK: "ok",
 }
 
 
@@ -93,51 +85,38 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
     grouped = attempts_by_job(report)
     counts = levels(report)
     jobs = sorted(report.jobs, key=_trouble)
-    places = {verdict.node: f"node-{index}" for index, verdict in enumerate(report.verdicts)}
     shown = jobs[:MOST_JOBS]
-    failed = sum(job.outcome is RunOutcome.FAILED for job in jobs)
-    retried = sum(job.retried for job in jobs)
     bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD and not verdict.gone]
     return {
+        "report": report,
         "summary": summary(report),
         "tiles": [
             _tile(len(jobs), "job"),
-            _tile(retried, "retried", plain=True),
-            _tile(failed, "failed for good", plain=True, tone="bad"),
+            _tile(sum(job.retried for job in jobs), "retried", plain=True),
+            _tile(
+                sum(job.outcome is RunOutcome.FAILED for job in jobs), "failed for good", plain=True, tone="bad"
+            ),
             _tile(counts[Level.BAD], "bad node", tone="bad"),
             _tile(counts[Level.SUSPECT], "suspect node", tone="suspect"),
         ],
-        "jobs": [_job(job, grouped.get(job.name, []), places) for job in shown],
+        "jobs": [_job(job, grouped.get(job.name, [])) for job in shown],
         "jobs_left_out": len(jobs) - len(shown),
-        "outcomes": _choices(job.outcome.value for job in shown),
-        "kinds": _choices(
-            (kind for job in shown for kind in job.causes), {kind: KINDS[kind].label for kind in CauseKind}
-        ),
+        "outcomes": Counter(job.outcome for job in shown).most_common(),
+        "kinds": Counter(kind for job in shown for kind in job.causes).most_common(),
         "legend": _legend([attempt for job in shown for attempt in grouped.get(job.name, [])]),
-        "troubled_nodes": [
-            _node(verdict, places[verdict.node])
-            for verdict in report.verdicts
-            if verdict.level in (Level.BAD, Level.SUSPECT)
-        ],
-        "other_nodes": [
-            _node(verdict, places[verdict.node])
-            for verdict in report.verdicts
-            if verdict.level not in (Level.BAD, Level.SUSPECT)
-        ],
+        "node_ids": {verdict.node: f"node-{index}" for index, verdict in enumerate(report.verdicts)},
         "anti_affinity": anti_affinity(bad) if bad else "",
-        "restarts": [_restart(restart) for restart in report.restarts],
-        "prs_evidence": [
-            {
-                "path": printable(item.path),
-                "node": printable(item.node or ""),
-                "evidence": _evidence(item.evidence),
-            }
-            for item in report.prs_evidence
-        ],
-        "notes": [printable(note) for note in report.notes],
-        "reasons": [(printable(reason), count) for reason, count in Counter(report.stats.skipped).most_common()],
-        "skipped": [(printable(item.path), printable(item.reason)) for item in report.skipped[:MOST_SKIPPED]],
-        "skipped_left_out": max(0, len(report.skipped) - MOST_SKIPPED),
+        "reasons": Counter(report.stats.skipped).most_common(),
+        "most_attempts": MOST_ATTEMPTS,
+        "most_skipped": MOST_SKIPPED,
+        # Functions that the template calls.
+        "duration": times.duration,
+        "group": group,
+        "interval_text": interval_text,
+        "label": lambda kind: KINDS[kind].label,
+        "lasted": _lasted,
+        "node_text": node_text,
+        "short": times.short,
     }
 
 
@@ -151,33 +130,20 @@ def _trouble(job: Job) -> tuple[bool, bool, float]:
     return job.outcome is not RunOutcome.FAILED, not job.retried, -(job.since or 0.0)
 
 
-def _choices(values: Any, words: dict[Any, str] | None = None) -> list[tuple[str, str, int]]:
-    """Value, label and count of each choice in a filter."""
-    counts = Counter(values)
-    return [(str(value), (words or {}).get(value, str(value)), count) for value, count in counts.most_common()]
-
-
 # --- jobs -------------------------------------------------------------------------------------------------------
 
 
-def _job(job: Job, attempts: Sequence[Attempt], places: dict[str, str]) -> dict[str, Any]:
+def _job(job: Job, attempts: Sequence[Attempt]) -> dict[str, Any]:
     causes = [KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes]
-    words = [job.name, job.run_id or "", *job.nodes, *causes, job.outcome.value]
+    words = [job.name, job.run_id or "", *job.nodes, *causes, job.outcome]
     return {
-        "name": printable(job.name),
-        "run_id": printable(job.run_id) if job.run_id and job.run_id != job.name else "",
-        "outcome": job.outcome.value,
+        "record": job,
+        "attempts": attempts,
         "attempts_text": f"{attempts_text(job)} attempts" if job.missing else plural(job.attempts, "attempt"),
-        "retried": job.retried,
         "causes": causes,
-        "kinds": " ".join(kind.value for kind in job.causes),
-        "fails_everywhere": job.fails_everywhere,
         "when": _when(job, attempts),
-        "notes": [printable(note) for note in job.notes],
-        "text": printable(" ".join(words)).lower(),
+        "text": " ".join(words),
         "timeline": timeline(attempts),
-        "attempts": [_attempt(attempt, places) for attempt in attempts[:MOST_ATTEMPTS]],
-        "attempts_left_out": max(0, len(attempts) - MOST_ATTEMPTS),
     }
 
 
@@ -193,25 +159,6 @@ def _lasted(attempt: Attempt) -> str:
     if attempt.start is None or attempt.end is None:
         return ""
     return times.duration(max(0.0, attempt.end - attempt.start))
-
-
-def _attempt(attempt: Attempt, places: dict[str, str]) -> dict[str, Any]:
-    cause = attempt.cause
-    return {
-        "which": f"retry {attempt.number}" if attempt.number else "first",
-        "rank": printable(attempt.rank or ""),
-        "node": node_text(attempt.node, attempt.node_truncated),
-        "node_id": places.get(attempt.node or "", ""),
-        "group": group(attempt),
-        "start": times.short(attempt.start),
-        "lasted": _lasted(attempt),
-        "outcome": attempt.outcome.value,
-        "cause": KINDS[cause.kind].label if cause else "",
-        "confidence": cause.confidence if cause else "",
-        "evidence": [_evidence(item) for item in (cause.evidence if cause else ())],
-        "spot": attempt.spot,
-        "notes": [printable(note) for note in attempt.notes],
-    }
 
 
 def group(attempt: Attempt) -> str:
@@ -293,51 +240,3 @@ def _bar_title(attempt: Attempt) -> str:
     rank = f" {printable(attempt.rank)}" if attempt.rank else ""
     which = f"retry {attempt.number}" if attempt.number else "first attempt"
     return f"{which}{rank} on {node_text(attempt.node, attempt.node_truncated)}: {cause}"
-
-
-# --- nodes and the rest -----------------------------------------------------------------------------------------
-
-
-def _node(verdict: Verdict, place: str) -> dict[str, Any]:
-    interval = verdict.interval
-    return {
-        "id": place,
-        "name": printable(verdict.node),
-        "level": verdict.level.value,
-        "level_words": LEVEL_WORDS[verdict.level],
-        "pool": printable(verdict.pool or ""),
-        "spot": verdict.spot,
-        "vm_instance": verdict.vm_instance,
-        "figures": interval_text(verdict) if verdict.attempts else "no attempts",
-        "low": f"{100 * interval[0]:.1f}" if interval else "",
-        "width": f"{max(1.0, 100 * (interval[1] - interval[0])):.1f}" if interval else "",
-        "rate": f"{100 * verdict.failures / verdict.attempts:.1f}" if verdict.attempts else "",
-        "pool_rate": f"{100 * verdict.pool_rate:.3g}" if verdict.pool_rate is not None else "",
-        "reason": printable(verdict.reason),
-        "since": times.short(verdict.since) if verdict.since else "",
-        "evidence": [_evidence(item) for item in verdict.evidence],
-        "suggestions": [(printable(item.text), item.is_command) for item in verdict.suggestions],
-        "text": printable(f"{verdict.node} {verdict.pool or ''} {verdict.level.value} {verdict.reason}").lower(),
-    }
-
-
-def _evidence(evidence: Evidence) -> dict[str, str]:
-    return {
-        "source": printable(evidence.source),
-        "reason": printable(evidence.reason),
-        "message": printable(evidence.message),
-        "time": times.short(evidence.time) if evidence.time is not None else "",
-    }
-
-
-def _restart(restart: Restart) -> dict[str, Any]:
-    return {
-        "run": printable(restart.run),
-        "time": times.short(restart.time),
-        "kind": restart.kind.replace("-", " "),
-        "steps": f"{restart.last_step} → {restart.first_step}",
-        "lost_steps": restart.lost_steps,
-        "lost_time": times.duration(restart.lost_seconds),
-        "keys": printable(", ".join(restart.keys)),
-        "confidence": restart.confidence,
-    }

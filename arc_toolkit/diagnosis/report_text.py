@@ -1,7 +1,9 @@
-"""The report for a terminal: an overview, or one job in detail. Pure: a DiagnosisReport in, text out."""
+"""The report for people: for a terminal (an overview, or one job in detail) and as Markdown. Pure."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 
 from arc_toolkit.diagnosis import times
@@ -26,6 +28,10 @@ from arc_toolkit.output.table import table
 
 MOST_ROWS = 50
 MOST_NODES = 3
+MOST_MARKDOWN_ROWS = 200  # an issue is read by people
+JOB_COLUMNS = ["Job", "Attempts", "Ended", "Nodes", "Cause", "Since (UTC)"]
+NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
+RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
 Style = Callable[..., str]
 
 _COLORS = {
@@ -50,35 +56,28 @@ def overview(report: DiagnosisReport, style: Style = plain) -> str:
     """Jobs, nodes by verdict, suggestions, and what was not used."""
     parts = [_headline(report, style), _jobs(report, style), _restarts(report.restarts), _nodes(report, style)]
     parts += [_suggestions(report, style), _findings(report), _rest(report)]
-    return "\n\n".join(part for part in parts if part) or "nothing to report: no jobs and no nodes"
+    return "\n\n".join(filter(None, parts)) or "nothing to report: no jobs and no nodes"
 
 
 def detail(report: DiagnosisReport, style: Style = plain) -> str:
     """Every attempt of the report's jobs with its evidence."""
     grouped = attempts_by_job(report)
     parts = [_job_detail(job, grouped[job.name], style) for job in report.jobs]
-    return "\n\n".join(
-        [*parts, *filter(None, [_restarts(report.restarts), _nodes(report, style), _findings(report)])]
-    )
+    parts += [_restarts(report.restarts), _nodes(report, style), _findings(report)]
+    return "\n\n".join(filter(None, parts))
 
 
 def summary(report: DiagnosisReport) -> str:
     """One line: what was read, and the result."""
     stats = report.stats
     retried = sum(job.retried for job in report.jobs)
-    read = f"{plural(stats.files_read, 'log')} read ({size(stats.bytes_read)})"
-    cluster = (
-        f", {stats.pods} pods, {stats.nodes} nodes, {stats.events} events"
-        if stats.pods + stats.nodes + stats.events
-        else ""
-    )
-    metrics = (
-        f", {plural(stats.metric_points, 'point')} of {plural(stats.metric_runs, 'run')}"
-        if stats.metric_runs
-        else ""
-    )
+    text = f"{plural(stats.files_read, 'log')} read ({size(stats.bytes_read)})"
+    if stats.pods + stats.nodes + stats.events:
+        text += f", {stats.pods} pods, {stats.nodes} nodes, {stats.events} events"
+    if stats.metric_runs:
+        text += f", {plural(stats.metric_points, 'point')} of {plural(stats.metric_runs, 'run')}"
     return (
-        f"{read}{cluster}{metrics}: {plural(len(report.attempts), 'attempt')} of {plural(len(report.jobs), 'job')}, "
+        f"{text}: {plural(len(report.attempts), 'attempt')} of {plural(len(report.jobs), 'job')}, "
         f"{retried} retried, in {times.duration(stats.seconds)}"
     )
 
@@ -128,17 +127,28 @@ def nodes_text(nodes: tuple[str, ...]) -> str:
     return " -> ".join(shown) + (f" +{more}" if more else "") if shown else "?"
 
 
+def levels_text(report: DiagnosisReport) -> str:
+    """`1 bad, 3 ok`: the number of nodes with each verdict."""
+    return ", ".join(f"{number} {level}" for level, number in levels(report).items() if number)
+
+
+def _retried(report: DiagnosisReport) -> str:
+    return f"{sum(job.retried for job in report.jobs)} of {plural(len(report.jobs), 'job')} retried"
+
+
+def _table(columns: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
+    return table([name.upper() for name in columns], rows, right)
+
+
 def _headline(report: DiagnosisReport, style: Style) -> str:
     if not report.jobs:
         return ""
-    count = levels(report)
-    retried = sum(job.retried for job in report.jobs)
     failed = sum(job.outcome is RunOutcome.FAILED for job in report.jobs)
-    words = [f"{retried} of {plural(len(report.jobs), 'job')} retried"]
+    words = [_retried(report)]
     if failed:
         words.append(f"{failed} failed for good")
     if report.verdicts:
-        words.append(f"{plural(count[Level.BAD], 'bad node')} of {len(report.verdicts)}")
+        words.append(f"{plural(levels(report)[Level.BAD], 'bad node')} of {len(report.verdicts)}")
     return style(", ".join(words), "bold")
 
 
@@ -152,14 +162,14 @@ def _jobs(report: DiagnosisReport, style: Style) -> str:
         [
             printable(job.name),
             attempts_text(job),
-            style(job.outcome.value, *_ENDS[job.outcome]),
+            style(job.outcome, *_ENDS[job.outcome]),
             nodes_text(job.nodes),
             causes_text(job),
             times.short(job.since),
         ]
         for job in order[:MOST_ROWS]
     ]
-    text = table(["JOB", "ATTEMPTS", "ENDED", "NODES", "CAUSE", "SINCE (UTC)"], rows, right=[1])
+    text = _table(JOB_COLUMNS, rows, right=(1,))
     hidden = len(order) - len(rows)
     return text + (f"\n... and {plural(hidden, 'more job')} (--format csv has them all)" if hidden else "")
 
@@ -167,24 +177,19 @@ def _jobs(report: DiagnosisReport, style: Style) -> str:
 def _nodes(report: DiagnosisReport, style: Style) -> str:
     if not report.verdicts:
         return ""
-    count = levels(report)
     shown = [verdict for verdict in report.verdicts if verdict.level in (Level.BAD, Level.SUSPECT)][:MOST_ROWS]
     shown += report.verdicts[len(shown) :][: max(0, 10 - len(shown))] if len(report.verdicts) <= MOST_ROWS else ()
     rows = [
         [
             printable(verdict.node),
-            style(verdict.level.value, *_COLORS[verdict.level]),
+            style(verdict.level, *_COLORS[verdict.level]),
             interval_text(verdict),
             printable(verdict.pool or "-") + (" (spot)" if verdict.spot else ""),
             printable(verdict.reason),
         ]
         for verdict in shown
     ]
-    words = ", ".join(f"{number} {level.value}" for level, number in count.items() if number)
-    text = f"Nodes: {words}"
-    if rows:
-        text += "\n" + table(["NODE", "VERDICT", "FAILED (95 %)", "POOL", "WHY"], rows)
-    return text
+    return f"Nodes: {levels_text(report)}" + ("\n" + _table(NODE_COLUMNS, rows) if rows else "")
 
 
 def _suggestions(report: DiagnosisReport, style: Style) -> str:
@@ -204,46 +209,30 @@ def _suggestions(report: DiagnosisReport, style: Style) -> str:
     return "\n\n".join(parts)
 
 
+def _restart_row(restart: Restart, name: str, arrow: str) -> list[str]:
+    steps = f"{restart.last_step} {arrow} {restart.first_step}"
+    lost = times.duration(restart.lost_seconds)
+    return [name, times.short(restart.time), restart.kind, steps, str(restart.lost_steps), lost]
+
+
 def _restarts(restarts: tuple[Restart, ...]) -> str:
-    if not restarts:
-        return ""
-    rows = [
-        [
-            printable(restart.run),
-            times.short(restart.time),
-            restart.kind,
-            f"{restart.last_step} -> {restart.first_step}",
-            str(restart.lost_steps),
-            times.duration(restart.lost_seconds),
-        ]
-        for restart in restarts[:MOST_ROWS]
-    ]
-    return "Restarts seen in metrics\n" + table(
-        ["RUN", "TIME (UTC)", "KIND", "STEP", "LOST STEPS", "LOST TIME"], rows
-    )
+    rows = [_restart_row(restart, printable(restart.run), "->") for restart in restarts[:MOST_ROWS]]
+    return f"Restarts seen in metrics\n{_table(RESTART_COLUMNS, rows)}" if rows else ""
 
 
 def _findings(report: DiagnosisReport) -> str:
-    if not report.prs_evidence:
-        return ""
     lines = [
         f"  {printable(finding.path)}: {printable(finding.evidence.message or finding.evidence.reason)}"
         for finding in report.prs_evidence[:MOST_ROWS]
     ]
-    return "\n".join(["In the jobs' own files", *lines])
+    return "\n".join(["In the jobs' own files", *lines]) if lines else ""
 
 
 def _rest(report: DiagnosisReport) -> str:
-    lines = [
-        f"{count} {reason}" for reason, count in sorted(report.stats.skipped.items(), key=lambda item: -item[1])
-    ]
-    parts = []
+    lines = [f"  {count} {reason}" for reason, count in Counter(report.stats.skipped).most_common()]
     if lines:
-        parts.append(
-            "Not used, or only partly (--format json lists the files)\n" + "\n".join(f"  {line}" for line in lines)
-        )
-    parts += [printable(note) for note in report.notes]
-    return "\n".join(parts)
+        lines.insert(0, "Not used, or only partly (--format json lists the files)")
+    return "\n".join([*lines, *map(printable, report.notes)])
 
 
 def _job_detail(job: Job, attempts: list[Attempt], style: Style) -> str:
@@ -284,3 +273,90 @@ def evidence_text(evidence: Evidence) -> str:
     moment = f" at {times.iso(evidence.time)}" if evidence.time is not None else ""
     words = f": {printable(evidence.message)}" if evidence.message else ""
     return f"{evidence.source} {printable(evidence.reason)}{moment}{words}"
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------
+
+
+def to_markdown(report: DiagnosisReport) -> str:
+    """For an issue or a pull request."""
+    parts = [_md_jobs(report), _md_nodes(report), _md_restarts(report), _md_findings(report), _md_rest(report)]
+    return "\n\n".join(filter(None, parts)) or "Nothing to report: no jobs and no nodes."
+
+
+def _md_table(columns: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
+    align = "|".join("---:" if index in right else "---" for index in range(len(columns)))
+    return "\n".join([f"| {' | '.join(columns)} |", f"|{align}|", *[f"| {' | '.join(row)} |" for row in rows]])
+
+
+def _md_jobs(report: DiagnosisReport) -> str:
+    if not report.jobs:
+        return ""
+    rows = [
+        [
+            _code(job.name),
+            attempts_text(job),
+            job.outcome,
+            " → ".join(_code(node) for node in job.nodes) or "?",
+            _md(causes_text(job)),
+            times.short(job.since),
+        ]
+        for job in sorted(report.jobs, key=lambda job: not troubled(job))[:MOST_MARKDOWN_ROWS]
+    ]
+    parts = ["## Retried jobs and their nodes"]
+    parts += [
+        f"{_retried(report)}; nodes: {levels_text(report) or 'none known'}.",
+        _md_table(JOB_COLUMNS, rows, (1,)),
+    ]
+    if len(report.jobs) > len(rows):
+        parts.append(f"... and {len(report.jobs) - len(rows)} more jobs.")
+    return "\n\n".join(parts)
+
+
+def _md_nodes(report: DiagnosisReport) -> str:
+    shown = [verdict for verdict in report.verdicts if verdict.level in (Level.BAD, Level.SUSPECT)]
+    if not shown:
+        return ""
+    rows = [
+        [_code(item.node), item.level, interval_text(item), _md(item.pool or "-"), _md(item.reason)]
+        for item in shown
+    ]
+    parts = [_md_table(NODE_COLUMNS, rows)]
+    for verdict in shown:
+        if verdict.suggestions:
+            commands = "\n".join(item.text for item in verdict.suggestions if item.is_command)
+            parts.append(f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0].text)}")
+            parts += [f"```sh\n{commands}\n```"] if commands else []
+    return "\n\n".join(parts)
+
+
+def _md_restarts(report: DiagnosisReport) -> str:
+    rows = [_restart_row(item, _code(item.run), "→") for item in report.restarts[:MOST_MARKDOWN_ROWS]]
+    return f"## Restarts seen in metrics\n\n{_md_table(RESTART_COLUMNS, rows, (4, 5))}" if rows else ""
+
+
+def _md_findings(report: DiagnosisReport) -> str:
+    lines = [
+        f"- {_code(finding.path)}: {_md(finding.evidence.message or finding.evidence.reason)}"
+        for finding in report.prs_evidence[:MOST_MARKDOWN_ROWS]
+    ]
+    return "\n".join(["In the jobs' own files:", "", *lines]) if lines else ""
+
+
+def _md_rest(report: DiagnosisReport) -> str:
+    skipped = [f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())]
+    parts = ["\n".join(["Not used:", "", *skipped])] if skipped else []
+    return "\n\n".join([*parts, *map(_md, report.notes)])
+
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~])")
+
+
+def _md(value: str) -> str:
+    return _MARKUP.sub(r"\\\1", printable(value))
+
+
+def _code(value: str) -> str:
+    """In backticks if that is safe in a table; escaped otherwise."""
+    value = printable(value)
+    return _md(value) if "`" in value or "|" in value else f"`{value}`"

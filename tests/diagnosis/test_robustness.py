@@ -88,7 +88,7 @@ def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(damaged
     for render in (
         report_formats.to_json,
         report_formats.to_csv,
-        report_formats.to_markdown,
+        report_text.to_markdown,
         report_text.overview,
         report_text.detail,
     ):
