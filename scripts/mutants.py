@@ -172,7 +172,7 @@ def rules() -> Iterator[Mutant]:
         for language, tests in (("yaml", YAML_TESTS), ("python", PYTHON_TESTS)):
             if language in rule.language:
                 silence = f'if (rule, self.language) == ("{rule.id}", "{language}"):\n            return'
-                text = module.beginning("Plan.found", silence)
+                text = module.beginning("Plan.add_finding", silence)
                 yield Mutant("rules", f"{rule.id} in {language}", module.path, text, tests)
 
 

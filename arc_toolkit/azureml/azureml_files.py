@@ -34,10 +34,10 @@ class AzureMLFiles:
     def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
         ending = path.rpartition(".")[2].lower()
         if ending == "py" or (path == "-" and _PYTHON.search(data)):
-            patch: Patch = import_module("arc_toolkit.azureml.python").patch_source
+            patch: Patch = import_module("arc_toolkit.azureml.python.python_engine").patch_source
             result = patch(path, data, self._settings, self._library)
         elif ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):
-            patch = import_module("arc_toolkit.azureml.notebooks").patch_notebook
+            patch = import_module("arc_toolkit.azureml.python.python_engine").patch_notebook
             result = patch(path, data, self._settings, self._library)
         else:
             return patch_yaml(path, data, self._settings, self._library, read_raw, in_folder=in_folder)

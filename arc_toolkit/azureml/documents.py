@@ -11,10 +11,18 @@ from functools import lru_cache
 import yaml
 
 from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, Slot, TargetKind, recognise, step_kind
-from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
+from arc_toolkit.edit.yaml_writer import YamlStyle
+
+# How new AzureML files are written: a long command breaks before its arguments, `$[[...]]` being an optional one.
+FILE_STYLE = YamlStyle(fold_before=("-", "$[["))
+
+
+def is_bound(text: str | None) -> bool:
+    """`${{parent.inputs.x}}`: a value that another place gives."""
+    return text is not None and "${{" in text
 
 
 class State(Enum):

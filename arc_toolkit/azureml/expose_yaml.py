@@ -11,10 +11,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.expose import RULE
+from arc_toolkit.azureml.documents import FILE_STYLE, Target, is_bound
 from arc_toolkit.azureml.kinds import Role, Slot
-from arc_toolkit.azureml.yaml_style import FILE_STYLE, is_bound
+from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import construct, pairs, text_of
@@ -34,13 +33,15 @@ def expose_root(plan: YamlPlan, root: Target) -> None:
     kind = root.kind
     if kind.role == Role.SPEC:
         reason = "pass them from `@dsl.pipeline` parameters to `runsettings.resource_layout.configure(...)`"
-        plan.found(RULE, "note", "a v1.5 spec has no place for parameters of resources", root.at, reason=reason)
+        plan.add_finding(
+            EXPOSE, "note", "a v1.5 spec has no place for parameters of resources", root.at, reason=reason
+        )
     elif kind.role == Role.COMPONENT and kind.resources:
         if not plan.library.uses(plan.path):
             _wrap(plan, root)
     elif kind.resources:
         reason = "`instance_count: ${{inputs.x}}` is rejected in a job; make it a step of a pipeline"
-        plan.found(RULE, "note", f"a {kind.name} cannot expose its resources", root.at, reason=reason)
+        plan.add_finding(EXPOSE, "note", f"a {kind.name} cannot expose its resources", root.at, reason=reason)
 
 
 def declared_default(pipeline: Target, name: str) -> str | None:
@@ -58,11 +59,11 @@ def declare(plan: YamlPlan, root: Target, slot: Slot, default: str | int) -> boo
         key = "default" if root.kind.role == Role.COMPONENT else "value" if "value" in own else "default"
         if declared is None:
             kind = "string" if slot == Slot.INSTANCE_TYPE else "integer"
-            return plan.set(RULE, root, ("inputs", field), {"type": kind, "default": default})
+            return plan.set(EXPOSE, root, ("inputs", field), {"type": kind, "default": default})
         if root.text("inputs", field, key) == str(default):
             return True
-        return plan.set(RULE, root, ("inputs", field, key), default)
-    return text_of(declared) == str(default) or plan.set(RULE, root, ("inputs", field), default)
+        return plan.set(EXPOSE, root, ("inputs", field, key), default)
+    return text_of(declared) == str(default) or plan.set(EXPOSE, root, ("inputs", field), default)
 
 
 # --- an inline command step ------------------------------------------------------------------------------------
@@ -98,12 +99,14 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
         reason = (
             f"an inline command step cannot bind its count, and moving it to a component file fails: {problem}"
         )
-        plan.found(RULE, "warning", f"instance_count of step `{step.name}` is not exposed", step.at, reason=reason)
+        plan.add_finding(
+            EXPOSE, "warning", f"instance_count of step `{step.name}` is not exposed", step.at, reason=reason
+        )
         return False
     path = os.path.join(os.path.dirname(plan.path), file)
     plan.new_files.append((path, file_text(body, FILE_STYLE).encode()))
     reason = "an inline command step cannot bind its instance_count"
-    plan.found(RULE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
+    plan.add_finding(EXPOSE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
     return True
 
 
@@ -176,7 +179,7 @@ def _wrap(plan: YamlPlan, leaf: Target) -> None:
         reason = "no instance type to start from: use --instance-type"
         if plan.path == "-":
             reason = "standard input has no folder for it"
-        plan.found(RULE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
+        plan.add_finding(EXPOSE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
         return
     count = plan.settings.instance_count or leaf.text("resources", "instance_count") or 1
     inputs = construct(leaf.get("inputs")) or {}
@@ -186,7 +189,7 @@ def _wrap(plan: YamlPlan, leaf: Target) -> None:
     )
     if not all(isinstance(value, dict) for value in ports):
         reason = "an input or output of it has no type"
-        plan.found(RULE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
+        plan.add_finding(EXPOSE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
         return
     step: dict[str, Any] = {"type": str(leaf.kind.family), "component": f"./{os.path.basename(plan.path)}"}
     if inputs:
@@ -214,4 +217,4 @@ def _wrap(plan: YamlPlan, leaf: Target) -> None:
     plan.new_files.append((path, file_text(body, FILE_STYLE).encode()))
     reason = "a leaf component cannot bind instance_count to an input of its own"
     message = f"{os.path.basename(path)} exposes instance_type and instance_count"
-    plan.found(RULE, "note", message, leaf.at, reason=reason, applied=True)
+    plan.add_finding(EXPOSE, "note", message, leaf.at, reason=reason, applied=True)

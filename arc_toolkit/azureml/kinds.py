@@ -113,10 +113,7 @@ KINDS: Mapping[tuple[Family, Role], TargetKind] = {
         TargetKind(Family.PARALLEL, Role.COMPONENT, _RESOURCES, _DROPS),
         TargetKind(Family.PARALLEL, Role.STEP, _ALL),
         TargetKind(
-            Family.SWEEP,
-            Role.JOB,
-            _RESOURCES | _COMPUTE,
-            "a sweep job has its environment variables in its trial",
+            Family.SWEEP, Role.JOB, _RESOURCES | _COMPUTE, "a sweep job has its environment variables in its trial"
         ),
         TargetKind(Family.SWEEP, Role.TRIAL, _RESOURCES | _VARIABLES),
         TargetKind(Family.SWEEP, Role.STEP, _RESOURCES | _COMPUTE, _LOSES),

@@ -185,11 +185,7 @@ class Library:
             yield from self._of_node(root.node, path, code_default=root.kind.role == Role.SPEC)
 
     def _of_node(
-        self,
-        node: Node,
-        path: str,
-        code_default: bool = False,
-        own: Mapping[str, tuple[Node, Node]] | None = None,
+        self, node: Node, path: str, code_default: bool = False, own: Mapping[str, tuple[Node, Node]] | None = None
     ) -> Iterator[FrameworkEvidence]:
         if not isinstance(node, yaml.MappingNode):
             return

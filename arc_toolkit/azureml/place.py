@@ -1,19 +1,34 @@
-"""One way to put a setting into a target, whatever the language: instance type, instance count and compute.
+"""What was asked for, into every target of a file, whatever its language: one way to put a setting into a target.
 
 `place` decides by what is there: nothing, the same, another value, a binding, or something that cannot be read.
-`Target.state` reads it, `Plan.write` writes; which slots a kind keeps is in `kinds.KINDS`.
+`Target.state` reads it, `Plan.write` writes; which slots a kind keeps is in `kinds.KINDS`, and how many threads are
+right is decided in `threads.py`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 
-from arc_toolkit.azureml.documents import Setting, State, Target
+import yaml
+
+from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import get, text_of
 
 DEFAULT_COMPUTE = ("settings", "default_compute")
+
+
+def place_settings(plan: Plan) -> None:
+    """Everything that was asked for."""
+    if plan.settings.places_anything:
+        exposed = expose_parameters(plan) if plan.settings.expose_parameters else ()
+        place_resources(plan, exposed)
+        place_compute(plan)
+        place_threads(plan)
 
 
 def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setting]:
@@ -24,7 +39,7 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
         if not plan.wants(rule, target) or plan.ignored(rule, target, setting.path):
             continue
         if (why := plan.unsupported(target, setting.slot)) is not None:
-            plan.found(rule, "note", f"not set on {target.shown}", target.at, reason=why)
+            plan.add_finding(rule, "note", f"not set on {target.shown}", target.at, reason=why)
             continue
         match target.state(setting):
             case State.ABSENT | State.DIFFERENT:
@@ -35,10 +50,10 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
                 # Whoever bound it chose so: no fault.
                 reason = f"it is bound to {target.written(setting.path)}"
                 at = target.place_of(setting.path)
-                plan.found(rule, "note", _not_changed(target, setting), at, reason=reason)
+                plan.add_finding(rule, "note", _not_changed(target, setting), at, reason=reason)
             case State.OPAQUE:
                 reason = target.opaque_reason(setting.path)
-                plan.found(rule, "warning", _not_changed(target, setting), target.at, reason=reason)
+                plan.add_finding(rule, "warning", _not_changed(target, setting), target.at, reason=reason)
     return plan.write(target, different) if different else []
 
 
@@ -84,3 +99,252 @@ def place_compute(plan: Plan) -> None:
         elif not own and plan.needs_compute(target):
             paths = [("compute",)]
         place(plan, target, [Setting("compute", Slot.COMPUTE, value, path) for path in paths])
+
+
+EXPOSE = "expose-parameters"
+
+
+def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
+    """Bind the steps of every pipeline; the steps and slots that are bound to an input."""
+    exposed: set[tuple[Target, Slot]] = set()
+    if not plan.settings.wants(EXPOSE):
+        return exposed
+    asked = {Slot.INSTANCE_TYPE: plan.settings.instance_type, Slot.INSTANCE_COUNT: plan.settings.instance_count}
+    for pipeline, steps in plan.pipelines():
+        slots: dict[Slot, list[Target]] = {}
+        for slot, value in asked.items():
+            # An ignore of the setting itself keeps a step's value as much as one of expose-parameters.
+            free = [
+                step
+                for step in steps
+                if plan.wants(EXPOSE, step)
+                and not any(plan.ignored(rule, step, slot.value) for rule in (slot.rule, EXPOSE))
+            ]
+            default = value if plan.settings.wants(slot.rule) else None
+            if free and default is None:
+                default = _default(plan, pipeline, free, slot)
+            if free and default is not None and plan.declare(pipeline, slot, default):
+                slots[slot] = free
+        exposed |= {(step, slot) for step in steps for slot in slots}
+        for step in steps:
+            for setting in [_binding(slot) for slot, free in slots.items() if step in free]:
+                if step.state(setting) in (State.BOUND, State.EQUAL) or plan.bind(step, setting.slot):
+                    place(plan, step, [setting])
+    plan.expose_others()
+    return exposed
+
+
+def _binding(slot: Slot) -> Setting:
+    return Setting(EXPOSE, slot, Parameter(slot.value[-1]))
+
+
+def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> str | int | None:
+    """The default of the new input, without a change to what the steps get; None after a finding that says why."""
+    name = slot.value[-1]
+    unbound = [
+        step for step in steps if step.state(_binding(slot)) not in (State.BOUND, State.OPAQUE, State.EQUAL)
+    ]
+    values = {plan.effective(step, *slot.value) for step in unbound}
+    known = sorted(value for value in values if value is not None)
+    declared = plan.declared_default(pipeline, name)
+    option = f"use --{slot.rule}"
+    reason = ""
+    if len(values) > 1 and known:
+        shown = ", ".join(known) + (" and none" if None in values else "")
+        reason = f"its steps differ ({shown}): {option} to use one value for all"
+    elif known and declared is not None and known[0] != declared:
+        reason = f"its steps have {known[0]}, and the default of the parameter is {declared!r}: {option}"
+    elif not known and declared is None and slot == Slot.INSTANCE_TYPE:
+        reason = f"no step says which: {option}"
+    if reason:
+        plan.add_finding(EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason)
+        return None
+    value = known[0] if known else declared or "1"
+    return int(value) if slot == Slot.INSTANCE_COUNT and value.isdigit() else value
+
+
+THREADS = "threads"
+
+
+def place_threads(plan: Plan) -> None:
+    """Every target of a file that runs code."""
+    if plan.settings.threads in (None, "off"):
+        return
+    for target in plan.targets():
+        kind = target.kind
+        if not plan.wants(THREADS, target):
+            continue
+        if plan.unsupported(target, Slot.VARIABLES) is None:
+            _on_variables(plan, target)
+        elif (
+            kind.family == Family.SWEEP
+            and kind.role == Role.STEP
+            and (target.reference or not plan.edits_commands)
+        ):
+            _on_sweep_step(plan, target)
+        elif not plan.edits_commands:
+            continue
+        elif kind.role == Role.STEP_TRIAL or _is_trial_file(plan, target):
+            _on_command(plan, target)
+        elif kind.role == Role.COMPONENT and kind.resources and target.parent is None:
+            _on_component(plan, target)
+
+
+def _is_trial_file(plan: Plan, target: Target) -> bool:
+    """Whether this is a command component that a sweep names as its trial."""
+    kind = target.kind
+    is_component = kind.family == Family.COMMAND and kind.role == Role.COMPONENT
+    return is_component and "trial" in plan.library.uses(plan.path)
+
+
+def decide_for(
+    plan: Plan, target: Target, literal_only: bool = False, instance_type: str | None = None
+) -> Decision:
+    """The decision for one target, with all that is known about it."""
+    processes = plan.effective(target, "max_concurrency_per_instance")
+    number = int(processes) if processes is not None and processes.isdigit() else None
+    # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
+    evidence = () if plan.settings.threads == "lightgbm" else plan.evidence(target)
+    decision = decide(
+        plan.settings,
+        evidence,
+        instance_type=instance_type or plan.instance_type(target) or plan.settings.instance_type,
+        # Any step with several processes on a node shares its cores among them.
+        parallel=target.kind.family == Family.PARALLEL or (number or 0) > 1,
+        processes=number,
+        windows=is_windows(plan, target),
+        literal_only=literal_only,
+    )
+    if decision.writes and processes is not None and number is None:
+        written = target.written(("max_concurrency_per_instance",)) or processes
+        return Decision("cannot", reason=f"its processes per node are {written}, which is not a literal")
+    return decision
+
+
+def is_windows(plan: Plan, target: Target) -> bool:
+    """Whether the environment says Windows: `os: Windows`, `os_type`, or an image for it."""
+    holders = [target.get("environment"), target.get("task", "environment")]
+    if target.reference and (document := plan.library.load(target.reference)):
+        holders.append(document.root.get("environment"))
+    for environment in holders:
+        if isinstance(environment, yaml.MappingNode):
+            for place in (("os",), ("os_type",), ("docker", "platform", "os")):
+                if (text_of(get(environment, *place)) or "").lower() == "windows":
+                    return True
+            image = (text_of(get(environment, "image")) or "").lower()
+            if "windows" in image or "nanoserver" in image:
+                return True
+    return False
+
+
+def _on_variables(plan: Plan, target: Target) -> None:
+    decision = decide_for(plan, target)
+    if decision.how == "nothing":
+        return
+    if target.kind.family == Family.PARALLEL and target.kind.role == Role.SPEC:
+        reason = f"{decision.reason}; but the processes per node of a v1.5 ParallelComponent are run settings"
+        plan.add_finding(THREADS, "note", "threads are not set in this spec", target.at, reason=reason)
+        return
+    if decision.how == "cannot":
+        plan.add_finding(
+            THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=decision.reason
+        )
+        return
+    old = plan.variables(target)
+    if plan.ignored(THREADS, target, (*Slot.VARIABLES.value, RESTEP)):
+        return
+    if RESTEP in old and PRESTEP not in old and decision.how == "prestep":
+        free = [name for name in decision.names if name not in old]
+        if plan.replace_restep(target, merge_prestep(old[RESTEP], free)):
+            _report(plan, target, PRESTEP, decision)
+        return
+    bound = [name for name in (*decision.names, PRESTEP) if is_bound(old.get(name))]
+    if bound:
+        reason = f"its {bound[0]} is not a literal"
+        plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+        return
+    kept = [name for name in decision.names if name in old] if decision.how == "prestep" else []
+    if kept:
+        names = ", ".join(f"{name}={old[name]}" for name in kept)
+        plan.add_finding(
+            THREADS, "note", f"{names} is set on {target.shown} and stays", target.at, reason=decision.reason
+        )
+    settings = [
+        Setting(THREADS, Slot.VARIABLES, value, (*Slot.VARIABLES.value, name))
+        for name, value in decision.variables(old).items()
+    ]
+    if not settings and not kept:
+        plan.says_equal(target, Setting(THREADS, Slot.VARIABLES, "as it should be"))
+    for setting in place(plan, target, settings):
+        _report(plan, target, str(setting.path[-1]), decision)
+
+
+def _report(plan: Plan, target: Target, name: str, decision: Decision) -> None:
+    value = "from get_cores" if decision.how == "prestep" else f"= {decision.number}"
+    message = f"{name} on {target.shown} {value}"
+    plan.add_finding(THREADS, "note", message, target.at, reason=decision.reason, applied=True)
+
+
+def _on_command(plan: Plan, target: Target) -> None:
+    """The trial of a sweep in a pipeline loses variables: literal exports before its command."""
+    decision = _for_trial(plan, target)
+    if decision.how == "nothing" or plan.ignored(THREADS, target, ("command",)):
+        return
+    why = "a sweep step in a pipeline loses environment variables, so they are exported before the command"
+    if decision.how == "cannot":
+        message = f"threads are not set before the command of {target.shown}"
+        plan.add_finding(THREADS, "warning", message, target.at, reason=f"{why}; {decision.reason}")
+        return
+    command = text_of(get(target.node, "command"))
+    if command is None or set(decision.names) <= exported_names(command).keys():
+        return
+    # A step that uses the same file as a command has variables of its own: those win.
+    yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
+    export = decision.export_command(yielding)
+    path = (*target.path, "command")
+    if not plan.prepend(THREADS, target, path, f"{export} && "):
+        return
+    plan.expect(path, f"{export} && {command}")
+    reason = f"{why}; {decision.reason}"
+    plan.add_finding(THREADS, "note", f"`{export}` before the command", target.at, reason=reason, applied=True)
+
+
+def _for_trial(plan: Plan, target: Target) -> Decision:
+    """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
+    if target.parent is not None:
+        return decide_for(plan, target, literal_only=True)
+    found: dict[tuple[str, int | None], tuple[str, Decision]] = {}
+    for file, sweep in plan.library.sweeps(plan.path):
+        around = plan.of_file(file)
+        place_resources(around)
+        decision = decide_for(plan, target, literal_only=True, instance_type=around.instance_type(sweep))
+        found.setdefault((decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision))
+    if len(found) > 1:
+        shown = "; ".join(f"{where}: {decision.number or decision.reason}" for where, decision in found.values())
+        return Decision("cannot", reason=f"the sweeps that use it need different numbers ({shown})")
+    for _, decision in found.values():
+        return decision
+    return decide_for(plan, target, literal_only=True)
+
+
+def _on_sweep_step(plan: Plan, target: Target) -> None:
+    decision = decide_for(plan, target, literal_only=True)
+    if decision.how == "nothing":
+        return
+    if not plan.edits_commands:
+        reason = f"{target.kind.why}: export them in the command of its trial"
+        plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+    elif target.reference:
+        trial = os.path.basename(target.reference)
+        reason = f"{target.kind.why}: the exports go before the command of {trial} (give that file too)"
+        plan.add_finding(THREADS, "note", f"no variables on {target.shown}", target.at, reason=reason)
+
+
+def _on_component(plan: Plan, target: Target) -> None:
+    """A v2 component drops variables: the steps that use it have them; say so where no step does."""
+    decision = decide_for(plan, target)
+    if decision.how == "nothing" or plan.library.uses(plan.path):
+        return
+    reason = f"{target.kind.why}, and no pipeline in the given paths uses it; {decision.reason}"
+    message = "threads cannot be set in this component: set them on the step that uses it"
+    plan.add_finding(THREADS, "warning", message, target.at, reason=reason)

@@ -10,12 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from arc_toolkit.azureml.documents import Document, Setting, SourceFile, Target
+from arc_toolkit.azureml.documents import Document, Setting, SourceFile, Target, is_bound
 from arc_toolkit.azureml.kinds import Role, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import FrameworkEvidence
-from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores
 from arc_toolkit.edit.yaml_editor import Path
@@ -143,7 +142,7 @@ class Plan(ABC):
 
     # --- findings --------------------------------------------------------------------------------------------
 
-    def found(
+    def add_finding(
         self,
         rule: str,
         severity: Severity,
@@ -184,7 +183,7 @@ class Plan(ABC):
                 applied = applied or usable
             except Refused as refusal:
                 reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
-        self.found(rule.id, rule.severity, message, at, reason=reason, fix=made, applied=applied)
+        self.add_finding(rule.id, rule.severity, message, at, reason=reason, fix=made, applied=applied)
 
     # --- which targets ---------------------------------------------------------------------------------------
 

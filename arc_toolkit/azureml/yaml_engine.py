@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -9,22 +10,37 @@ from importlib import import_module
 import yaml
 
 from arc_toolkit.azureml.documents import Setting, SourceFile, Target, of_nodes
-from arc_toolkit.azureml.engine import place_settings, run_rules
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.place import place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
+from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.azureml.yaml_style import EDIT_STYLE
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, place
+from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import FileResult, Fix, Language, without_changes
 
 Read = Callable[[str], bytes]
 
+# Where a new key goes, and what is quoted.
+EDIT_STYLE = YamlStyle(
+    neighbours={
+        "resources": ("compute", "component", "trial", "environment", "code", "type"),
+        "environment_variables": ("environment", "component", "trial", "compute", "code", "type"),
+        "compute": ("component", "trial", "environment", "code", "type"),
+        "component": ("type",),
+        "settings": ("experiment_name", "display_name", "description", "type"),
+        "inputs": ("description", "display_name", "version", "type", "experiment_name"),
+    },
+    # Variables are upper case by custom; their values are always strings, and are seen to be.
+    quoted=str.isupper,
+    plain=re.compile(r"\$\{\{[A-Za-z0-9_.]+\}\}"),
+)
 # Names of computes that are not references to a compute of the workspace.
 _BARE_COMPUTES = frozenset(["local", "serverless"])
 # Characters to read again for finding the one edit of a file that cannot be made.
@@ -110,7 +126,7 @@ class YamlPlan(Plan):
             operation(self.editor)
         except Refused as refusal:
             self.refusals.append(str(refusal))
-            self.found(rule, "warning", f"not set on {target.shown}", target.at, reason=str(refusal))
+            self.add_finding(rule, "warning", f"not set on {target.shown}", target.at, reason=str(refusal))
             return False
         self._operations.append((rule, where, operation))
         return True

@@ -9,7 +9,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, TargetKind, recognise
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Unreadable
 from tests.azureml.support import patch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml

@@ -6,13 +6,22 @@ Only literals are read; everything else is `Refused` with its line. Signatures a
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from arc_toolkit.azureml.migrate import space
-from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
+from arc_toolkit.azureml.migrate.forms import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
+from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
+from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.python.meaning import Meanings, short
-from arc_toolkit.azureml.python.names import Statement
+from arc_toolkit.azureml.python.names import Binding, Statement
+from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_editor import Place
+from arc_toolkit.edit.python_layout import replace_statement
 
 MODULE = "azureml.train.hyperdrive"
 
@@ -130,3 +139,158 @@ def arguments(call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, An
             raise Refused(f"{what} has no argument {keyword.arg}", line=call.lineno)
         out[keyword.arg] = value(keyword.value, f"{keyword.arg} of {what}")
     return {name: item for name, item in out.items() if item is not None}
+
+
+SWEEP_MODULE = "azure.ai.ml.sweep"
+
+
+@dataclass
+class SweepChange:
+    """One sweep that was read completely: it is written completely, or not at all."""
+
+    statement: Statement
+    reader: HyperdriveReader
+    message: str = ""
+    # A warning, its reason and the node that it is about.
+    warning: tuple[str, str, ast.expr] | None = None
+    expressions: list[tuple[Statement, ast.expr, str]] = field(default_factory=list)
+    # Statements with what they become; "" takes one out.
+    statements: list[tuple[Statement, str]] = field(default_factory=list)
+    # Classes of azure.ai.ml.sweep that the new text needs.
+    classes: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.body = self.reader.body()
+        self.arguments = sweep_arguments(self.body, self.classes)
+        self.distributions = {
+            name: distribution_text(drawn, self.classes) for name, drawn in self.body["search_space"].items()
+        }
+
+    def replace(self, statement: Statement, text: str) -> None:
+        replace_statement(statement.source, statement.stmt, text)  # refused here where it cannot be done
+        self.statements.append((statement, text))
+
+
+def resources_text(settings: Settings, old: dict[str, str]) -> str:
+    """`JobResourceConfiguration(...)`: what was asked for, else what the old settings say, else the defaults."""
+    kind = literal(settings.instance_type) if settings.instance_type else old.get("instance_type")
+    count = literal(settings.instance_count) if settings.instance_count else old.get("instance_count")
+    kind, count = kind or literal(DEFAULT_INSTANCE_TYPE), count or literal(DEFAULT_INSTANCE_COUNT)
+    return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
+
+
+def refuse(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
+    """A finding for a sweep that is not changed, at its line or at the line of the reason."""
+    here = refused.line in (0, statement.stmt.lineno)
+    node = statement.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
+    plan.add_finding(
+        RULE, "warning", "the sweep is not rewritten", plan.at(statement.source, node), reason=refused.reason
+    )
+
+
+def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
+    """All changes to the plan, or none where the imports cannot be changed."""
+    if not changes:
+        return
+    try:
+        imports = _imports(plan, changes)
+    except Refused as refused:
+        for change in changes:
+            refuse(plan, change.statement, refused)
+        return
+    for place, lines, text in imports:
+        for line in lines:
+            plan.writer.changes.insert_before(place, line)
+        if text is not None:
+            plan.writer.changes.replace_statement(place, text)
+    for change in changes:
+        for statement, node, text in change.expressions:
+            plan.writer.changes.replace(statement, node, text)
+        for statement, text in change.statements:
+            plan.writer.changes.replace_statement(statement, text)
+        plan.add_finding(
+            RULE, "note", change.message, plan.at(change.statement.source, change.statement.stmt), applied=True
+        )
+        if change.warning is not None:
+            message, reason, node = change.warning
+            plan.add_finding(RULE, "warning", message, plan.at(change.statement.source, node), reason=reason)
+
+
+def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
+    """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
+    anchors = [
+        Place(source, source.body, stmt)
+        for source in plan.module.sources
+        for stmt in source.body
+        if _imports_hyperdrive(stmt)
+    ]
+    if not anchors:
+        raise Refused("hyperdrive is not imported at the top of the file")
+    classes = {name for change in changes for name in change.classes}
+    imported = _hyperdrive_names(anchors)
+    uses = [
+        node
+        for source in plan.module.sources
+        for node in chain.from_iterable(map(ast.walk, source.body))
+        if isinstance(node, ast.Name) and node.id in imported
+    ]
+    read = {identity for change in changes for identity in change.reader.names}
+    used = {node.id for node in uses if id(node) not in read}
+    if clash := used & classes:
+        raise Refused(f"{', '.join(sorted(clash))} of hyperdrive is used in other places too")
+    # Only what the conversion made useless goes; a name that nothing here uses may be for others.
+    useless = ({node.id for node in uses} - used) | (classes & imported)
+    lines = _new_imports(plan, changes, classes, imported)
+    result: list[tuple[Place, list[str], str | None]] = []
+    for anchor in anchors:
+        result.append((anchor, lines, _without(anchor.stmt, useless)))
+        lines = []
+        try:
+            replace_statement(anchor.source, anchor.stmt, "")
+        except Refused as refused:
+            if result[-1][2] is not None:
+                raise Refused(f"{refused.reason} (import of hyperdrive)") from None
+    return result
+
+
+def _imports_hyperdrive(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, ast.ImportFrom):
+        names = [stmt.module or "", *(f"{stmt.module}.{alias.name}" for alias in stmt.names)]
+        return not stmt.level and any(name == MODULE or name.startswith(f"{MODULE}.") for name in names)
+    return isinstance(stmt, ast.Import) and any(alias.name.startswith(MODULE) for alias in stmt.names)
+
+
+def _hyperdrive_names(anchors: list[Place]) -> set[str]:
+    """The names that are imported from hyperdrive; not those of the module itself."""
+    return {
+        alias.asname or alias.name
+        for anchor in anchors
+        if isinstance(anchor.stmt, ast.ImportFrom) and (anchor.stmt.module or "").startswith(MODULE)
+        for alias in anchor.stmt.names
+    }
+
+
+def _without(stmt: ast.stmt, names: set[str]) -> str | None:
+    """An import from hyperdrive without these names; None where it has none of them."""
+    if not isinstance(stmt, ast.ImportFrom) or not (stmt.module or "").startswith(MODULE):
+        return None
+    kept = [alias for alias in stmt.names if (alias.asname or alias.name) not in names]
+    if len(kept) == len(stmt.names):
+        return None
+    return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
+
+
+def _new_imports(plan: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]) -> list[str]:
+    """The imports that are missing; refused where one of the names means something else."""
+    missing: dict[str, list[str]] = {}
+    for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):
+        for name in names:
+            for change in changes:
+                bound = plan.meanings.binding(name, change.statement)
+                if isinstance(bound, Binding) and bound.value == f"{module}.{name}":
+                    continue
+                if isinstance(bound, Binding) and name not in imported:
+                    raise Refused(f"the name {name} means something else in line {bound.statement.stmt.lineno}")
+                if name not in missing.setdefault(module, []):
+                    missing[module].append(name)
+    return [f"from {module} import {', '.join(names)}" for module, names in missing.items()]

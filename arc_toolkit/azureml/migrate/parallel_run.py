@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from arc_toolkit.azureml.migrate.interface import legal
-from arc_toolkit.azureml.migrate.sweep_plan import (
+from arc_toolkit.azureml.documents import FILE_STYLE
+from arc_toolkit.azureml.migrate.forms import (
     DEFAULT_INSTANCE_COUNT,
     DEFAULT_INSTANCE_TYPE,
     SCHEMA,
@@ -20,7 +20,7 @@ from arc_toolkit.azureml.migrate.sweep_plan import (
     binding,
     filled,
 )
-from arc_toolkit.azureml.yaml_style import FILE_STYLE
+from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.edit.yaml_writer import Comment, file_text
 
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"

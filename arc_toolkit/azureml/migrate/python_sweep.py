@@ -12,15 +12,26 @@ its line and the reason.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.migrate.hyperdrive_config import config_change, config_statements
+from arc_toolkit.azureml.migrate.hyperdrive import (
+    SAMPLINGS,
+    HyperdriveReader,
+    SweepChange,
+    commit,
+    refuse,
+    resources_text,
+    value,
+)
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
-from arc_toolkit.azureml.migrate.runsettings_sweep import step_change, step_sweeps
-from arc_toolkit.azureml.migrate.sweep_change import SweepChange, commit, refuse
-from arc_toolkit.azureml.python.names import Module, Statement
+from arc_toolkit.azureml.migrate.space import call_lines, call_text, literal
+from arc_toolkit.azureml.migrate.trial import legal
+from arc_toolkit.azureml.python.meaning import Builder
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
@@ -49,3 +60,218 @@ def _sweeps(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepCha
             yield uses[0].statement, partial(step_change, plan, scope, name, uses)
         for statement in config_statements(plan, scope):
             yield statement, partial(config_change, plan, statement)
+
+
+# Argument -> where a v1.5 spec has it.
+_VALUES = {
+    "primary_metric_name": ("objective", "primary_metric"),
+    "max_total_runs": ("limits", "max_total_trials"),
+    "max_concurrent_runs": ("limits", "max_concurrent_trials"),
+    "max_duration_minutes": ("limits", "timeout_minutes"),
+}
+_KNOWN = (*_VALUES, "hyperparameter_sampling", "primary_metric_goal", "policy", "run_config")
+
+
+def config_statements(plan: PythonPlan, scope: Scope) -> Iterator[Statement]:
+    """The assignments of a HyperDriveConfig."""
+    for statement in scope.statements:
+        if isinstance(statement.stmt, ast.Assign):
+            reader = HyperdriveReader(plan.meanings, statement)
+            if reader.called(statement.stmt.value) == "HyperDriveConfig":
+                yield statement
+
+
+def config_change(plan: PythonPlan, statement: Statement) -> SweepChange:
+    """The conversion of one config."""
+    stmt, reader = statement.stmt, HyperdriveReader(plan.meanings, statement)
+    assert isinstance(stmt, ast.Assign)
+    call = stmt.value
+    assert isinstance(call, ast.Call)
+    unknown = [str(keyword.arg) for keyword in call.keywords if keyword.arg not in _KNOWN]
+    if call.args or unknown:
+        odd = ", ".join(unknown) or "positional arguments"
+        raise Refused(f"HyperDriveConfig with {odd} cannot be read")
+    if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
+        raise Refused("HyperDriveConfig is not assigned to one name")
+    name = stmt.targets[0].id
+    values = {str(keyword.arg): keyword.value for keyword in call.keywords}
+    reader.take(call.func)
+    for key, at in _VALUES.items():
+        if key in values:
+            reader.put(values[key], value(values[key], key), *at)
+    goal = values.get("primary_metric_goal")
+    if isinstance(goal, ast.Attribute) and reader.name(goal.value) == "PrimaryMetricGoal":
+        reader.put(goal, goal.attr.lower(), "objective", "goal")
+        reader.take(goal.value)
+    policy = values.get("policy")
+    no_policy = policy is None or (isinstance(policy, ast.Constant) and policy.value is None)
+    if policy is not None and not no_policy and not reader.policy(policy):
+        raise Refused("policy is not given as a hyperdrive call inside HyperDriveConfig")
+    _read_sampling(reader, values.get("hyperparameter_sampling"))
+    change = SweepChange(statement, reader)
+
+    run = values.get("run_config")
+    node = statement.source.slice(run) if run is not None else "node"
+    function = f"{name} = {call_text(node, change.distributions)}.sweep"
+    made = plan.meanings.of(run, statement) if run is not None else None
+    if not (isinstance(made, Builder) and made.family is Family.COMMAND):
+        text = call_text(function, change.arguments)
+        raise Refused(f"{node} is not an azure-ai-ml command; once it is, write {text}")
+    sweep = call_lines(function, change.arguments, stmt.col_offset)
+    change.replace(statement, f"{sweep}\n{name}.resources = {resources_text(plan.settings, {})}")
+    change.message = f"HyperDriveConfig is written as {node}(...).sweep(...)"
+    return change
+
+
+def _read_sampling(reader: HyperdriveReader, node: ast.expr | None) -> None:
+    """`RandomParameterSampling({...})` into the algorithm and the search space."""
+    kind = reader.called(node)
+    if kind not in SAMPLINGS or not isinstance(node, ast.Call):
+        raise Refused("hyperparameter_sampling is not given as a hyperdrive call inside HyperDriveConfig")
+    spaces = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if len(spaces) != 1 or not isinstance(spaces[0], ast.Dict):
+        raise Refused(f"the parameter space of {kind} is not a literal dict", line=node.lineno)
+    reader.put(node, SAMPLINGS[kind], "algorithm")
+    reader.take(node.func)
+    for key, item in zip(spaces[0].keys, spaces[0].values, strict=True):
+        name = value(key, "a parameter's name") if key is not None else None
+        if not isinstance(name, str) or not reader.distribution(item, legal(name.lstrip("-"))):
+            raise Refused(f"{name or '**'} in {kind} is not a hyperdrive distribution", line=item.lineno)
+
+
+# AMLARC's migration note (2023) says so; no public client can show it.
+_OF_V15 = (
+    ". This file is of SDK v1.5, whose pipelines are said to take the v2 sweep; if yours does not, move its imports "
+    "and `dsl.pipeline` to azure.ai.ml"
+)
+_SECTIONS = ("objective", "limits", "early_termination")
+_RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
+
+
+def step_sweeps(plan: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
+    """The names that are steps with sweep settings, each with its settings in one block, in order."""
+    for name, uses in scope.uses.items():
+        blocks: dict[tuple[int, int], list[Use]] = {}
+        for use in uses:
+            if use.how != "argument" and use.path[:2] == ("runsettings", "sweep"):
+                made = plan.meanings.binding(name, use.statement)
+                blocks.setdefault((id(made), id(use.statement.body)), []).append(use)
+        yield from ((name, settings) for settings in blocks.values())
+
+
+def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
+    """The conversion of one step."""
+    statement = sweeps[0].statement
+    made = plan.meanings.binding(name, statement)
+    if not (isinstance(made, Binding) and made.statement.body is statement.body and _is_call(made)):
+        raise Refused(f"{name} is not made by one call in the same block, so its settings may come from elsewhere")
+    call = made.value
+    assert isinstance(call, ast.Call)
+    settings = [
+        use
+        for use in scope.uses[name]
+        if use.how != "argument"
+        and use.path[0] == "runsettings"
+        and plan.meanings.binding(name, use.statement) is made
+    ]
+    _refuse_other_uses(name, made, settings, sweeps[-1])
+    reader = HyperdriveReader(plan.meanings, made.statement)
+    drawn = [keyword for keyword in call.keywords if reader.distribution(keyword.value, str(keyword.arg))]
+    if not drawn:
+        raise Refused(
+            f"no argument of the call of {name} is a hyperdrive distribution that is imported here, so the search "
+            "space is in its spec: convert that with `patch --sweep-to-v2`"
+        )
+    resources: dict[str, str] = {}
+    compute = ""
+    for use in settings:
+        compute = _take(reader, use, resources) or compute
+    change = SweepChange(statement, reader)
+    change.expressions += [
+        (made.statement, keyword.value, change.distributions[str(keyword.arg)]) for keyword in drawn
+    ]
+    if plan.settings.compute:
+        compute = literal(plan.settings.compute.removeprefix("azureml:"))
+    *others, last = settings
+    lines = [
+        call_lines(f"{name} = {name}.sweep", change.arguments, last.statement.stmt.col_offset),
+        f"{name}.resources = {resources_text(plan.settings, resources)}",
+        *([f"{name}.compute = {compute}"] if compute else []),
+    ]
+    for use in others:
+        change.replace(use.statement, "")
+    change.replace(last.statement, "\n".join(lines))
+    is_v15 = any("azure.ml.component" in source.text for source in plan.module.sources)
+    reason = (
+        "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec"
+        + _OF_V15 * is_v15
+    )
+    change.message = f"runsettings.sweep of {name} is written as {name}.sweep(...)"
+    change.warning = f"{ast.unparse(call.func)} has to be a command component now", reason, call
+    return change
+
+
+def _is_call(made: Binding) -> bool:
+    stmt = made.statement.stmt
+    return isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(made.value, ast.Call)
+
+
+def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use) -> None:
+    """Nothing else may use the name before its last sweep setting, and all its settings have to be readable."""
+    body = made.statement.body
+    taken = {id(use.statement.stmt) for use in settings}
+    for use in settings:
+        stmt = use.statement.stmt
+        if use.statement.body is not body:
+            raise Refused("its runsettings are set in another block too", line=stmt.lineno)
+        if not isinstance(stmt, ast.Expr) and not (isinstance(stmt, ast.Assign) and len(stmt.targets) == 1):
+            raise Refused("this is not a plain assignment", line=stmt.lineno)
+    for stmt in body[body.index(made.statement.stmt) + 1 : body.index(last.statement.stmt)]:
+        if id(stmt) not in taken and any(
+            isinstance(node, ast.Name) and node.id == name for node in ast.walk(stmt)
+        ):
+            reason = f"{name} is used before its last sweep setting, when it is not a sweep yet"
+            raise Refused(reason, line=stmt.lineno)
+
+
+def _take(reader: HyperdriveReader, use: Use, resources: dict[str, str]) -> str:
+    """One `runsettings` statement into the spec or the resources; gives the text of the compute."""
+    node, source = use.value, use.statement.source
+    match use.path[1:]:
+        case ("sweep", "algorithm"):
+            reader.put(node, value(node, "the algorithm"), "algorithm")
+        case ("sweep", section, "configure") if section in _SECTIONS and isinstance(node, ast.Call):
+            for keyword in _keywords(node, section):
+                reader.put(
+                    keyword.value, value(keyword.value, f"{section}.{keyword.arg}"), section, str(keyword.arg)
+                )
+        case ("sweep", "early_termination") if reader.policy(node):
+            pass
+        case ("sweep", section) if section in _SECTIONS:
+            reader.put(node, value(node, section), section)
+        case ("sweep", section, key) if section in _SECTIONS:
+            reader.put(node, value(node, f"{section}.{key}"), section, key)
+        case ("resource_layout", "configure") if isinstance(node, ast.Call):
+            for keyword in _keywords(node, "resource_layout"):
+                resources[_resource(keyword.arg, keyword.value)] = source.slice(keyword.value)
+        case ("resource_layout", key):
+            resources[_resource(key, node)] = source.slice(node)
+        case ("target",):
+            return source.slice(node)
+        case ("configure",) if isinstance(node, ast.Call) and [item.arg for item in node.keywords] == ["target"]:
+            return source.slice(node.keywords[0].value)
+        case path:
+            raise Refused(f"runsettings.{'.'.join(path)} has no equivalent on a v2 sweep", line=node.lineno)
+    return ""
+
+
+def _keywords(call: ast.Call, section: str) -> list[ast.keyword]:
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
+        raise Refused(f"{section}.configure takes **arguments that cannot be read", line=call.lineno)
+    return call.keywords
+
+
+def _resource(key: str | None, node: ast.expr) -> str:
+    if key not in _RESOURCES:
+        raise Refused(f"resource_layout.{key} has no equivalent on a v2 sweep", line=node.lineno)
+    return _RESOURCES[key]

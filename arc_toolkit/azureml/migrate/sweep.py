@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import posixpath
 
-from arc_toolkit.azureml.migrate import exports, forms, space, trial
+from arc_toolkit.azureml.documents import FILE_STYLE
+from arc_toolkit.azureml.migrate import forms, space, trial
 from arc_toolkit.azureml.migrate.environments import convert_environment
-from arc_toolkit.azureml.migrate.interface import legal
-from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, ReadFile, parse_spec, read_or_none
-from arc_toolkit.azureml.migrate.sweep_plan import (
+from arc_toolkit.azureml.migrate.forms import (
     DEFAULT_INSTANCE_COUNT,
     DEFAULT_INSTANCE_TYPE,
     MARK,
     UNSET,
     SweepPlan,
 )
+from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, ReadFile, parse_spec, read_or_none
+from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     PRESTEP,
@@ -30,7 +31,6 @@ from arc_toolkit.azureml.threads import (
     evidence_in_command,
     evidence_in_dependencies,
 )
-from arc_toolkit.azureml.yaml_style import FILE_STYLE
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_writer import Comment, file_text
 from arc_toolkit.findings import FileResult, Finding
@@ -95,7 +95,7 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
 
 def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str, str]:
     """What source and settings ask for, `--threads` among it."""
-    variables = exports.merged(plan.trial.source, plan.sweep)
+    variables = forms.merged(plan.trial.source, plan.sweep)
     command = "".join(part for part in plan.trial.parts if isinstance(part, str))
     evidence: list[FrameworkEvidence] = [
         *evidence_in_command(command),

@@ -24,12 +24,7 @@ from arc_toolkit.azureml.python.meaning import (
     UnknownMeaning,
 )
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use, calls_in
-from arc_toolkit.azureml.python.python_documents import (
-    CodeReader,
-    Fields,
-    place_node,
-    tree,
-)
+from arc_toolkit.azureml.python.python_documents import CodeReader, Fields, place_node, tree
 from arc_toolkit.azureml.python.python_targets import SETTINGS, UNKNOWN_KIND, PythonPipeline, PythonTarget
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused

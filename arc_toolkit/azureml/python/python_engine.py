@@ -1,9 +1,9 @@
-"""From parsed sources to proven edits: plan, write, prove. The same for a file and for the cells of a notebook."""
+"""One Python file or notebook through settings, rules, edits and proof. Reads what the code names; writes nothing."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from arc_toolkit.azureml.library import Library
@@ -11,13 +11,82 @@ from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.names import Module, read_module
 from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Edit, Refused, compose_edits, old_offsets
+from arc_toolkit.edit import notebook
+from arc_toolkit.edit.discover import Skipped
+from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits, compose_edits, old_offsets
 from arc_toolkit.edit.python_proof import prove
-from arc_toolkit.edit.python_source import Source
-from arc_toolkit.findings import Finding
+from arc_toolkit.edit.python_source import Source, decode, encode, parse, quiet
+from arc_toolkit.files import read_raw
+from arc_toolkit.findings import FileResult, Finding
 
 # Module, library, settings, path and the plan of the run before -> plan.
 MakePlan = Callable[[Module, Library, Settings, str, PythonPlan | None], PythonPlan]
+
+
+def patch_source(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
+    """What the settings and rules make of one Python file; `library` has the files around it."""
+    try:
+        if not _is_candidate(data):
+            # What is wrong with a file that imports an SDK comes first.
+            if b"import" in data and sdk.IMPORT.search(data) is not None:
+                with quiet():
+                    parse(decode(data)[0])
+            return _foreign(path, data)
+        with quiet():
+            text, encoding = decode(data)
+            result = _rewrite([Source(text, parse(text))], settings, path, library)
+            after = encode(apply_edits(text, result.edits[0]), encoding, data)
+    except Unreadable as error:
+        return FileResult(path, data, skipped=Skipped.of(path, error))
+    except UnicodeEncodeError as error:
+        refused = f"its encoding, {encoding}, has no {error.object[error.start : error.end]!r}"
+        return FileResult(path, data, findings=result.findings, refused=refused)
+    return _file_result(path, data, after, result, encoding)
+
+
+def patch_notebook(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
+    """What the settings and rules make of the code cells of one notebook, as one module."""
+    findings: tuple[Finding, ...] = ()
+    try:
+        with quiet():
+            text = notebook.decode(data)
+            cells = notebook.read_cells(text)
+            if not _is_candidate(data):
+                return _foreign(path, data)
+            parsed, broken = notebook.parse_cells(text, cells)
+            findings = tuple(_about_broken(text, broken, settings, path))
+            result = _rewrite([source for _, source in parsed], settings, path, library)
+            after = notebook.change_cells(text, [cell for cell, _ in parsed], result.edits)
+    except Unreadable as error:
+        return FileResult(path, data, skipped=Skipped.of(path, error))
+    except Refused as error:
+        return FileResult(path, data, findings=findings, refused=error.reason)
+    result = replace(result, findings=(*findings, *result.findings))
+    return _file_result(path, data, notebook.encode(after, data), result, "utf-8")
+
+
+def _is_candidate(data: bytes) -> bool:
+    """Whether a file has to be parsed: the key words of the SDKs, or the misspelt variable."""
+    if sdk.MISSPELT in data:
+        return True
+    if b"azure" not in data and b"mldesigner" not in data:
+        return False
+    return any(word in data for word in sdk.KEY_WORDS) and any(word in data for word in sdk.ACTIONS)
+
+
+def _foreign(path: str, data: bytes) -> FileResult:
+    return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no AzureML code"))
+
+
+def _about_broken(
+    text: str, broken: Sequence[tuple[notebook.Cell, Unreadable]], settings: Settings, path: str
+) -> Iterator[Finding]:
+    """A warning for each cell that something may have been asked for in vain."""
+    for cell, error in broken if settings.places_anything else ():
+        message = f"cell {cell.number} line {error.line}: left as it is"
+        lines = notebook.file_lines(text, cell)
+        line = lines[min(max(error.line, 1), len(lines)) - 1]
+        yield Finding("instance-type", "warning", message, path, line, 1, reason=error.reason)
 
 
 @dataclass(frozen=True)
@@ -31,39 +100,28 @@ class Rewrite:
     refused: str | None = None
 
 
-def is_candidate(data: bytes) -> bool:
-    """Whether a file has to be parsed: the key words of the SDKs, or the misspelt variable."""
-    if b"azure" not in data and b"mldesigner" not in data:
-        return sdk.MISSPELT in data
-    known = any(word in data for word in sdk.KEY_WORDS) and any(word in data for word in sdk.ACTIONS)
-    return known or sdk.MISSPELT in data
+def _file_result(path: str, data: bytes, after: bytes, result: Rewrite, encoding: str) -> FileResult:
+    changed = None if after == data else after
+    return FileResult(
+        path, data, changed, result.findings, result.refused, new_files=result.new_files, encoding=encoding
+    )
 
 
-def imports_sdk(data: bytes) -> bool:
-    """Whether a file says that it imports one of the SDKs; it may be no Python at all."""
-    return b"import" in data and sdk.IMPORT.search(data) is not None
-
-
-def _read_file(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        return stream.read()
-
-
-def rewrite(sources: Sequence[Source], settings: Settings, path: str, library: Library | None = None) -> Rewrite:
+def _rewrite(sources: Sequence[Source], settings: Settings, path: str, library: Library | None) -> Rewrite:
     """All edits of a file, proven; none of them when one cannot be made or proven.
 
     Sweeps are converted first, and the settings are placed into what they become.
     """
-    library = library or Library(_read_file)
+    library = library or Library(read_raw)
     if not (settings.sweep_to_v2 and settings.wants("sweep-to-v2")):
-        return _rewrite(sources, library, settings, path, make_plan)[0]
+        return _prove_plan(sources, library, settings, path, make_plan)[0]
     from arc_toolkit.azureml.migrate.python_sweep import plan_sweeps
 
-    first, converted = _rewrite(sources, library, settings, path, plan_sweeps)
+    first, converted = _prove_plan(sources, library, settings, path, plan_sweeps)
     if first.refused is not None:
         return first
     converted = [_with_old_lines(*texts) for texts in zip(sources, first.edits, converted, strict=True)]
-    second, _ = _rewrite(converted, library, settings, path, make_plan)
+    second, _ = _prove_plan(converted, library, settings, path, make_plan)
     later = second.findings
     if any(first.edits):  # their fixes count in the converted text
         later = tuple(replace(finding, fix=None) for finding in later)
@@ -74,7 +132,7 @@ def rewrite(sources: Sequence[Source], settings: Settings, path: str, library: L
     return Rewrite([compose_edits(source.text, *edits) for source, *edits in pairs], findings, second.new_files)
 
 
-def _rewrite(
+def _prove_plan(
     sources: Sequence[Source], library: Library, settings: Settings, path: str, make: MakePlan
 ) -> tuple[Rewrite, Sequence[Source]]:
     """The edits of one plan, and the sources after them."""

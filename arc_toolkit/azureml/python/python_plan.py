@@ -9,9 +9,9 @@ from functools import partial
 
 from arc_toolkit.azureml import threads
 from arc_toolkit.azureml.documents import Setting, Target
-from arc_toolkit.azureml.engine import place_settings, run_rules
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.place import place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.find_targets import documents, find_targets
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Step, Sweep
@@ -19,6 +19,7 @@ from arc_toolkit.azureml.python.names import Binding, Module
 from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
+from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
 from arc_toolkit.edit import python_layout as layout
@@ -137,7 +138,7 @@ class PythonPlan(Plan):
         for target in self.python_targets if asked else ():
             if target.refusal and self.chosen(target) and not self._inherits_all(target):
                 message = f"{target.shown} is not changed"
-                self.found(asked[0], "warning", message, target.at, reason=target.refusal)
+                self.add_finding(asked[0], "warning", message, target.at, reason=target.refusal)
 
     def report_missing_resources(self) -> None:
         """`node.resources.x = ...` where nothing gave it any: `resources` is None then (azure-ai-ml 1.35.2)."""
@@ -150,7 +151,7 @@ class PythonPlan(Plan):
                     break
                 message = f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
                 reason = f"write {target.name}.resources = JobResourceConfiguration(...)"
-                self.found(
+                self.add_finding(
                     "instance-type",
                     "error",
                     message,
@@ -177,7 +178,7 @@ class PythonPlan(Plan):
         if isinstance(target, PythonTarget):
             value = quoted(setting.value) if isinstance(setting.value, str) else setting.value
             message = f"{target.shown}: {setting.path[-1]} is already {value}"
-            self.found(setting.rule, "note", message, target.at, reason="nothing to do")
+            self.add_finding(setting.rule, "note", message, target.at, reason="nothing to do")
 
     def needs_compute(self, target: Target) -> bool:
         """Whether nothing else says where a step or job runs."""
@@ -221,7 +222,7 @@ class PythonPlan(Plan):
                     self._write(target, setting, text)
             except Refused as refusal:
                 message = f"{setting.path[-1]} of {target.shown} is not changed"
-                self.found(setting.rule, "warning", message, target.at, reason=refusal.reason)
+                self.add_finding(setting.rule, "warning", message, target.at, reason=refusal.reason)
                 continue
             self.expect((*target.path, *setting.path), setting.value)
             written.append(setting)
@@ -270,7 +271,9 @@ class PythonPlan(Plan):
             return bool(self.write(target, [setting]))
         if not isinstance(node.expression, ast.Constant):
             reason = f"its {RESTEP} is not a literal"
-            self.found("threads", "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+            self.add_finding(
+                "threads", "warning", f"threads are not set on {target.shown}", target.at, reason=reason
+            )
             return False
         if node.value != value:
             self.writer.changes.replace(node.statement, node.expression, quoted(value))
@@ -322,7 +325,9 @@ class PythonPlan(Plan):
                 except Refused as refusal:
                     reason = refusal.reason
             if reason:
-                self.found("expose-parameters", "warning", f"{name} is not exposed", pipeline.at, reason=reason)
+                self.add_finding(
+                    "expose-parameters", "warning", f"{name} is not exposed", pipeline.at, reason=reason
+                )
                 return False
             add = partial(self.writer.changes.add_parameter, statement, function, name, text)
             self.writer.on_bound(function, name, add)

@@ -18,10 +18,7 @@ from arc_toolkit.azureml.python.meaning import (
     short,
 )
 from arc_toolkit.azureml.python.names import Statement, Use
-from arc_toolkit.azureml.python.python_documents import (
-    CodeValue,
-    named_values,
-)
+from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node
 

@@ -10,7 +10,9 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 
-from arc_toolkit.findings import Rule
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.findings import Language, Rule
 
 
 @cache
@@ -22,3 +24,26 @@ def all_rules() -> dict[str, Rule]:
         if isinstance(rule, Rule):
             found[rule.id] = rule
     return found
+
+
+def run_rules(plan: Plan, text: str) -> None:
+    """Every rule of the language whose words are in the text."""
+    rules, needed = _chosen(plan.language, plan.settings.only, plan.settings.skip, plan.is_second)
+    words = {word for word in needed if word in text}
+    for rule in rules:
+        if rule.check is not None and (not rule.needs or not words.isdisjoint(rule.needs)):
+            rule.check(plan)
+
+
+@cache
+def _chosen(
+    language: Language, only: frozenset[str], skip: frozenset[str], fixes_only: bool
+) -> tuple[tuple[Rule, ...], frozenset[str]]:
+    """The rules that may run, and the words that some of them look for."""
+    settings = Settings(only=only, skip=skip)
+    rules = tuple(
+        rule
+        for rule in all_rules().values()
+        if language in rule.language and settings.wants(rule.id) and (rule.fix != "none" or not fixes_only)
+    )
+    return rules, frozenset(word for rule in rules for word in rule.needs)

@@ -8,7 +8,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.place_threads import is_windows
+from arc_toolkit.azureml.place import is_windows
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
 from arc_toolkit.edit.yaml_nodes import pairs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from arc_toolkit.azureml.documents import is_bound
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.findings import Rule
 
 

@@ -189,7 +189,7 @@ def _convert(
     for field, written in unknown.items():
         notes.append(f"{field} is {written}, which is not a literal: write it in by hand")
     for note in notes:
-        plan.found("prs-to-v2", "note", note, plan.at(statement.source, call))
+        plan.add_finding("prs-to-v2", "note", note, plan.at(statement.source, call))
 
 
 RULE = Rule(

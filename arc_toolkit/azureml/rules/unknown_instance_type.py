@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 
+from arc_toolkit.azureml.documents import is_bound
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
-from arc_toolkit.azureml.yaml_style import is_bound
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 
@@ -36,12 +36,7 @@ def _check_names(plan: Plan) -> None:
                 and (problem := name_problem(name))
                 and (why := kubernetes(plan, target))
             ):
-                plan.report(
-                    RULE,
-                    problem,
-                    target.get("resources", "instance_type") or target.at,
-                    reason=why,
-                )
+                plan.report(RULE, problem, target.get("resources", "instance_type") or target.at, reason=why)
 
 
 RULE = Rule(

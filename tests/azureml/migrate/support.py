@@ -13,7 +13,7 @@ import yaml
 
 from arc_toolkit.azureml.migrate import sweep
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from tests.support import unavailable

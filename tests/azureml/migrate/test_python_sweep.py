@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.migrate import python_sweep
-from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
+from arc_toolkit.azureml.migrate.hyperdrive import SweepChange
+from arc_toolkit.azureml.migrate.python_sweep import config_change
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
-from arc_toolkit.azureml.migrate.sweep_change import SweepChange
 from arc_toolkit.azureml.python.names import Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Edit

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.migrate import sweep
-from arc_toolkit.azureml.migrate.exports import GET_CORES
+from arc_toolkit.azureml.migrate.forms import GET_CORES
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.migrate.support import (
     SWEEP,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.azureml.notebooks import patch_notebook
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 from arc_toolkit.findings import FileResult
 from tests.azureml.python.support import TYPE, notebook
 from tests.support import Result

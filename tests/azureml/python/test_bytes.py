@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import TYPE
 

@@ -8,7 +8,7 @@ import difflib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import V2, V15, notebook, patch_cells, sources
 

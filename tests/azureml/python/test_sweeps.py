@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.python import patch_source
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import notebook, patch_cells, sources
 
