@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-
 POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
+_TAINT = ("key", "value", "effect", "timeAdded")
 
 
 class Condition(NamedTuple):
@@ -81,34 +83,29 @@ class Node:
         )
 
 
-def read_node(item: Mapping[str, Any]) -> Node:
-    """A node without its amounts. Never fails: a field that is missing or of another shape counts as empty."""
+def read_node(item: Mapping[str, Any], name: str | None = None, **amounts: Any) -> Node:
+    """A node, by default without its amounts. Never fails: a field that is missing or misshapen counts as empty."""
     metadata, spec, status = (mapping(item.get(key)) for key in ("metadata", "spec", "status"))
     labels = mapping(metadata.get("labels"))
-    if not all(type(value) is str for value in labels.values()):
+    if not set(map(type, labels.values())) <= {str}:
         labels = {key: value for key, value in labels.items() if isinstance(value, str)}
     info = mapping(status.get("nodeInfo"))
-    conditions = tuple(
-        Condition(*(text(row.get(key)) for key in ("type", "status", "reason", "message", "lastTransitionTime")))
-        for row in rows(status.get("conditions"))
-    )
+    conditions = [Condition(*map(text, map(row.get, _CONDITION))) for row in rows(status.get("conditions"))]
     states = [row.status for row in conditions if row.type == "Ready"]
     return Node(
-        name=text(metadata.get("name")),
+        name=text(metadata.get("name")) if name is None else name,
         labels=labels,
-        taints=tuple(
-            Taint(*(text(row.get(key)) for key in ("key", "value", "effect", "timeAdded")))
-            for row in rows(spec.get("taints"))
-        ),
+        taints=tuple(Taint(*map(text, map(row.get, _TAINT))) for row in rows(spec.get("taints"))),
         ready=states[-1] == "True" if states else None,
         cordoned=bool(spec.get("unschedulable")),
         os=(text(info.get("operatingSystem")) or labels.get("kubernetes.io/os") or "linux").lower(),
         architecture=(text(info.get("architecture")) or labels.get("kubernetes.io/arch") or "amd64").lower(),
         version=text(info.get("kubeletVersion")),
-        conditions=conditions,
+        conditions=tuple(conditions),
         created=text(metadata.get("creationTimestamp")),
         deleted=text(metadata.get("deletionTimestamp")),
         provider_id=text(spec.get("providerID")),
+        **amounts,
     )
 
 
@@ -116,32 +113,27 @@ def parse_node(item: Mapping[str, Any], where: str) -> Node:
     """A whole node with its amounts; an ArcError that begins with `where` if a part is missing or misshapen."""
     status = mapping(item.get("status"))
     name = str(mapping(item.get("metadata")).get("name", "?"))
-    capacity = status.get("capacity")
+    capacity, allocatable = status.get("capacity"), status.get("allocatable") or {}
     if not isinstance(capacity, dict) or "cpu" not in capacity or "memory" not in capacity:
         raise ArcError(
             f"{where}: node {name} has no status.capacity with cpu and memory: is it a whole node object?"
         )
-    allocatable = status.get("allocatable") or {}
     try:
         _check_shape(item)
         offers = {**capacity, **allocatable}
         gpu = next((key for key in GPU_RESOURCES if int(offers.get(key, 0)) > 0), None)
-        for resource, parse in (("cpu", cpu_offered), ("memory", bytes_offered)):
-            if resource in allocatable and parse(str(allocatable[resource])) > parse(str(capacity[resource])):
-                raise ArcError(
-                    f"{where}: node {name} has more {resource} allocatable than capacity: is it damaged?"
-                )
-        return replace(
-            read_node(item),
-            name=name,
-            capacity_cpu_m=cpu_offered(str(capacity["cpu"])),
-            capacity_memory=bytes_offered(str(capacity["memory"])),
-            allocatable_cpu_m=cpu_offered(str(allocatable["cpu"])) if "cpu" in allocatable else None,
-            allocatable_memory=bytes_offered(str(allocatable["memory"])) if "memory" in allocatable else None,
-            gpu_resource=gpu,
-            gpus=int(offers[gpu]) if gpu else 0,
-            max_pods=int(offers["pods"]) if "pods" in offers else None,
-        )
+        amounts: dict[str, int] = {}
+        for resource, field_name, parse in (("cpu", "cpu_m", cpu_offered), ("memory", "memory", bytes_offered)):
+            amounts[f"capacity_{field_name}"] = most = parse(str(capacity[resource]))
+            if resource in allocatable:
+                amounts[f"allocatable_{field_name}"] = amount = parse(str(allocatable[resource]))
+                if amount > most:
+                    raise ArcError(
+                        f"{where}: node {name} has more {resource} allocatable than capacity: is it damaged?"
+                    )
+        if "pods" in offers:
+            amounts["max_pods"] = int(offers["pods"])
+        return read_node(item, name, **amounts, gpu_resource=gpu, gpus=int(offers[gpu]) if gpu else 0)
     except QuantityError as error:
         raise ArcError(f"{where}: node {name}: {error}") from None
     except (AttributeError, TypeError, ValueError):
@@ -187,37 +179,31 @@ def unusable(
     node: Node, tolerations: Iterable[Toleration] = (), architecture: str = "amd64"
 ) -> UnusableNode | None:
     """Why AzureML's jobs cannot use this node now; None if they can."""
+    why, brief, explanation = None, "", ""
     if any(label in node.labels for label in CONTROL_PLANE_LABELS):
-        return UnusableNode(node, WhyUnusable.CONTROL_PLANE, "control plane")
-    if node.os != "linux":
-        return UnusableNode(node, WhyUnusable.OPERATING_SYSTEM, f"{node.os}: AzureML jobs run on Linux nodes")
-    if node.architecture != architecture:
-        return UnusableNode(
-            node, WhyUnusable.ARCHITECTURE, f"architecture {node.architecture}, not {architecture}"
-        )
-    if node.ready is False:
-        return UnusableNode(node, WhyUnusable.NOT_READY, "NotReady")
-    if node.cordoned:
-        return UnusableNode(node, WhyUnusable.CORDONED, "cordoned")
-    taint = untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
-    if taint is not None:
-        hint = " (a spot pool)" if taint.key == SPOT_KEY else ""
-        return UnusableNode(
-            node, WhyUnusable.TAINT, f"taint {taint}{hint}", ", which AzureML pods do not tolerate"
-        )
-    return None
+        why = WhyUnusable.CONTROL_PLANE
+    elif node.os != "linux":
+        why, brief = WhyUnusable.OPERATING_SYSTEM, f"{node.os}: AzureML jobs run on Linux nodes"
+    elif node.architecture != architecture:
+        why, brief = WhyUnusable.ARCHITECTURE, f"architecture {node.architecture}, not {architecture}"
+    elif node.ready is False:
+        why = WhyUnusable.NOT_READY
+    elif node.cordoned:
+        why = WhyUnusable.CORDONED
+    elif taint := untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations)):
+        why, explanation = WhyUnusable.TAINT, ", which AzureML pods do not tolerate"
+        brief = f"taint {taint}{' (a spot pool)' if taint.key == SPOT_KEY else ''}"
+    return UnusableNode(node, why, brief or why.value, explanation) if why else None
 
 
 def _check_shape(item: Mapping[str, Any]) -> None:
     """Raises what reading a wrong shape raises, where `read_node` would take the field for empty."""
     metadata, spec, status = (mapping(item.get(key)) for key in ("metadata", "spec", "status"))
     labels = metadata.get("labels") or {}
-    if not all(
-        isinstance(key, str) and isinstance(value, str) and value.isprintable() for key, value in labels.items()
-    ):
+    if not set(map(type, labels)) <= {str} or not all(map(str.isprintable, labels.values())):
         raise TypeError("labels are a map of strings of one line")
     for part in (spec.get("taints"), status.get("conditions")):
-        if not all(isinstance(row, dict) for row in part or ()):
+        if not set(map(type, part or ())) <= {dict}:
             raise TypeError("taints and conditions are lists of maps")
     if not isinstance(status.get("nodeInfo") or {}, dict):
         raise TypeError("nodeInfo is a map")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from operator import add
 from typing import Any
 
 from arc_toolkit.errors import ArcError
@@ -101,21 +102,13 @@ class Pod:
             a, b, c = _requests(container)
             cpu_m, memory, gpus = cpu_m + a, memory + b, gpus + c
         if inits := spec.get("initContainers"):
-            sidecar_cpu = sidecar_memory = sidecar_gpus = 0
-            peak_cpu = peak_memory = peak_gpus = 0
+            sidecars = peak = (0, 0, 0)
             for container in inits:
-                a, b, c = _requests(container)
+                total = tuple(map(add, sidecars, _requests(container)))
+                peak = tuple(map(max, peak, total))
                 if container.get("restartPolicy") == "Always":
-                    sidecar_cpu += a
-                    sidecar_memory += b
-                    sidecar_gpus += c
-                    a = b = c = 0
-                peak_cpu = max(peak_cpu, sidecar_cpu + a)
-                peak_memory = max(peak_memory, sidecar_memory + b)
-                peak_gpus = max(peak_gpus, sidecar_gpus + c)
-            cpu_m = max(cpu_m + sidecar_cpu, peak_cpu)
-            memory = max(memory + sidecar_memory, peak_memory)
-            gpus = max(gpus + sidecar_gpus, peak_gpus)
+                    sidecars = total
+            cpu_m, memory, gpus = map(max, map(add, (cpu_m, memory, gpus), sidecars), peak)
         if whole := (spec.get("resources") or {}).get("requests"):  # pod-level resources win (from 1.32)
             cpu_m = cpu_requested(str(whole["cpu"])) if "cpu" in whole else cpu_m
             memory = bytes_requested(str(whole["memory"])) if "memory" in whole else memory

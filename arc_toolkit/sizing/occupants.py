@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.pods import Pod, PodKind
@@ -18,8 +17,7 @@ from arc_toolkit.sizing.reservations import Version, parse_version
 EXTENSION_NAMESPACE = "azureml"
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(NamedTuple):
     """Requests of pods on a node. Only DaemonSet and static pods belong to the node for good."""
 
     name: str
