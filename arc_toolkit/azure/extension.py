@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.azure.session import message, messages
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 
@@ -50,10 +51,8 @@ def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
     """`workLoadToleration[i].*`."""
     prefix = f"{TOLERATION}[{index}]."
     value = toleration.value
-    settings = {f"{prefix}key": toleration.key, f"{prefix}operator": "Exists" if value is None else "Equal"}
-    if value is not None:
-        settings[f"{prefix}value"] = value
-    return settings | {f"{prefix}effect": toleration.effect}
+    row = {"key": toleration.key, "operator": "Exists" if value is None else "Equal", "value": value}
+    return {prefix + key: text for key, text in {**row, "effect": toleration.effect}.items() if text is not None}
 
 
 def node_selector_setting(text: str) -> tuple[str, str]:
@@ -112,7 +111,7 @@ def changes(there: Mapping[str, str], settings: Mapping[str, str]) -> list[Setti
     return [
         SettingChange(key, there.get(key), value)
         for key, value in settings.items()
-        if key not in there or not _same(there[key], value)
+        if key not in there or _switch(there[key]) != _switch(value)
     ]
 
 
@@ -175,7 +174,7 @@ def chosen_settings(
 class PlanOptions:
     """What to install or change."""
 
-    settings: Mapping[str, str]
+    settings: dict[str, str]
     tolerations: Sequence[Toleration] = ()
     release_train: str | None = None
     version: str | None = None
@@ -208,13 +207,8 @@ def plan_install(
                 f"the AzureML extension is installed already, as {name!r}: use `arc-toolkit cluster extension update`"
             )
         notes.append(f"the extension {name!r} is there, but Failed: installing it again")
-    settings = {
-        **cluster_settings(cluster, resource),
-        TRAINING: "True",
-        INFERENCE: "False",
-        VOLCANO: "True",
-        **options.settings,
-    }
+    switches = {TRAINING: "True", INFERENCE: "False", VOLCANO: "True"}
+    settings = cluster_settings(cluster, resource) | switches | options.settings
     settings |= derived_settings(settings) | add_tolerations({}, options.tolerations)
     check_settings(settings)
     return ExtensionPlan(
@@ -235,11 +229,8 @@ def plan_update(
             f"the AzureML extension is not installed on {cluster.name}: run `arc-toolkit cluster extension install`"
         )
     there, properties = settings_of(installed), installed["properties"]
-    settings = {
-        **options.settings,
-        **derived_settings(options.settings),
-        **add_tolerations(there, options.tolerations),
-    }
+    settings = options.settings | derived_settings(options.settings)
+    settings |= add_tolerations(there, options.tolerations)
     check_settings({**there, **settings})
     changed = changes(there, settings)
     train, version = options.release_train, options.version
@@ -326,6 +317,66 @@ def settings_of(item: Mapping[str, Any] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in settings.items() if value is not None}
 
 
-def _same(before: str, after: str) -> bool:
-    switches = {"true", "false"}
-    return before == after or (before.lower() == after.lower() and before.lower() in switches)
+def _switch(value: str) -> str:
+    return value.lower() if value.lower() in ("true", "false") else value
+
+
+# --- health --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Health:
+    """What Azure says about an installed extension."""
+
+    ok: bool
+    reason: str
+
+
+def health(item: Mapping[str, Any]) -> Health:
+    """From provisioningState, errorInfo and statuses of the extension resource."""
+    properties = item.get("properties") or {}
+    state = str(properties.get("provisioningState") or "unknown")
+    reasons = failure_reasons(item)
+    version = properties.get("currentVersion") or properties.get("version")
+    if state == "Succeeded" and not reasons:
+        return Health(True, f"{item.get('name')}" + (f" {version}" if version else ""))
+    return Health(False, "; ".join([f"{item.get('name')} is {state}", *reasons]))
+
+
+def failure_reasons(item: Mapping[str, Any]) -> list[str]:
+    """Every message of an error, without repeats."""
+    properties = item.get("properties") or {}
+    statuses = [row for row in properties.get("statuses") or () if str(row.get("level") or "").lower() == "error"]
+    reasons = [*messages(properties.get("errorInfo")), *map(message, statuses)]
+    return [text for text in dict.fromkeys(reasons) if text]
+
+
+# Part of a failure's text, lower case -> what to do.
+# https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-kubernetes-extension
+ADVICE = (
+    ("name that is still in use", "an earlier install holds the name: wait about an hour, or see `helm list -Aa`"),
+    (
+        "operation (install/upgrade/rollback) is in progress",
+        "an earlier operation is not finished: try again in an hour",
+    ),
+    ("because it is being terminated", "an uninstall is not finished: wait until the namespace azureml is gone"),
+    ("path not found", "that version does not exist: leave out --extension-version to get the latest"),
+    ("failed to resolve the extension version", "no such version on this release train in this region"),
+    ("invalid ownership metadata", "a resource of that name is there already: if Volcano is, use --no-volcano"),
+    (
+        "extension-immutable-values",
+        "register Microsoft.KubernetesConfiguration and restart the cluster's extension agent",
+    ),
+    ("load_balancer_not_support", "--set inferenceRouterServiceType=NodePort or ClusterIP"),
+    ("insufficient_node", "three nodes are needed for the router: --set inferenceRouterHA=False"),
+    ("prometheus_conflict", "a Prometheus operator is there already: --set installPromOp=False"),
+    ("bad_network_connectivity", "the cluster cannot reach what AzureML needs: check firewall and proxy"),
+    ("timed out waiting", "pods of the extension did not start: `kubectl get pods,events -n azureml`"),
+)
+MORE = "the cluster's own report: `kubectl describe configmap -n azureml arcml-healthcheck`"
+
+
+def advice(text: str) -> str:
+    """What to do about a failure."""
+    lower = text.lower()
+    return next((todo for part, todo in ADVICE if part in lower), MORE)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arc_toolkit.azure import extension, extension_health
+from arc_toolkit.azure import extension
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session, error_text, explained
 from arc_toolkit.errors import ArcError, missing_extra
@@ -50,40 +50,31 @@ def find(session: Session, cluster: Cluster) -> Mapping[str, Any] | None:
         return extension.pick(item.serialize(keep_readonly=True) for item in extensions)
 
 
-def install(
-    session: Session, cluster: Cluster, name: str, body: Mapping[str, Any], progress: Progress, *, dry_run: bool
-) -> Mapping[str, Any]:
-    """PUT and wait."""
-    return _change(session, cluster, "begin_create", name, body, progress, dry_run)
-
-
-def update(
-    session: Session, cluster: Cluster, name: str, body: Mapping[str, Any], progress: Progress, *, dry_run: bool
-) -> Mapping[str, Any]:
-    """PATCH and wait."""
-    return _change(session, cluster, "begin_update", name, body, progress, dry_run)
-
-
-def _change(
+def change(
     session: Session,
     cluster: Cluster,
-    call: str,
     name: str,
     body: Mapping[str, Any],
     progress: Progress,
+    *,
+    installing: bool,
     dry_run: bool,
 ) -> Mapping[str, Any]:
-    doing = f"{'installing' if call == 'begin_create' else 'updating'} the extension {name!r} on {cluster.name}"
+    """PUT (install) or PATCH (update), and wait."""
+    doing = f"{'installing' if installing else 'updating'} the extension {name!r} on {cluster.name}"
     where = (cluster.resource_group, cluster.provider, cluster.kind, cluster.name, name)
     with explained(doing), _client(session, cluster, read_only=dry_run) as client:
-        poller = getattr(client.extensions, call)(*where, json.dumps(body).encode())
+        from azure.core.exceptions import HttpResponseError
+
+        call = client.extensions.begin_create if installing else client.extensions.begin_update
+        poller = call(*where, json.dumps(body).encode())
         try:
             changed: Mapping[str, Any] = wait(poller, doing, progress).serialize(keep_readonly=True)
-        except _http_error() as error:
+        except HttpResponseError as error:
             raise _failed(session, cluster, doing, error) from error
-    verdict = extension_health.health(changed)
+    verdict = extension.health(changed)
     if not verdict.ok:
-        raise ArcError(f"{doing}: {verdict.reason}; {extension_health.advice(verdict.reason)}")
+        raise ArcError(f"{doing}: {verdict.reason}; {extension.advice(verdict.reason)}")
     return changed
 
 
@@ -104,16 +95,9 @@ def _failed(session: Session, cluster: Cluster, doing: str, error: Any) -> ArcEr
     except ArcError:
         there = None
     if there is not None:
-        reasons += [text for text in extension_health.failure_reasons(there) if text not in reasons[0]]
+        reasons += [text for text in extension.failure_reasons(there) if text not in reasons[0]]
     text = "; ".join(reasons)
-    return ArcError(f"{doing} failed: {text}; {extension_health.advice(text)}")
-
-
-def _http_error() -> type[Exception]:
-    from azure.core.exceptions import HttpResponseError
-
-    kind: type[Exception] = HttpResponseError
-    return kind
+    return ArcError(f"{doing} failed: {text}; {extension.advice(text)}")
 
 
 def _client(session: Session, cluster: Cluster, *, read_only: bool) -> Any:

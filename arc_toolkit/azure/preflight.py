@@ -5,27 +5,25 @@ A fact that is not available is an `UnknownFact` with its reason, and every chec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from arc_toolkit.azure import extension, extension_health
-from arc_toolkit.azure.preflight_facts import CannotTell, Facts, UnknownFact, known
+from arc_toolkit.azure import extension
+from arc_toolkit.azure.preflight_facts import INSTANCE_TYPES_CRD, CannotTell, Facts, Side, UnknownFact, known
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
-from arc_toolkit.kube.labels import labels_text, matches
+from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.validation import Candidate, fit_problem
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
-Side = Literal["azure", "cluster"]
 
-INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
 
@@ -95,10 +93,10 @@ def _extension(facts: Facts) -> _Verdict:
     item = known(facts.extension)
     if item is None:
         return "not ok", "the AzureML extension is not installed on this cluster", INSTALL
-    health = extension_health.health(item)
+    health = extension.health(item)
     if health.ok:
         return "ok", f"{health.reason} is installed and healthy", None
-    return "not ok", f"{health.reason}; {extension_health.advice(health.reason)}", SHOW
+    return "not ok", f"{health.reason}; {extension.advice(health.reason)}", SHOW
 
 
 def _settings(facts: Facts) -> _Verdict:
@@ -201,11 +199,11 @@ def _nodes(facts: Facts) -> _Verdict:
     refused = [f"{row.node.name}: {row}" for row in unusable]
     if usable:
         text = f"{len(usable)} of {len(nodes)} nodes can take jobs"
-        return "ok", text + (f"; {_some(refused)}" if refused else ""), None
+        return "ok", text + (f"; {some_names(refused)}" if refused else ""), None
     zero = facts.pools_from_zero
     if zero:
         return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
-    text = f"no node can take jobs: {_some(refused)}" if nodes else "the cluster has no nodes"
+    text = f"no node can take jobs: {some_names(refused)}" if nodes else "the cluster has no nodes"
     where = facts.cluster or Cluster("", "GROUP", "CLUSTER")
     command = (
         f"az aks nodepool add --cluster-name {where.name} --resource-group {where.resource_group} --name POOL"
@@ -221,7 +219,7 @@ def _gpu(facts: Facts) -> _Verdict:
         return "ok", "no node has a GPU", None
     if not blind:
         return "ok", f"{len(cards)} GPU nodes show {sum(node.gpus for node, _ in cards)} GPUs", None
-    names = _some([name for name, _ in blind])
+    names = some_names([name for name, _ in blind])
     text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): no device plugin"
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
@@ -231,7 +229,7 @@ def _gpu(facts: Facts) -> _Verdict:
 def _instance_types(facts: Facts) -> _Verdict:
     types = known(facts.instance_types)
     if types:
-        return "ok", f"{len(types)} instance types: {_some([_name(item) for item in types])}", None
+        return "ok", f"{len(types)} instance types: {some_names([_name(item) for item in types])}", None
     text = "none: every job gets the default type (100m and 2Gi)"
     command = "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
     return "not ok", text, FixCommand(command, TargetOptions.KUBECONFIG)
@@ -258,7 +256,7 @@ def _types_fit(facts: Facts) -> _Verdict:
             FixCommand("arc-toolkit gen-instance-types --from-cluster --check", TargetOptions.KUBECONFIG),
         )
     if away:
-        text = f"no node that can take jobs now has the labels of {_some(away)}"
+        text = f"no node that can take jobs now has the labels of {some_names(away)}"
         if extension.is_on(facts.settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
             raise CannotTell(f"{text} (a pool at zero?)")
         return "not ok", text, FixCommand("arc-toolkit cluster nodes", TargetOptions.KUBECONFIG)
@@ -281,7 +279,7 @@ def _placement(facts: Facts) -> _Verdict:
             if not spec.selects(node.labels) or not spec.count_on(schedulable)[0]:
                 continue
             if spec.cpu_m > schedulable.cpu_m - cpu_m or spec.memory > schedulable.memory - memory:
-                names = _some([row.name for row in guests])
+                names = some_names([row.name for row in guests])
                 defeated[node.name] = f"{spec.name} does not fit on {node.name} beside {names}"
     if not defeated:
         return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
@@ -326,8 +324,3 @@ def _card(node: Node) -> str | None:
 
 def _name(item: Mapping[str, Any]) -> str:
     return str((item.get("metadata") or {}).get("name", "?"))
-
-
-def _some(names: Iterable[str], most: int = 3) -> str:
-    rows = list(names)
-    return ", ".join(rows[:most]) + (f" and {len(rows) - most} more" if len(rows) > most else "")

@@ -1,17 +1,33 @@
-"""The facts that preflight's checks look at, and what follows from them."""
+"""The facts that preflight's checks look at, what follows from them, and how they are gathered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from arc_toolkit.azure import extension
-from arc_toolkit.azure.scope import Cluster
-from arc_toolkit.kube.nodes import Node, UnusableNode, unusable
+from arc_toolkit.azure import extension, operations
+from arc_toolkit.azure.operations import Progress
+from arc_toolkit.azure.scope import Cluster, Resolver
+from arc_toolkit.azure.session import AzureUnavailable, Session
+from arc_toolkit.azure.workspace_computes import list_computes
+from arc_toolkit.cluster.failures import NotFound, Unreachable
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes, unusable
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
-from arc_toolkit.sizing.occupants import Occupant
+from arc_toolkit.sizing.occupants import Occupant, by_node
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
+
+if TYPE_CHECKING:
+    from arc_toolkit.cluster.client import Client
+
+Side = Literal["azure", "cluster"]
+INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
+# API groups whose kinds preflight looks for; read by discovery, which every signed-in user may.
+GROUPS = ("amlarc.azureml.com", "scheduling.volcano.sh")
+
+AZURE_FACTS = ("provider", "resource", "extension", "computes")
+CLUSTER_FACTS = ("crds", "nodes", "occupants", "instance_types")
 
 
 @dataclass(frozen=True)
@@ -104,3 +120,82 @@ class Facts:
             if node.labels.get("kubernetes.azure.com/mode") == "system" and node.pool_label:
                 return f"agentpool={node.pool}"
         return "agentpool=POOL"
+
+
+# --- gathering: one side that cannot be reached never hides the other --------------------------------------------
+
+
+def azure_side(
+    resolver: Resolver, kind: str, open_session: Callable[[], Session], progress: Progress
+) -> dict[str, Any]:
+    """provider, resource, extension and computes; and the cluster and workspace that they are about."""
+    try:
+        cluster = resolver.cluster(kind)
+        return _read_azure(open_session(), cluster, resolver, progress)
+    except ArcError as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
+        return unknown("azure", str(error))
+
+
+def _read_azure(session: Session, cluster: Cluster, resolver: Resolver, progress: Progress) -> dict[str, Any]:
+    progress("signing in to Azure")
+    provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
+    progress("reading the cluster and its extension from Azure")
+    resource = _fact(lambda: operations.cluster_resource(session, cluster))
+    # Without the provider there can be no extension, and asking for it would be an error.
+    absent = provider in ("NotRegistered", "Unregistered")
+    installed = None if absent else _fact(lambda: operations.find(session, cluster))
+    workspace = _fact(resolver.workspace)
+    computes = (
+        workspace if isinstance(workspace, UnknownFact) else _fact(lambda: list_computes(session, workspace))
+    )
+    return {
+        "provider": provider,
+        "resource": resource,
+        "extension": installed,
+        "computes": computes,
+        "cluster": cluster,
+        "workspace": None if isinstance(workspace, UnknownFact) else workspace.name,
+    }
+
+
+def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
+    """CRDs, nodes, pods and instance types."""
+    from arc_toolkit.cluster import live_types, snapshot
+
+    progress("reading the cluster")
+    crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
+    nodes = _fact(lambda: parse_nodes(snapshot.nodes(client, progress), client.where))
+    pods = _fact(lambda: by_node(snapshot.pods(client, progress)))
+    types: Any = crds
+    if not isinstance(crds, UnknownFact):
+        types = UnknownFact("the CRD of instance types is missing")
+        if INSTANCE_TYPES_CRD in crds:
+            types = _fact(lambda: list(live_types.read(client).values()))
+    return {"crds": crds, "nodes": nodes, "occupants": pods, "instance_types": types}
+
+
+def unknown(side: Side, reason: str) -> dict[str, Any]:
+    """A side of which no fact is available."""
+    return dict.fromkeys(AZURE_FACTS if side == "azure" else CLUSTER_FACTS, UnknownFact(reason))
+
+
+def _kinds(client: Client, group: str) -> list[str]:
+    """`plural.group` of what the API server serves of a group; nothing where it does not know the group."""
+    try:
+        versions = client.get(f"/apis/{group}").get("versions") or ()
+    except NotFound:
+        return []
+    names = []
+    for version in versions:
+        served = client.get(f"/apis/{version['groupVersion']}").get("resources") or ()
+        names += [f"{row['name']}.{group}" for row in served if "/" not in row["name"]]
+    return names
+
+
+def _fact(read: Callable[[], _T]) -> _T | UnknownFact:
+    try:
+        return read()
+    except (AzureUnavailable, Unreachable):  # the next read would only wait as long again
+        raise
+    except ArcError as error:
+        return UnknownFact(str(error))

@@ -9,23 +9,47 @@ import configparser
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from arc_toolkit.errors import ArcError
 
 # Kind of cluster (as in `az k8s-extension --cluster-type`) -> its resource provider.
 PROVIDERS = {"managedClusters": "Microsoft.ContainerService", "connectedClusters": "Microsoft.Kubernetes"}
 
-# What is looked for -> its option, environment variables in order, and its key in az's `[defaults]`. `az` itself
-# reads AZURE_DEFAULTS_*: https://learn.microsoft.com/cli/azure/azure-cli-configuration
-SOURCES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
-    "subscription": ("--subscription", ("AZURE_SUBSCRIPTION_ID",), None),
-    "resource group": ("--resource-group", ("AZURE_RESOURCE_GROUP", "AZURE_DEFAULTS_GROUP"), "group"),
-    "cluster": ("--cluster", ("AZURE_CLUSTER_NAME",), None),
-    "workspace": ("--workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace"),
-    "workspace's resource group": ("--workspace-resource-group", ("AZURE_ML_RESOURCE_GROUP",), None),
+
+class OptionSource(NamedTuple):
+    """How a value is given: an option, environment variables in order, or a key in az's `[defaults]`."""
+
+    option: str
+    help: str
+    variables: tuple[str, ...]
+    key: str | None = None
+
+
+# `az` itself reads AZURE_DEFAULTS_*: https://learn.microsoft.com/cli/azure/azure-cli-configuration
+SOURCES = {
+    "subscription": OptionSource(
+        "--subscription", "subscription id, or a name that `az account list` knows", ("AZURE_SUBSCRIPTION_ID",)
+    ),
+    "resource group": OptionSource(
+        "--resource-group",
+        "resource group of the cluster",
+        ("AZURE_RESOURCE_GROUP", "AZURE_DEFAULTS_GROUP"),
+        "group",
+    ),
+    "cluster": OptionSource("--cluster", "name of the cluster in Azure", ("AZURE_CLUSTER_NAME",)),
+    "workspace": OptionSource(
+        "--workspace", "AzureML workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace"
+    ),
+    "workspace's resource group": OptionSource(
+        "--workspace-resource-group",
+        "resource group of the workspace, if another than the cluster's",
+        ("AZURE_ML_RESOURCE_GROUP",),
+    ),
 }
 
 # Letters, digits, and - _ . ( ): what Azure allows in the names of resource groups, and more than in the others.
@@ -34,12 +58,22 @@ _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """An AKS cluster (managedClusters) or one that Azure Arc connects (connectedClusters)."""
+class AzureResource:
+    """A resource by its names."""
 
     subscription: str
     resource_group: str
     name: str
+
+    def _id(self, provider: str, kind: str) -> str:
+        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+        return f"{group}/providers/{provider}/{kind}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Cluster(AzureResource):
+    """An AKS cluster (managedClusters) or one that Azure Arc connects (connectedClusters)."""
+
     kind: str = "managedClusters"
 
     @property
@@ -48,26 +82,15 @@ class Cluster:
 
     @property
     def resource_id(self) -> str:
-        return (
-            f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
-            f"/providers/{self.provider}/{self.kind}/{self.name}"
-        )
+        return self._id(self.provider, self.kind)
 
 
-@dataclass(frozen=True)
-class Workspace:
+class Workspace(AzureResource):
     """An AzureML workspace."""
-
-    subscription: str
-    resource_group: str
-    name: str
 
     @property
     def resource_id(self) -> str:
-        return (
-            f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
-            f"/providers/Microsoft.MachineLearningServices/workspaces/{self.name}"
-        )
+        return self._id("Microsoft.MachineLearningServices", "workspaces")
 
 
 @dataclass(frozen=True)
@@ -80,10 +103,9 @@ class AzDefaults:
     subscriptions_by_name: Mapping[str, str] | None = None
 
 
-def read_az_defaults(environment: Mapping[str, str] | None = None) -> AzDefaults:
+def read_az_defaults(environment: Mapping[str, str]) -> AzDefaults:
     """From `$AZURE_CONFIG_DIR` or `~/.azure`. Files that are missing or damaged give nothing: they are az's."""
-    variables = os.environ if environment is None else environment
-    folder = Path(variables.get("AZURE_CONFIG_DIR") or Path.home() / ".azure")
+    folder = Path(environment.get("AZURE_CONFIG_DIR") or Path.home() / ".azure")
     parser = configparser.RawConfigParser()
     try:
         parser.read_string((folder / "config").read_text(encoding="utf-8-sig"))
@@ -108,33 +130,25 @@ def read_az_defaults(environment: Mapping[str, str] | None = None) -> AzDefaults
 class Resolver:
     """Finds each value once, and remembers from where, for `--verbose`."""
 
-    def __init__(
-        self,
-        options: Mapping[str, str | None],
-        environment: Mapping[str, str] | None = None,
-        defaults: Callable[[], AzDefaults] | None = None,
-    ) -> None:
+    def __init__(self, options: Mapping[str, str | None], environment: Mapping[str, str] = os.environ) -> None:
         self._options = options
-        self._environment = os.environ if environment is None else environment
-        self._read_defaults = defaults or (lambda: read_az_defaults(self._environment))
-        self._defaults: AzDefaults | None = None
+        self._environment = environment
         self.notes: list[str] = []
 
-    @property
+    @cached_property
     def az(self) -> AzDefaults:
-        if self._defaults is None:
-            self._defaults = self._read_defaults()
-        return self._defaults
+        return read_az_defaults(self._environment)
 
     def find(self, what: str) -> str | None:
         """The value, or None where nobody says it."""
-        option, variables, key = SOURCES[what]
-        candidates: list[tuple[str | None, str]] = [(self._options.get(what), option)]
-        candidates += [(self._environment.get(name), name) for name in variables]
-        value, source = next(((value, source) for value, source in candidates if value), (None, ""))
+        option, _, variables, key = SOURCES[what]
+        candidates = [
+            (self._options.get(what), option),
+            *((self._environment.get(name), name) for name in variables),
+        ]
+        value, source = next((pair for pair in candidates if pair[0]), (None, "the az defaults"))
         if value is None:
             value = self.az.subscription if what == "subscription" else self.az.values.get(key or "")
-            source = "the az defaults"
         if value is None:
             return None
         self.notes.append(f"{what}: {value} (from {source})")
@@ -144,7 +158,7 @@ class Resolver:
         """The value, or one sentence about the ways to say it."""
         value = self.find(what)
         if value is None:
-            option, variables, key = SOURCES[what]
+            option, _, variables, key = SOURCES[what]
             ways = [f"pass {option}", f"set {variables[0]}"]
             if what == "subscription":
                 ways.append("run `az account set --subscription ...`")

@@ -77,12 +77,8 @@ class Session:
     def get(self, path: str, api_version: str) -> dict[str, Any] | None:
         """One resource as raw JSON; None where it does not exist."""
         with explained(f"reading {path}"):
-            response = self._send("GET", f"{path}?api-version={api_version}")
-            if response.status_code == 404:
-                return None
-            _raise_for(response)
-            content: dict[str, Any] = response.json()
-            return content
+            response = self._send(f"{path}?api-version={api_version}")
+            return None if response.status_code == 404 else _content(response)
 
     def list(self, path: str, api_version: str) -> list[dict[str, Any]]:
         """Every item of a paged list, raw."""
@@ -90,14 +86,12 @@ class Session:
         with explained(f"listing {path}"):
             url: str | None = f"{path}?api-version={api_version}"
             while url:
-                response = self._send("GET", url)
-                _raise_for(response)
-                page = response.json()
+                page = _content(self._send(url))
                 items += page.get("value") or []
                 url = page.get("nextLink")
         return items
 
-    def _send(self, method: str, url: str) -> Any:
+    def _send(self, url: str) -> Any:
         from azure.core.pipeline import policies
         from azure.core.rest import HttpRequest
         from azure.mgmt.core import ARMPipelineClient
@@ -112,7 +106,7 @@ class Session:
             ARMChallengeAuthenticationPolicy(self.credential, f"{base}/.default"),
         ]
         with ARMPipelineClient(base_url=base, policies=chain, **self.options) as client:
-            response = client.send_request(HttpRequest(method, url if url.startswith("https:") else base + url))
+            response = client.send_request(HttpRequest("GET", url if url.startswith("https:") else base + url))
             response.read()
             return response
 
@@ -175,7 +169,7 @@ def explained(doing: str) -> Iterator[None]:
             f"{doing}: Azure does not accept the sign-in: {error_text(error)}; run `az login` again"
         ) from error
     except exceptions.HttpResponseError as error:
-        raise ArcError(f"{doing}: {error_text(error)}{_advice(error)}") from error
+        raise ArcError(f"{doing}: {error_text(error)}{_ADVICE.get(error.status_code, '')}") from error
     except (exceptions.ServiceRequestError, exceptions.ServiceResponseError) as error:
         raise AzureUnavailable(f"{doing}: cannot reach Azure: {_one_line(str(error))}") from error
     except exceptions.AzureError as error:  # such as azure-ai-ml's own refusals
@@ -184,16 +178,22 @@ def explained(doing: str) -> Iterator[None]:
 
 def error_text(error: Any) -> str:
     """`Code: message`, with the innermost reason, from an SDK error."""
-    body = _error_body(error)
-    parts: list[str] = []
+    return _one_line("; ".join(messages(_error_body(error))) or str(getattr(error, "message", error)))
+
+
+def messages(body: Any) -> list[str]:
+    """`Code: message` of an error object, then those inside it, without repeats."""
+    texts: list[str] = []
     while isinstance(body, dict):
-        code, message = body.get("code"), body.get("message")
-        text = ": ".join(str(part) for part in (code, message) if part)
-        if text and text not in parts:
-            parts.append(text)
+        texts.append(message(body))
         inner = body.get("details")
         body = inner[0] if isinstance(inner, list) and inner else None
-    return _one_line("; ".join(parts) or str(getattr(error, "message", error)))
+    return [text for text in dict.fromkeys(texts) if text]
+
+
+def message(row: Mapping[str, Any]) -> str:
+    """`Code: message` in one line."""
+    return " ".join(": ".join(str(row[key]) for key in ("code", "message") if row.get(key)).split())
 
 
 def _error_body(error: Any) -> Any:
@@ -216,23 +216,21 @@ _ADVICE = {
 }
 
 
-def _advice(error: Any) -> str:
-    return _ADVICE.get(getattr(error, "status_code", None) or 0, "")
-
-
 def _one_line(text: str) -> str:
     from arc_toolkit.output.safe import printable, redact
 
     return redact(printable(" ".join(text.split()))).rstrip(". ")
 
 
-def _raise_for(response: Any) -> None:
+def _content(response: Any) -> dict[str, Any]:
     from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
     if response.status_code == 401:
         raise ClientAuthenticationError(response=response)
     if response.status_code >= 400:
         raise HttpResponseError(response=response)
+    content: dict[str, Any] = response.json()
+    return content
 
 
 def _guard() -> Any:

@@ -29,7 +29,6 @@ class Attachment:
     namespace: str = "default"
     system_identity: bool = False
     user_identities: tuple[str, ...] = ()
-    description: str | None = None
 
     def __post_init__(self) -> None:
         if not _NAMESPACE.fullmatch(self.namespace):
@@ -85,7 +84,6 @@ def attach(
         resource_id=attachment.cluster.resource_id,
         namespace=attachment.namespace,
         identity=identity,
-        description=attachment.description,
     )
     with explained(doing):
         client = ml_client(session, workspace, session.client_options(read_only=dry_run))

@@ -15,29 +15,17 @@ from arc_toolkit.errors import ArcError
 
 _T = TypeVar("_T")
 DEFAULT_CLUSTER_TYPE = "managedClusters"
-
-_HELP = {
-    "subscription": ("ID", "subscription id, or a name that `az account list` knows"),
-    "resource group": ("NAME", "resource group of the cluster"),
-    "cluster": ("NAME", "name of the cluster in Azure"),
-    "workspace": ("NAME", "AzureML workspace"),
-    "workspace's resource group": ("NAME", "resource group of the workspace, if another than the cluster's"),
-}
-
-
-# Option -> where it is looked for when it is not given.
-_ELSEWHERE = {
-    "--subscription": "AZURE_SUBSCRIPTION_ID, `az account set`",
-    "--resource-group": "AZURE_RESOURCE_GROUP, AZURE_DEFAULTS_GROUP, `az configure --defaults group=...`",
-    "--cluster": "AZURE_CLUSTER_NAME",
-    "--workspace": "AZURE_ML_WORKSPACE, AZURE_DEFAULTS_WORKSPACE, `az configure --defaults workspace=...`",
-    "--workspace-resource-group": "AZURE_ML_RESOURCE_GROUP, else the cluster's resource group",
-}
+_SAME_GROUP = "else the cluster's resource group"
 
 
 def where_text(*, workspace: bool) -> str:
     """For the end of --help: what is used instead of an option."""
-    rows = [f"  {key:<27} {text}" for key, text in _ELSEWHERE.items() if workspace or "workspace" not in key]
+    rows = []
+    for what, source in SOURCES.items():
+        ways = [*source.variables, *([f"`az configure --defaults {source.key}=...`"] if source.key else [])]
+        ways += {"subscription": ["`az account set`"], "workspace's resource group": [_SAME_GROUP]}.get(what, [])
+        if workspace or not what.startswith("workspace"):
+            rows.append(f"  {source.option:<27} {', '.join(ways)}")
     return "\n".join(
         [
             "If an option is not given, its environment variable is used, or else the default of `az`:",
@@ -50,10 +38,10 @@ def where_text(*, workspace: bool) -> str:
 def add_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:
     """--subscription and its kind."""
     group = parser.add_argument_group("where in Azure")
-    for what, (option, _, _) in SOURCES.items():
+    for what, source in SOURCES.items():
         if workspace or not what.startswith("workspace"):
-            metavar, text = _HELP[what]
-            group.add_argument(option, metavar=metavar, help=text)
+            metavar = "ID" if what == "subscription" else "NAME"
+            group.add_argument(source.option, metavar=metavar, help=source.help)
     group.add_argument(
         "--cluster-type",
         choices=list(PROVIDERS),
@@ -73,9 +61,8 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
 
 def resolver(args: argparse.Namespace) -> Resolver:
     """Finds subscription, group, cluster and workspace from the options and all else."""
-    return Resolver(
-        {what: getattr(args, option[2:].replace("-", "_"), None) for what, (option, _, _) in SOURCES.items()}
-    )
+    names = {what: source.option[2:].replace("-", "_") for what, source in SOURCES.items()}
+    return Resolver({what: getattr(args, name, None) for what, name in names.items()})
 
 
 def session(resolver: Resolver, console: Console) -> Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from arc_toolkit.azure import extension, extension_health, operations
+from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session
@@ -126,9 +126,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.out(f"nothing to change: the AzureML extension on {cluster.name} has these settings already")
         return OK
     _show_plan(plan, console, updating=not installing)
-    call = operations.install if installing else operations.update
     done = cluster_azure.send(
-        lambda: call(session, cluster, plan.name, plan.body, console.progress, dry_run=args.dry_run),
+        lambda: operations.change(
+            session, cluster, plan.name, plan.body, console.progress, installing=installing, dry_run=args.dry_run
+        ),
         "arc-toolkit cluster extension show",
         console,
         dry_run=args.dry_run,
@@ -136,13 +137,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
     )
     if done is not None:
         verb = "installed" if installing else "updated"
-        console.out(f"{verb} {extension_health.health(done).reason} on {cluster.name}")
+        console.out(f"{verb} {extension.health(done).reason} on {cluster.name}")
     return OK
 
 
 def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool) -> int:
     item = operations.find(session, cluster)
-    health = extension_health.health(item) if item else None
+    health = extension.health(item) if item else None
     if as_json:
         payload = {"cluster": cluster.resource_id, "healthy": bool(health and health.ok), "extension": item}
         console.out(document("cluster-extension", payload))
@@ -169,8 +170,8 @@ def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool
         for key, value in settings
     ]
     console.out("\n" + table(["SETTING", "VALUE", ""], marked))
-    for reason in extension_health.failure_reasons(item):
-        console.out(f"\nerror: {printable(reason)}\n  -> {extension_health.advice(reason)}")
+    for reason in extension.failure_reasons(item):
+        console.out(f"\nerror: {printable(reason)}\n  -> {extension.advice(reason)}")
     return OK if health.ok else FOUND
 
 

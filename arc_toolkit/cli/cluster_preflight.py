@@ -36,26 +36,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.azure import gather
+    from arc_toolkit.azure import preflight_facts
     from arc_toolkit.azure.preflight import checks, different_cluster
-    from arc_toolkit.azure.preflight_facts import UnknownFact
+    from arc_toolkit.azure.preflight_facts import Facts, UnknownFact, unknown
 
     resolver = cluster_azure.resolver(args)
-    azure = gather.unknown("azure", "left out: --only cluster")
-    cluster = gather.unknown("cluster", "left out: --only azure")
+    azure = unknown("azure", "left out: --only cluster")
+    cluster = unknown("cluster", "left out: --only azure")
     server = None
     if args.only != "cluster":
-        azure = gather.azure_side(
+        azure = preflight_facts.azure_side(
             resolver, args.cluster_type, lambda: cluster_azure.session(resolver, console), console.progress
         )
     if args.only != "azure":
         try:
             client = live.connect(args)
             server = client.server
-            cluster = gather.cluster_side(client, console.progress)
+            cluster = preflight_facts.cluster_side(client, console.progress)
         except ArcError as error:
-            cluster = gather.unknown("cluster", str(error))
-    facts = gather.facts(azure, cluster)
+            cluster = unknown("cluster", str(error))
+    facts = Facts(**azure, **cluster)
     if (
         server
         and not isinstance(facts.resource, UnknownFact)

@@ -1,9 +1,9 @@
-"""Names, labels and selectors by the rules of the API server."""
+"""Names, labels and selectors by the rules of the API server, and as text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # The name of an InstanceType is the name of a custom resource, which the API server holds to a DNS-1123 subdomain:
 # `IsDNS1123Subdomain` of k8s.io/apimachinery/pkg/util/validation. Microsoft's page on instance types states the same
@@ -43,3 +43,8 @@ def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 def labels_text(labels: Mapping[str, str]) -> str:
     """`a=b, c=d`."""
     return ", ".join(f"{key}={value}" for key, value in labels.items())
+
+
+def some_names(names: Sequence[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -10,6 +10,7 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import Limit, how_many
+from arc_toolkit.kube.labels import some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.taints import Toleration
@@ -221,7 +222,7 @@ def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
     for row in refused:
         by_reason.setdefault(str(row), []).append(row.node.name)
     return [
-        f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({_some(names)}): {reason}"
+        f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({some_names(names)}): {reason}"
         for reason, names in by_reason.items()
     ]
 
@@ -246,13 +247,9 @@ def defeated(group: NodeGroup) -> str | None:
     pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in guests]
     return (
         f"{len(nodes)} of {len(group.nodes)} nodes of {group.title} also run pods that belong to no DaemonSet "
-        f"and defeat a whole-node type there: {_some(pods)}; keep them off with a taint such as "
+        f"and defeat a whole-node type there: {some_names(pods)}; keep them off with a taint such as "
         "ml.azure.com/amlarc-workload=true:NoSchedule"
     )
-
-
-def _some(names: list[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _sizes(names: Iterable[str]) -> list[vm_sizes.VmSize]:

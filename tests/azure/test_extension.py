@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.azure import extension, extension_health
+from arc_toolkit.azure import extension
 from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import Toleration
@@ -164,16 +164,12 @@ def test_inference_settings_bring_the_names_that_the_chart_reads() -> None:
     ],
 )
 def test_health_is_read_from_state_error_and_statuses(properties: dict[str, Any], ok: bool, reason: str) -> None:
-    assert extension_health.health({"name": "azureml", "properties": properties}) == extension_health.Health(
-        ok, reason
-    )
+    assert extension.health({"name": "azureml", "properties": properties}) == extension.Health(ok, reason)
 
 
 def test_known_failures_have_their_own_advice() -> None:
-    assert "--no-volcano" in extension_health.advice(
-        'CRD "jobs.batch.volcano.sh" ...: Invalid ownership metadata; ...'
-    )
-    assert "arcml-healthcheck" in extension_health.advice("something new")
+    assert "--no-volcano" in extension.advice('CRD "jobs.batch.volcano.sh" ...: Invalid ownership metadata; ...')
+    assert "arcml-healthcheck" in extension.advice("something new")
 
 
 def test_the_extension_is_found_by_its_type_in_any_case() -> None:

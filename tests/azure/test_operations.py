@@ -29,12 +29,12 @@ def quiet(_: str) -> None:
 
 
 def install(session: Session, body: dict[str, Any] = BODY, dry_run: bool = False) -> Any:
-    return operations.install(session, CLUSTER, "azureml", body, quiet, dry_run=dry_run)
+    return operations.change(session, CLUSTER, "azureml", body, quiet, installing=True, dry_run=dry_run)
 
 
 def test_install_puts_the_body_and_waits_for_the_operation(session: Session, arm: Arm) -> None:
     said: list[str] = []
-    found = operations.install(session, CLUSTER, "azureml", BODY, said.append, dry_run=False)
+    found = operations.change(session, CLUSTER, "azureml", BODY, said.append, installing=True, dry_run=False)
     method, url, body = arm.writes[0]
     assert (method, urlsplit(url).path, body) == ("PUT", EXTENSION_PATH, BODY)
     assert urlsplit(url).query == "api-version=2023-05-01"
@@ -57,8 +57,12 @@ def test_an_update_sends_what_changes_and_nothing_else(session: Session, arm: Ar
     install(session, extension.install_body({"enableTraining": "True"}, "stable", "1.1.50"))
     change = extension.SettingChange("installVolcano", None, "True")
     with pytest.raises(WouldSend) as shown:
-        operations.update(session, CLUSTER, "azureml", extension.update_body([change]), quiet, dry_run=True)
-    found = operations.update(session, CLUSTER, "azureml", extension.update_body([change]), quiet, dry_run=False)
+        operations.change(
+            session, CLUSTER, "azureml", extension.update_body([change]), quiet, installing=False, dry_run=True
+        )
+    found = operations.change(
+        session, CLUSTER, "azureml", extension.update_body([change]), quiet, installing=False, dry_run=False
+    )
     method, url, body = arm.writes[-1]
     assert (method, body) == ("PATCH", {"properties": {"configurationSettings": {"installVolcano": "True"}}})
     assert (shown.value.method, shown.value.path, shown.value.body) == (method, url, body)

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from arc_toolkit.azure import gather
+from arc_toolkit.azure import preflight_facts
 from arc_toolkit.azure.preflight import Check, checks, different_cluster
-from arc_toolkit.azure.preflight_facts import Facts, UnknownFact
+from arc_toolkit.azure.preflight_facts import Facts, UnknownFact, unknown
 from arc_toolkit.cli.main import command_parser
 from arc_toolkit.cluster.failures import Unreachable
 from tests.azure.conftest import CLUSTER
@@ -28,7 +28,7 @@ def facts(**changed: Any) -> Facts:
     pods = changed.pop("pods", [])
     types = changed.pop("types", [WHOLE])
     groups = changed.pop("groups", None)
-    live = gather.cluster_side(cast(Any, FakeCluster(nodes, pods, types, groups)), lambda _: None)
+    live = preflight_facts.cluster_side(cast(Any, FakeCluster(nodes, pods, types, groups)), lambda _: None)
     azure: dict[str, Any] = {
         "provider": "Registered",
         "resource": {"properties": {"agentPoolProfiles": []}},
@@ -37,7 +37,7 @@ def facts(**changed: Any) -> Facts:
         "cluster": CLUSTER,
         "workspace": "ml-ws",
     }
-    return replace(gather.facts(azure, live), **changed)
+    return replace(Facts(**azure, **live), **changed)
 
 
 def fix(row: Check) -> str | None:
@@ -55,7 +55,7 @@ def test_all_is_well() -> None:
 
 
 def test_no_side_reachable_means_cannot_tell_everywhere_and_no_crash() -> None:
-    nothing = gather.facts(gather.unknown("azure", "no az"), gather.unknown("cluster", "no kubeconfig"))
+    nothing = Facts(**unknown("azure", "no az"), **unknown("cluster", "no kubeconfig"))
     assert {row.state for row in checks(nothing)} == {"cannot tell"}
     assert {row.reason for row in checks(nothing, "cluster")} == {"no kubeconfig"}
     assert {row.reason for row in checks(nothing, "azure")} == {"no az"}
@@ -81,7 +81,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once() -> None:
 
     silent = Silent([], [], [])
     with pytest.raises(Unreachable):
-        gather.cluster_side(cast(Any, silent), lambda _: None)
+        preflight_facts.cluster_side(cast(Any, silent), lambda _: None)
     assert silent.asked == 1
 
 
