@@ -40,7 +40,7 @@ class AzureMLFiles:
             patch = import_module("arc_toolkit.azureml.python.python_engine").patch_notebook
             result = patch(path, data, self._settings, self._library)
         else:
-            return patch_yaml(path, data, self._settings, self._library, read_raw, in_folder=in_folder)
+            return patch_yaml(path, data, self._settings, self._library, in_folder)
         if result.skipped is None:
             # Names of steps in Python are not listed: a name counts as known if the code has it.
             self._library.steps |= {name for name in self._settings.steps if name.encode() in data}

@@ -12,11 +12,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE, Target, is_bound
-from arc_toolkit.azureml.kinds import Role, Slot
+from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import construct, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import construct, pairs
 from arc_toolkit.edit.yaml_writer import file_text
 
 if TYPE_CHECKING:
@@ -42,28 +42,6 @@ def expose_root(plan: YamlPlan, root: Target) -> None:
     elif kind.resources:
         reason = "`instance_count: ${{inputs.x}}` is rejected in a job; make it a step of a pipeline"
         plan.add_finding(EXPOSE, "note", f"a {kind.name} cannot expose its resources", root.at, reason=reason)
-
-
-def declared_default(pipeline: Target, name: str) -> str | None:
-    """The default of an input that is there already."""
-    node = pipeline.get("inputs", name)
-    return text_of(node) or pipeline.text("inputs", name, "default")
-
-
-def declare(plan: YamlPlan, root: Target, slot: Slot, default: str | int) -> bool:
-    """The input itself: a plain value in a job, a typed one with a default in a component."""
-    field = slot.value[-1]
-    declared = root.get("inputs", field)
-    own = pairs(declared)
-    if root.kind.role == Role.COMPONENT or own:
-        key = "default" if root.kind.role == Role.COMPONENT else "value" if "value" in own else "default"
-        if declared is None:
-            kind = "string" if slot == Slot.INSTANCE_TYPE else "integer"
-            return plan.set(EXPOSE, root, ("inputs", field), {"type": kind, "default": default})
-        if root.text("inputs", field, key) == str(default):
-            return True
-        return plan.set(EXPOSE, root, ("inputs", field, key), default)
-    return text_of(declared) == str(default) or plan.set(EXPOSE, root, ("inputs", field), default)
 
 
 # --- an inline command step ------------------------------------------------------------------------------------

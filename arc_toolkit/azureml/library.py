@@ -49,7 +49,7 @@ class Library:
     """The files around those that are patched."""
 
     def __init__(self, read: Read) -> None:
-        self._read = read
+        self.read = read
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
         self._evidence: OrderedDict[tuple[str, str], tuple[FrameworkEvidence, ...]] = OrderedDict()
@@ -91,7 +91,7 @@ class Library:
         name = os.path.abspath(path)
         for user in dict.fromkeys(self._sweeps.get(name, ())):
             try:
-                file = self.parse(user, self._read(os.path.abspath(user)))
+                file = self.parse(user, self.read(os.path.abspath(user)))
             except (OSError, Unreadable):
                 continue
             for document in file.documents:
@@ -129,7 +129,7 @@ class Library:
             return None
         if name not in self._files:
             try:
-                data = self._read(name)
+                data = self.read(name)
                 if len(data) > MAX_BYTES:
                     return None
                 return self.parse(name, data).documents[0]
@@ -146,7 +146,7 @@ class Library:
             self._missing[path] = False
             if self._files.get(path) is None:
                 try:
-                    self._read(path)
+                    self.read(path)
                 except FileNotFoundError:
                     self._missing[path] = True
                 except OSError:  # there, and not readable
@@ -238,7 +238,7 @@ class Library:
 
     def _read_dependencies(self, path: str) -> Iterator[FrameworkEvidence]:
         try:
-            text = self._read(path).decode("utf-8", errors="replace")
+            text = self.read(path).decode("utf-8", errors="replace")
         except OSError:
             return
         yield from evidence_in_dependencies(text, os.path.basename(path))
@@ -249,7 +249,7 @@ class Library:
     def _read_code(self, path: str) -> Iterator[FrameworkEvidence]:
         for file in _python_files(path):
             try:
-                data = self._read(file)
+                data = self.read(file)
             except OSError:
                 continue
             if b"lightgbm" in data or b"faiss" in data or b"DataLoader" in data:
@@ -269,7 +269,7 @@ class Library:
     def read_text(self, path: str) -> str | None:
         """A small file beside the documents (a Dockerfile); None where it cannot be read."""
         try:
-            return self._read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
+            return self.read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
         except OSError:
             return None
 

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, cast
 
 import yaml
 
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
-from arc_toolkit.azureml.kinds import Family, Role, Slot
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import get, text_of
+
+if TYPE_CHECKING:
+    from arc_toolkit.azureml.yaml_engine import YamlPlan
 
 DEFAULT_COMPUTE = ("settings", "default_compute")
 
 
 def place_settings(plan: Plan) -> None:
     """Everything that was asked for."""
-    if plan.settings.places_anything:
+    if plan.settings.placed:
         exposed = expose_parameters(plan) if plan.settings.expose_parameters else ()
         place_resources(plan, exposed)
         place_compute(plan)
@@ -61,18 +65,13 @@ def _not_changed(target: Target, setting: Setting) -> str:
     return f"{setting.path[-1]} of {target.shown} is not changed"
 
 
-def resource_settings(plan: Plan) -> list[Setting]:
-    """Instance type and count as far as they are asked for."""
-    asked = (
-        (Slot.INSTANCE_TYPE, plan.settings.instance_type),
-        (Slot.INSTANCE_COUNT, plan.settings.instance_count),
-    )
-    return [Setting(slot.rule, slot, value) for slot, value in asked if value is not None]
+def _asked(plan: Plan) -> dict[Slot, str | int | None]:
+    return {Slot.INSTANCE_TYPE: plan.settings.instance_type, Slot.INSTANCE_COUNT: plan.settings.instance_count}
 
 
 def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -> None:
     """Instance type and count, except what is bound to an input of the pipeline."""
-    settings = resource_settings(plan)
+    settings = [Setting(slot.rule, slot, value) for slot, value in _asked(plan).items() if value is not None]
     for target in plan.targets() if settings else ():
         if target.kind.family == Family.PIPELINE:
             continue  # its steps have them
@@ -94,7 +93,7 @@ def place_compute(plan: Plan) -> None:
         own = target.text("compute") is not None
         paths: list[Path] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
-            if target.text(*DEFAULT_COMPUTE) is not None or (not own and plan.adds_default_compute):
+            if target.text(*DEFAULT_COMPUTE) is not None or (not own and plan.language == "yaml"):
                 paths.insert(0, DEFAULT_COMPUTE)
         elif not own and plan.needs_compute(target):
             paths = [("compute",)]
@@ -109,10 +108,9 @@ def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
     exposed: set[tuple[Target, Slot]] = set()
     if not plan.settings.wants(EXPOSE):
         return exposed
-    asked = {Slot.INSTANCE_TYPE: plan.settings.instance_type, Slot.INSTANCE_COUNT: plan.settings.instance_count}
     for pipeline, steps in plan.pipelines():
         slots: dict[Slot, list[Target]] = {}
-        for slot, value in asked.items():
+        for slot, value in _asked(plan).items():
             # An ignore of the setting itself keeps a step's value as much as one of expose-parameters.
             free = [
                 step
@@ -176,25 +174,16 @@ def place_threads(plan: Plan) -> None:
             continue
         if plan.unsupported(target, Slot.VARIABLES) is None:
             _on_variables(plan, target)
-        elif (
-            kind.family == Family.SWEEP
-            and kind.role == Role.STEP
-            and (target.reference or not plan.edits_commands)
-        ):
+        elif kind is KINDS[Family.SWEEP, Role.STEP] and (target.reference or plan.language == "python"):
             _on_sweep_step(plan, target)
-        elif not plan.edits_commands:
+        elif plan.language == "python":
             continue
-        elif kind.role == Role.STEP_TRIAL or _is_trial_file(plan, target):
-            _on_command(plan, target)
+        elif kind.role == Role.STEP_TRIAL or (
+            kind is KINDS[Family.COMMAND, Role.COMPONENT] and "trial" in plan.library.uses(plan.path)
+        ):
+            _on_command(cast("YamlPlan", plan), target)
         elif kind.role == Role.COMPONENT and kind.resources and target.parent is None:
             _on_component(plan, target)
-
-
-def _is_trial_file(plan: Plan, target: Target) -> bool:
-    """Whether this is a command component that a sweep names as its trial."""
-    kind = target.kind
-    is_component = kind.family == Family.COMMAND and kind.role == Role.COMPONENT
-    return is_component and "trial" in plan.library.uses(plan.path)
 
 
 def decide_for(
@@ -228,8 +217,8 @@ def is_windows(plan: Plan, target: Target) -> bool:
         holders.append(document.root.get("environment"))
     for environment in holders:
         if isinstance(environment, yaml.MappingNode):
-            for place in (("os",), ("os_type",), ("docker", "platform", "os")):
-                if (text_of(get(environment, *place)) or "").lower() == "windows":
+            for path in (("os",), ("os_type",), ("docker", "platform", "os")):
+                if (text_of(get(environment, *path)) or "").lower() == "windows":
                     return True
             image = (text_of(get(environment, "image")) or "").lower()
             if "windows" in image or "nanoserver" in image:
@@ -237,63 +226,63 @@ def is_windows(plan: Plan, target: Target) -> bool:
     return False
 
 
+def not_set(plan: Plan, target: Target, reason: str) -> None:
+    plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+
+
+def _done(plan: Plan, target: Target, message: str, reason: str) -> None:
+    plan.add_finding(THREADS, "note", message, target.at, reason=reason, applied=True)
+
+
 def _on_variables(plan: Plan, target: Target) -> None:
     decision = decide_for(plan, target)
     if decision.how == "nothing":
         return
-    if target.kind.family == Family.PARALLEL and target.kind.role == Role.SPEC:
+    if target.kind is KINDS[Family.PARALLEL, Role.SPEC]:
         reason = f"{decision.reason}; but the processes per node of a v1.5 ParallelComponent are run settings"
         plan.add_finding(THREADS, "note", "threads are not set in this spec", target.at, reason=reason)
         return
     if decision.how == "cannot":
-        plan.add_finding(
-            THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=decision.reason
-        )
+        not_set(plan, target, decision.reason)
         return
     old = plan.variables(target)
     if plan.ignored(THREADS, target, (*Slot.VARIABLES.value, RESTEP)):
         return
-    if RESTEP in old and PRESTEP not in old and decision.how == "prestep":
+    is_prestep = decision.how == "prestep"
+    value = "from get_cores" if is_prestep else f"= {decision.number}"
+    if RESTEP in old and PRESTEP not in old and is_prestep:
         free = [name for name in decision.names if name not in old]
         if plan.replace_restep(target, merge_prestep(old[RESTEP], free)):
-            _report(plan, target, PRESTEP, decision)
+            _done(plan, target, f"{PRESTEP} on {target.shown} {value}", decision.reason)
         return
     bound = [name for name in (*decision.names, PRESTEP) if is_bound(old.get(name))]
     if bound:
-        reason = f"its {bound[0]} is not a literal"
-        plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+        not_set(plan, target, f"its {bound[0]} is not a literal")
         return
-    kept = [name for name in decision.names if name in old] if decision.how == "prestep" else []
+    kept = ", ".join(f"{name}={old[name]}" for name in decision.names if is_prestep and name in old)
     if kept:
-        names = ", ".join(f"{name}={old[name]}" for name in kept)
-        plan.add_finding(
-            THREADS, "note", f"{names} is set on {target.shown} and stays", target.at, reason=decision.reason
-        )
+        message = f"{kept} is set on {target.shown} and stays"
+        plan.add_finding(THREADS, "note", message, target.at, reason=decision.reason)
     settings = [
-        Setting(THREADS, Slot.VARIABLES, value, (*Slot.VARIABLES.value, name))
-        for name, value in decision.variables(old).items()
+        Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.value, name))
+        for name, text in decision.variables(old).items()
     ]
     if not settings and not kept:
         plan.says_equal(target, Setting(THREADS, Slot.VARIABLES, "as it should be"))
     for setting in place(plan, target, settings):
-        _report(plan, target, str(setting.path[-1]), decision)
+        _done(plan, target, f"{setting.path[-1]} on {target.shown} {value}", decision.reason)
 
 
-def _report(plan: Plan, target: Target, name: str, decision: Decision) -> None:
-    value = "from get_cores" if decision.how == "prestep" else f"= {decision.number}"
-    message = f"{name} on {target.shown} {value}"
-    plan.add_finding(THREADS, "note", message, target.at, reason=decision.reason, applied=True)
-
-
-def _on_command(plan: Plan, target: Target) -> None:
+def _on_command(plan: YamlPlan, target: Target) -> None:
     """The trial of a sweep in a pipeline loses variables: literal exports before its command."""
     decision = _for_trial(plan, target)
     if decision.how == "nothing" or plan.ignored(THREADS, target, ("command",)):
         return
     why = "a sweep step in a pipeline loses environment variables, so they are exported before the command"
+    reason = f"{why}; {decision.reason}"
     if decision.how == "cannot":
         message = f"threads are not set before the command of {target.shown}"
-        plan.add_finding(THREADS, "warning", message, target.at, reason=f"{why}; {decision.reason}")
+        plan.add_finding(THREADS, "warning", message, target.at, reason=reason)
         return
     command = text_of(get(target.node, "command"))
     if command is None or set(decision.names) <= exported_names(command).keys():
@@ -302,38 +291,32 @@ def _on_command(plan: Plan, target: Target) -> None:
     yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
     export = decision.export_command(yielding)
     path = (*target.path, "command")
-    if not plan.prepend(THREADS, target, path, f"{export} && "):
-        return
-    plan.expect(path, f"{export} && {command}")
-    reason = f"{why}; {decision.reason}"
-    plan.add_finding(THREADS, "note", f"`{export}` before the command", target.at, reason=reason, applied=True)
+    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, f"{export} && ")):
+        plan.expect(path, f"{export} && {command}")
+        _done(plan, target, f"`{export}` before the command", reason)
 
 
-def _for_trial(plan: Plan, target: Target) -> Decision:
+def _for_trial(plan: YamlPlan, target: Target) -> Decision:
     """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
-    if target.parent is not None:
-        return decide_for(plan, target, literal_only=True)
-    found: dict[tuple[str, int | None], tuple[str, Decision]] = {}
-    for file, sweep in plan.library.sweeps(plan.path):
-        around = plan.of_file(file)
+    decisions: dict[tuple[str, int | None], tuple[str, Decision]] = {}
+    for file, sweep in plan.library.sweeps(plan.path) if target.parent is None else ():
+        around = type(plan)(file, plan.library, plan.settings)
         place_resources(around)
         decision = decide_for(plan, target, literal_only=True, instance_type=around.instance_type(sweep))
-        found.setdefault((decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision))
-    if len(found) > 1:
-        shown = "; ".join(f"{where}: {decision.number or decision.reason}" for where, decision in found.values())
+        decisions.setdefault((decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision))
+    if len(decisions) > 1:
+        shown = "; ".join(f"{where}: {item.number or item.reason}" for where, item in decisions.values())
         return Decision("cannot", reason=f"the sweeps that use it need different numbers ({shown})")
-    for _, decision in found.values():
+    for _, decision in decisions.values():
         return decision
     return decide_for(plan, target, literal_only=True)
 
 
 def _on_sweep_step(plan: Plan, target: Target) -> None:
-    decision = decide_for(plan, target, literal_only=True)
-    if decision.how == "nothing":
+    if decide_for(plan, target, literal_only=True).how == "nothing":
         return
-    if not plan.edits_commands:
-        reason = f"{target.kind.why}: export them in the command of its trial"
-        plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+    if plan.language == "python":
+        not_set(plan, target, f"{target.kind.why}: export them in the command of its trial")
     elif target.reference:
         trial = os.path.basename(target.reference)
         reason = f"{target.kind.why}: the exports go before the command of {trial} (give that file too)"

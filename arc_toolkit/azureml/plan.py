@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from arc_toolkit.azureml.documents import Document, Setting, SourceFile, Target, is_bound
+from arc_toolkit.azureml.documents import Document, Setting, Target, is_bound
 from arc_toolkit.azureml.kinds import Role, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
@@ -29,19 +29,9 @@ class Plan(ABC):
     """The state of one file while its settings are placed and its rules run."""
 
     language: Language
-    # Whether a pipeline without a default compute can be given one.
-    adds_default_compute = True
-    # Whether exports can go before a command, where environment variables get lost.
-    edits_commands = True
 
     def __init__(
-        self,
-        path: str,
-        library: Library,
-        settings: Settings,
-        *,
-        in_folder: bool = True,
-        before: Plan | None = None,
+        self, path: str, library: Library, settings: Settings, in_folder: bool = True, before: Plan | None = None
     ) -> None:
         self.path = path
         self.library = library
@@ -94,14 +84,6 @@ class Plan(ABC):
     @abstractmethod
     def replace_restep(self, target: Target, value: str) -> bool:
         """AMLARC_RESTEP of a target becomes AMLARC_PRESTEP with this value."""
-
-    def prepend(self, rule: str, target: Target, path: Path, text: str) -> bool:
-        """Text before a value."""
-        raise NotImplementedError
-
-    def of_file(self, file: SourceFile) -> Plan:
-        """A plan for another file of the same language: what the same settings make of it."""
-        raise NotImplementedError
 
     def targets(self) -> Iterator[Target]:
         """Everything that settings may go to."""
@@ -174,16 +156,16 @@ class Plan(ABC):
         """A finding of a rule. `fix` changes the file if it may be used; an ignored finding is not fixed."""
         if not self.settings.wants(rule.id) or self.covers(rule.id, at):
             return
-        made = None
+        change = None
         if fix is not None:
             usable = rule.fix == "safe" or self.settings.unsafe_fixes
             try:
                 # A setting of this run may have fixed it already.
-                made = self.fix(title, rule.fix == "safe", fix, usable and not applied)
+                change = self.fix(title, rule.fix == "safe", fix, usable and not applied)
                 applied = applied or usable
             except Refused as refusal:
                 reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
-        self.add_finding(rule.id, rule.severity, message, at, reason=reason, fix=made, applied=applied)
+        self.add_finding(rule.id, rule.severity, message, at, reason=reason, fix=change, applied=applied)
 
     # --- which targets ---------------------------------------------------------------------------------------
 
@@ -239,8 +221,8 @@ class Plan(ABC):
 
     def instance_type(self, target: Target) -> str | None:
         """The instance type that a target will run on; None where none is set or it is bound."""
-        found = self.effective(target, "resources", "instance_type")
-        return None if is_bound(found) else found
+        name = self.effective(target, "resources", "instance_type")
+        return None if is_bound(name) else name
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""
@@ -248,7 +230,6 @@ class Plan(ABC):
         return {name: text_of(value) or "" for name, (_, value) in own.items()}
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
-        found = self._evidence.get(target.path)
-        if found is None:
-            found = self._evidence[target.path] = self.library.evidence(target, self.path)
-        return found
+        if target.path not in self._evidence:
+            self._evidence[target.path] = self.library.evidence(target, self.path)
+        return self._evidence[target.path]

@@ -13,15 +13,8 @@ SweepForm = Literal["step", "job", "python"]
 
 # What the user asked for on the command line; `--only` and `--skip` take these names beside those of the rules,
 # and a finding about a setting that could not be placed carries the setting's name as its rule.
-SETTING_RULES = (
-    "instance-type",
-    "instance-count",
-    "compute",
-    "expose-parameters",
-    "threads",
-    "sweep-to-v2",
-    "prs-to-v2",
-)
+_PLACED = ("instance-type", "instance-count", "compute", "expose-parameters", "threads")
+SETTING_RULES = (*_PLACED, "sweep-to-v2", "prs-to-v2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +48,7 @@ class Settings:
         """Whether `--only` and `--skip` let this rule (or setting) work."""
         return rule not in self.skip and (not self.only or rule in self.only)
 
-    def wants_step(self, name: str, kind: str = "") -> bool:
-        """Whether `--step` and `--kind` choose this step."""
-        return (not self.steps or name in self.steps) and (not self.kinds or not kind or kind in self.kinds)
-
     @property
-    def places_anything(self) -> bool:
-        """Whether any setting is to be written, beside what the rules fix."""
-        return (
-            self.instance_type is not None
-            or self.instance_count is not None
-            or self.compute is not None
-            or self.expose_parameters
-            or self.threads not in (None, "off")
-        )
+    def placed(self) -> list[str]:
+        """The settings that are to be written, beside what the rules fix."""
+        return [rule for rule in _PLACED if getattr(self, rule.replace("-", "_")) not in (None, False, "off")]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 
 import yaml
 
 from arc_toolkit.azureml.documents import Setting, SourceFile, Target, of_nodes
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place import place_settings
+from arc_toolkit.azureml.place import EXPOSE, place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
@@ -21,11 +20,9 @@ from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, place
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, pairs, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import FileResult, Fix, Language, without_changes
-
-Read = Callable[[str], bytes]
 
 # Where a new key goes, and what is quoted.
 EDIT_STYLE = YamlStyle(
@@ -57,12 +54,11 @@ class YamlPlan(Plan):
         file: SourceFile,
         library: Library,
         settings: Settings,
-        *,
         in_folder: bool = True,
         before: YamlPlan | None = None,
         blocked: Mapping[Path, str] | None = None,
     ) -> None:
-        super().__init__(file.path, library, settings, in_folder=in_folder, before=before)
+        super().__init__(file.path, library, settings, in_folder, before)
         self.file = file
         self.documents = file.documents
         self.editor = Editor(file.yaml, EDIT_STYLE)
@@ -146,12 +142,6 @@ class YamlPlan(Plan):
             alone.finish()
         return None if self.is_second else Fix(title, safe, tuple(alone.edits()))
 
-    def prepend(self, rule: str, target: Target, path: Path, text: str) -> bool:
-        return self.edit(rule, target, path, lambda editor: editor.prepend(path, text))
-
-    def of_file(self, file: SourceFile) -> Plan:
-        return YamlPlan(file, self.library, self.settings)
-
     def replace_restep(self, target: Target, value: str) -> bool:
         path = (*target.path, *Slot.VARIABLES.value, RESTEP)
         new = value if value != target.text(*Slot.VARIABLES.value, RESTEP) else None
@@ -162,17 +152,17 @@ class YamlPlan(Plan):
 
     def culprits(self) -> dict[Path, str]:
         """After a refusal of the whole: the operations that cannot be made on their own either, with the reason."""
-        found: dict[Path, str] = {}
+        reasons: dict[Path, str] = {}
         if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
-            return found
+            return reasons
         for rule, path, operation in self._operations:
             editor = Editor(self.file.yaml, EDIT_STYLE)
             try:
                 operation(editor)
                 editor.finish()
             except Refused as refusal:
-                found[(rule, *path)] = str(refusal)
-        return found
+                reasons[(rule, *path)] = str(refusal)
+        return reasons
 
     # --- exposed parameters ----------------------------------------------------------------------------------
 
@@ -193,14 +183,20 @@ class YamlPlan(Plan):
                 expose_root(self, document.root)
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:
-        from arc_toolkit.azureml.expose_yaml import declared_default
-
-        return declared_default(pipeline, name)
+        return text_of(pipeline.get("inputs", name)) or pipeline.text("inputs", name, "default")
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
-        from arc_toolkit.azureml.expose_yaml import declare
-
-        return declare(self, pipeline, slot, default)
+        """A plain value in a job, a typed one with a default in a component."""
+        path: Path = ("inputs", slot.value[-1])
+        declared = pipeline.get(*path)
+        own = pairs(declared)
+        if pipeline.kind.role == Role.COMPONENT and declared is None:
+            kind = "string" if slot == Slot.INSTANCE_TYPE else "integer"
+            return self.set(EXPOSE, pipeline, path, {"type": kind, "default": default})
+        if pipeline.kind.role == Role.COMPONENT or own:
+            is_value = pipeline.kind.role != Role.COMPONENT and "value" in own
+            path = (*path, "value" if is_value else "default")
+        return pipeline.text(*path) == str(default) or self.set(EXPOSE, pipeline, path, default)
 
     def bind(self, step: Target, slot: Slot) -> bool:
         from arc_toolkit.azureml.expose_yaml import move_to_component
@@ -209,9 +205,7 @@ class YamlPlan(Plan):
         return not (inline and slot == Slot.INSTANCE_COUNT) or move_to_component(self, step)
 
 
-def patch_yaml(
-    path: str, data: bytes, settings: Settings, library: Library, read: Read, *, in_folder: bool = True
-) -> FileResult:
+def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_folder: bool = True) -> FileResult:
     """What the settings and rules make of one file. Nothing is written."""
     try:
         file = library.parse(path, data)
@@ -223,10 +217,9 @@ def patch_yaml(
             library.families |= {target.kind.family for target in document.targets}
     has_sweep_spec = any(document.root.kind is KINDS[Family.SWEEP, Role.SPEC] for document in file.documents)
     if settings.sweep_to_v2 and has_sweep_spec and settings.wants("sweep-to-v2"):
-        converted: FileResult = import_module("arc_toolkit.azureml.migrate.sweep").convert(
-            path, data, settings, read
-        )
-        return converted
+        from arc_toolkit.azureml.migrate.sweep import convert
+
+        return convert(path, data, settings, library.read)
     plan = make_plan(file, library, settings, in_folder)
     try:
         after = _after(plan)
@@ -241,10 +234,8 @@ def patch_yaml(
             after = _after(plan)
         except Refused:
             return refused
-    findings, new_files = tuple(plan.findings), tuple(plan.new_files)
-    if after is None:
-        return FileResult(path, data, None, findings, next(iter(plan.refusals), None), new_files=new_files)
-    return FileResult(path, data, after, findings, new_files=new_files)
+    refused_edit = next(iter(plan.refusals), None) if after is None else None
+    return FileResult(path, data, after, tuple(plan.findings), refused_edit, new_files=tuple(plan.new_files))
 
 
 def _after(plan: YamlPlan) -> bytes | None:
@@ -272,7 +263,7 @@ def make_plan(
     blocked: Mapping[Path, str] | None = None,
 ) -> YamlPlan:
     """All edits and findings for a file; with `before`, its second run, only the edits."""
-    plan = YamlPlan(file, library, settings, in_folder=in_folder, before=before, blocked=blocked)
+    plan = YamlPlan(file, library, settings, in_folder, before, blocked)
     place_settings(plan)
     run_rules(plan, file.yaml.text)
     return plan

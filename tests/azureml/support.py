@@ -71,7 +71,7 @@ def patch(
     library = Library(read)
     for name, content in around.items():
         library.note_uses(name, content)
-    return patch_yaml(path, data, Settings(**settings), library, read, in_folder=in_folder)
+    return patch_yaml(path, data, Settings(**settings), library, in_folder)
 
 
 def check_transformed(before: str, after: str, **arguments: Any) -> FileResult:

@@ -305,7 +305,7 @@ def test_the_same_job_gets_the_same_findings(name: str, tmp_path: Path) -> None:
     library = Library(lambda path: Path(path).read_bytes())
     yaml_file, code_file = str(tmp_path / "job.yml"), str(tmp_path / "job.py")
     data = textwrap.dedent(text).encode()
-    as_yaml = patch_yaml(yaml_file, data, Settings(**settings), library, lambda path: Path(path).read_bytes())
+    as_yaml = patch_yaml(yaml_file, data, Settings(**settings), library)
     as_code = patch_source(code_file, (CODE + textwrap.dedent(code)).encode(), Settings(**settings))
     found = [
         {(finding.rule, finding.severity, finding.message) for finding in result.findings}

@@ -101,7 +101,7 @@ def test_faiss_workers_are_found_in_the_code(tmp_path_factory: pytest.TempPathFa
     (top / "src" / "a.py").write_text("import faiss, torch\nDataLoader(x, num_workers=16)\n")
     job = b"command: python a.py\nenvironment: e\ncompute: c\ncode: src\n"
     settings = Settings(threads="auto", cores=32)
-    result = patch_yaml(str(top / "job.yml"), job, settings, Library(read_raw), read_raw)
+    result = patch_yaml(str(top / "job.yml"), job, settings, Library(read_raw))
     assert yaml.safe_load(result.after or b"")["environment_variables"] == {"OMP_NUM_THREADS": "2"}
 
 

@@ -184,7 +184,7 @@ def refuse(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
     here = refused.line in (0, statement.stmt.lineno)
     node = statement.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
     plan.add_finding(
-        RULE, "warning", "the sweep is not rewritten", plan.at(statement.source, node), reason=refused.reason
+        RULE, "warning", "the sweep is not rewritten", plan.at(statement, node), reason=refused.reason
     )
 
 
@@ -208,12 +208,10 @@ def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
             plan.writer.changes.replace(statement, node, text)
         for statement, text in change.statements:
             plan.writer.changes.replace_statement(statement, text)
-        plan.add_finding(
-            RULE, "note", change.message, plan.at(change.statement.source, change.statement.stmt), applied=True
-        )
+        plan.add_finding(RULE, "note", change.message, plan.at(change.statement), applied=True)
         if change.warning is not None:
             message, reason, node = change.warning
-            plan.add_finding(RULE, "warning", message, plan.at(change.statement.source, node), reason=reason)
+            plan.add_finding(RULE, "warning", message, plan.at(change.statement, node), reason=reason)
 
 
 def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:

@@ -44,7 +44,7 @@ def plan_sweeps(
     plan = PythonPlan(module, library, settings, path, first)
     changes = []
     for statement, read in _sweeps(plan):
-        if not plan.covers(RULE, plan.at(statement.source, statement.stmt)):
+        if not plan.covers(RULE, plan.at(statement)):
             try:
                 changes.append(read())
             except Refused as refused:

@@ -82,7 +82,7 @@ def _about_broken(
     text: str, broken: Sequence[tuple[notebook.Cell, Unreadable]], settings: Settings, path: str
 ) -> Iterator[Finding]:
     """A warning for each cell that something may have been asked for in vain."""
-    for cell, error in broken if settings.places_anything else ():
+    for cell, error in broken if settings.placed else ():
         message = f"cell {cell.number} line {error.line}: left as it is"
         lines = notebook.file_lines(text, cell)
         line = lines[min(max(error.line, 1), len(lines)) - 1]

@@ -11,7 +11,7 @@ from arc_toolkit.azureml import threads
 from arc_toolkit.azureml.documents import Setting, Target
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place import place_settings
+from arc_toolkit.azureml.place import not_set, place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.find_targets import documents, find_targets
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Step, Sweep
@@ -25,27 +25,17 @@ from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.python_editor import quoted
+from arc_toolkit.edit.python_editor import Place, quoted
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node
 from arc_toolkit.findings import Fix, Language
-
-_SETTINGS = {
-    "instance-type": "instance_type",
-    "instance-count": "instance_count",
-    "compute": "compute",
-    "expose-parameters": "expose_parameters",
-    "threads": "threads",
-}
 
 
 class PythonPlan(Plan):
     """The plan for one module; the cells of a notebook are one module too."""
 
     language: Language = "python"
-    adds_default_compute = False
-    edits_commands = False
 
     def __init__(
         self, module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
@@ -60,12 +50,12 @@ class PythonPlan(Plan):
         self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
         self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
         self._ignored_everywhere = frozenset().union(*(found.lines.get(0, ()) for found in self._ignores.values()))
-        # The parameters of each pipeline function that its steps are bound to.
-        self._exposed: dict[int, set[str]] = {}
+        # The pipeline functions with parameters that their steps are bound to.
+        self._exposed: set[int] = set()
 
-    def at(self, source: Source, node: ast.expr | ast.stmt | ast.keyword) -> Node:
-        """A part of the code, for a finding."""
-        return place_node(source, node)
+    def at(self, place: Place, node: ast.expr | ast.stmt | ast.keyword | None = None) -> Node:
+        """A statement or a part of it, for a finding."""
+        return place_node(place.source, node or place.stmt)
 
     # --- findings ----------------------------------------------------------------------------------------------
 
@@ -111,12 +101,11 @@ class PythonPlan(Plan):
         """Whether `--step` and `--kind` name this target."""
         if not isinstance(target, PythonTarget):
             return True
-        names = {target.name}
-        if isinstance(target.meaning, Builder):
-            name = (named_values(target.call) or {}).get("name")
-            names |= {name.value} if isinstance(name, ast.Constant) and isinstance(name.value, str) else set()
-        family = "" if target.family == Family.OTHER else target.made_of
-        return any(self.settings.wants_step(name, family) for name in names)
+        steps, kinds = self.settings.steps, self.settings.kinds
+        if kinds and target.family != Family.OTHER and target.made_of not in kinds:
+            return False
+        name = (named_values(target.call) or {}).get("name") if isinstance(target.meaning, Builder) else None
+        return not steps or target.name in steps or (isinstance(name, ast.Constant) and name.value in steps)
 
     def wants(self, rule: str, target: Target) -> bool:
         return self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
@@ -126,15 +115,12 @@ class PythonPlan(Plan):
         statements = [value.statement] if isinstance(value, CodeValue) else []
         if isinstance(target, PythonTarget):
             statements += [target.statement, *(use.statement for use in target.holders(path))]
-        places = [self.at(statement.source, statement.stmt) for statement in statements]
+        places = [self.at(statement) for statement in statements]
         return any(self.covers(rule, place) for place in places) or super().ignored(rule, target, path)
 
     def report_refusals(self) -> None:
         """Targets that were asked for and must not be changed."""
-        asked = [
-            rule for rule, name in _SETTINGS.items() if getattr(self.settings, name) not in (None, False, "off")
-        ]
-        asked = [rule for rule in asked if self.settings.wants(rule)]
+        asked = [rule for rule in self.settings.placed if self.settings.wants(rule)]
         for target in self.python_targets if asked else ():
             if target.refusal and self.chosen(target) and not self._inherits_all(target):
                 message = f"{target.shown} is not changed"
@@ -151,27 +137,20 @@ class PythonPlan(Plan):
                     break
                 message = f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
                 reason = f"write {target.name}.resources = JobResourceConfiguration(...)"
-                self.add_finding(
-                    "instance-type",
-                    "error",
-                    message,
-                    self.at(use.statement.source, use.statement.stmt),
-                    reason=reason,
-                )
+                self.add_finding("instance-type", "error", message, self.at(use.statement), reason=reason)
 
     # --- what a target takes -----------------------------------------------------------------------------------
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
-        if isinstance(target, PythonTarget):
-            if slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
-                if target.legacy_sweep:
-                    asked = self.settings.sweep_to_v2
-                    how = "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
-                    return f"a SweepComponent takes no instance type: {how}"
-                if target.set_resources_problem and self.settings.wants("set-resources"):
-                    return "set_resources is not changed, see there"
-            elif slot == Slot.COMPUTE and isinstance(target.meaning, Builder):
-                return None  # command(...) takes it, also where a sweep is made of it
+        if isinstance(target, PythonTarget) and slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+            if target.legacy_sweep:
+                asked = self.settings.sweep_to_v2
+                how = "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
+                return f"a SweepComponent takes no instance type: {how}"
+            if target.set_resources_problem and self.settings.wants("set-resources"):
+                return "set_resources is not changed, see there"
+        if isinstance(target, PythonTarget) and slot == Slot.COMPUTE and isinstance(target.meaning, Builder):
+            return None  # command(...) takes it, also where a sweep is made of it
         return super().unsupported(target, slot)
 
     def says_equal(self, target: Target, setting: Setting) -> None:
@@ -187,8 +166,8 @@ class PythonPlan(Plan):
         first = target
         if isinstance(target.meaning, Builder | Sweep):
             # A step in a pipeline that was made of this command object, else the object itself.
-            made = [other for other in self.python_targets if other.pipeline and other.builder is not None]
-            first = next((other for other in made if other.builder and other.builder.call is target.call), target)
+            steps = (other for other in self.python_targets if other.pipeline and other.builder)
+            first = next((step for step in steps if step.builder and step.builder.call is target.call), target)
         if first.pipeline is None:
             return True
         pipeline = next(item for item in self.python_pipelines if item.function is first.pipeline.function)
@@ -229,10 +208,10 @@ class PythonPlan(Plan):
         return written
 
     def _write(self, target: PythonTarget, setting: Setting, text: str) -> None:
-        exposed = target.pipeline is not None and bool(self._exposed.get(id(target.pipeline.function)))
         if setting.rule == "expose-parameters":
             text = str(setting.path[-1])
-        self.writer.write(target, setting, text, in_call=not exposed or setting.slot == Slot.COMPUTE)
+        in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
+        self.writer.write(target, setting, text, in_call=in_call)
 
     def _inherits(self, target: PythonTarget, setting: Setting) -> bool:
         """Whether a target has a value from what it is made of, which is given it, and has no value of its own."""
@@ -261,7 +240,7 @@ class PythonPlan(Plan):
         return not own and isinstance(target.meaning, Step) and self._inherits_resources(target)
 
     def _exposes(self, target: PythonTarget) -> bool:
-        return target.pipeline is not None and bool(self._exposed.get(id(target.pipeline.function)))
+        return target.pipeline is not None and id(target.pipeline.function) in self._exposed
 
     def replace_restep(self, target: Target, value: str) -> bool:
         """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""
@@ -270,10 +249,7 @@ class PythonPlan(Plan):
             setting = Setting("threads", Slot.VARIABLES, value, (*Slot.VARIABLES.value, PRESTEP))
             return bool(self.write(target, [setting]))
         if not isinstance(node.expression, ast.Constant):
-            reason = f"its {RESTEP} is not a literal"
-            self.add_finding(
-                "threads", "warning", f"threads are not set on {target.shown}", target.at, reason=reason
-            )
+            not_set(self, target, f"its {RESTEP} is not a literal")
             return False
         if node.value != value:
             self.writer.changes.replace(node.statement, node.expression, quoted(value))
@@ -331,7 +307,7 @@ class PythonPlan(Plan):
                 return False
             add = partial(self.writer.changes.add_parameter, statement, function, name, text)
             self.writer.on_bound(function, name, add)
-        self._exposed.setdefault(id(function), set()).add(name)
+        self._exposed.add(id(function))
         return True
 
 

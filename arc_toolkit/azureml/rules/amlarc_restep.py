@@ -70,17 +70,11 @@ def _check_code(plan: PythonPlan) -> None:
                 assert isinstance(node, ast.keyword | ast.Constant)
                 written = RESTEP if is_argument else "" if in_f_string else source.slice(node)
                 fixable = written.count(RESTEP) == (1 if is_argument else str(node.value).count(RESTEP))
-
                 at = Place(source, source.body, top)
                 fix = partial(_rename, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
-                plan.report(
-                    RULE,
-                    _MESSAGE,
-                    plan.at(source, node),
-                    reason="" if fixable else "it is part of an f-string or written with escapes",
-                    fix=fix if fixable else None,
-                    title=_TITLE,
-                )
+                reason = "" if fixable else "it is part of an f-string or written with escapes"
+                where = plan.at(at, node)
+                plan.report(RULE, _MESSAGE, where, reason=reason, fix=fix if fixable else None, title=_TITLE)
 
 
 def _rename(writer: PythonWriter, at: Place, node: ast.keyword | ast.Constant, text: str) -> None:

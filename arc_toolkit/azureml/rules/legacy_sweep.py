@@ -31,8 +31,7 @@ def _check_code(plan: PythonPlan) -> None:
             if sweeps:
                 message = f"{name} is a sweep of SDK v1.5, which takes no instance type"
                 reason = "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
-                statement = sweeps[0].statement
-                plan.report(RULE, message, plan.at(statement.source, statement.stmt), reason=reason)
+                plan.report(RULE, message, plan.at(sweeps[0].statement), reason=reason)
 
 
 RULE = Rule(

@@ -105,7 +105,7 @@ def _report(
                     fields[name] = value
     there = [name for name in (*fields, *unknown) if name in EQUIVALENTS]
     mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(there))
-    at = plan.at(statement.source, call)
+    at = plan.at(statement, call)
     convert = plan.settings.prs_to_v2 and plan.settings.wants("prs-to-v2") and not plan.covers("prs-to-v2", at)
     plan.report(
         RULE,
@@ -189,7 +189,7 @@ def _convert(
     for field, written in unknown.items():
         notes.append(f"{field} is {written}, which is not a literal: write it in by hand")
     for note in notes:
-        plan.add_finding("prs-to-v2", "note", note, plan.at(statement.source, call))
+        plan.add_finding("prs-to-v2", "note", note, plan.at(statement, call))
 
 
 RULE = Rule(

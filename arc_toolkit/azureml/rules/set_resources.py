@@ -30,7 +30,7 @@ def _check(plan: Plan) -> None:
 def _report(plan: PythonPlan, name: str, use: Use, target: PythonTarget | None) -> None:
     message = f"{name}.set_resources() writes into the component that all its steps share"
     way_out = "assign resources = JobResourceConfiguration(...) instead"
-    at = plan.at(use.statement.source, use.statement.stmt)
+    at = plan.at(use.statement)
     if target is None:
         plan.report(RULE, f"{message}: {way_out}", at, reason=f"it is not certain which step {name} is")
         return

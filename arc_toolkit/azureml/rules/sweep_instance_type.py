@@ -40,7 +40,7 @@ def _report(
     plan.report(
         RULE,
         f"sweep() has no argument {name} (TypeError): it belongs in the resources of the sweep",
-        plan.at(target.statement.source, keyword),
+        plan.at(target.statement, keyword),
         reason=problem,
         fix=None if problem else fix,
         title=f"Assign {target.name}.resources",
