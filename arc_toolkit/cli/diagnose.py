@@ -244,11 +244,7 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
         return report_text.detail(report, style) if args.job else report_text.overview(report, style)
-    writers = {
-        "json": report_formats.to_json,
-        "csv": report_formats.to_csv,
-        "markdown": report_text.to_markdown,
-    }
+    writers = {"json": report_formats.to_json, "csv": report_formats.to_csv, "markdown": report_text.to_markdown}
     return writers[args.format](report)
 
 

@@ -7,14 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from arc_toolkit.diagnosis import causes, signals
-from arc_toolkit.diagnosis.cluster_index import (
-    ClusterIndex,
-    PodState,
-    pool_of,
-    pool_of_node,
-    vm_instance_of,
-    vm_instance_of_node,
-)
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
 from arc_toolkit.diagnosis.grouping import AttemptDraft, JobGroup, group
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -37,11 +30,7 @@ def build(
 ) -> tuple[list[Attempt], dict[str, JobGroup]]:
     """All attempts in order of job and number, and the jobs by their unique names."""
     groups = group(scans, cluster, prs_evidence)
-    lookup = _NodeLookup(cluster)
-    attempts: list[Attempt] = []
-    for name in sorted(groups):
-        attempts += _finish(name, groups[name], cluster, lookup)
-    return attempts, groups
+    return [attempt for name in sorted(groups) for attempt in _finish(name, groups[name], cluster)], groups
 
 
 def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]) -> list[Job]:
@@ -92,28 +81,12 @@ def _unsure(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
     return tuple(dict.fromkeys(cause.kind for cause in causes if cause.kind not in sure))
 
 
-class _NodeLookup:
-    """Pool, spot and VM instance of a node, looked up once per node."""
-
-    def __init__(self, cluster: ClusterIndex) -> None:
-        self._cluster = cluster
-        self._known: dict[str, tuple[str | None, bool | None, int | None]] = {}
-
-    def of(self, name: str | None, truncated: bool) -> tuple[str | None, bool | None, int | None]:
-        if name is None:
-            return None, None, None
-        facts = self._known.get(name)
-        if facts is None:
-            node = self._cluster.nodes.get(name)
-            if node is not None:
-                facts = pool_of_node(node), node.spot, vm_instance_of_node(node)
-            else:
-                facts = pool_of(name), self._cluster.spot_of(name), vm_instance_of(name)
-            self._known[name] = facts
-        return (facts[0], facts[1], None) if truncated else facts
+def _place(draft: AttemptDraft, cluster: ClusterIndex) -> NodePlace:
+    place = cluster.place(draft.node) if draft.node else NodePlace()
+    return place._replace(vm_instance=None) if draft.truncated else place
 
 
-def _finish(name: str, job: JobGroup, cluster: ClusterIndex, lookup: _NodeLookup) -> list[Attempt]:
+def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
     drafts = job.drafts
     if not drafts:
         return []
@@ -132,7 +105,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, lookup: _NodeLookup
             causes.AttemptContext(
                 cluster=cluster,
                 node=None if draft.truncated else draft.node,
-                spot=_spot(lookup.of(draft.node, draft.truncated)[1], draft),
+                spot=_spot(_place(draft, cluster).spot, draft),
                 pod=draft.pod,
                 start=draft.start,
                 end=draft.end,
@@ -159,7 +132,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, lookup: _NodeLookup
         _note_missing(job, last)
     attempts = []
     for draft in drafts:
-        pool, spot, instance = lookup.of(draft.node, draft.truncated)
+        place = _place(draft, cluster)
         attempts.append(
             Attempt(
                 job=name,
@@ -171,9 +144,9 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, lookup: _NodeLookup
                 end=draft.end,
                 pod=draft.pod.name if draft.pod else None,
                 pod_uid=draft.uid,
-                pool=pool,
-                spot=spot,
-                vm_instance=instance,
+                pool=place.pool,
+                spot=place.spot,
+                vm_instance=place.vm_instance,
                 outcome=draft.outcome,
                 cause=draft.cause,
                 sources=draft.sources,

@@ -9,8 +9,8 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
@@ -64,6 +64,14 @@ class ClusterEvent:
     time: float | None
 
 
+class NodePlace(NamedTuple):
+    """What is known about the VM of a node."""
+
+    pool: str | None = None
+    spot: bool | None = None
+    vm_instance: int | None = None
+
+
 @dataclass
 class ClusterIndex:
     """All facts with their indexes. Events are sorted by time; those without a time come first."""
@@ -74,17 +82,30 @@ class ClusterIndex:
     pod_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)  # by pod UID, and by namespace/name
     cuts: dict[str, float] = field(default_factory=dict)  # node -> when it became another VM
     drains: dict[str, list[float]] = field(default_factory=dict)  # node -> when pods were evicted through the API
-    collected: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # node -> when pods were removed because it was gone
+    # node -> when pods were removed because it was gone
+    collected: dict[str, list[float]] = field(default_factory=dict)
     spot_pools: dict[str, bool] = field(default_factory=dict)
     nodes_complete: bool = False
     other_pods: int = 0  # not of AzureML jobs
+    _places: dict[str, NodePlace] = field(default_factory=dict)
 
-    def spot_of(self, name: str) -> bool | None:
-        """Whether a node is a spot VM: from the node itself, otherwise from the other nodes of its pool."""
-        node, pool = self.nodes.get(name), pool_of(name)
-        return node.spot if node else self.spot_pools.get(pool) if pool else None
+    def place(self, name: str) -> NodePlace:
+        """From the node itself, otherwise from its name and from the other nodes of its pool."""
+        place = self._places.get(name)
+        if place is None:
+            node = self.nodes.get(name)
+            pool = (node.pool if node else None) or pool_of(name)
+            provider = PROVIDER_VM.search(node.provider_id) if node else None
+            place = self._places[name] = NodePlace(
+                pool,
+                node.spot if node else self.spot_pools.get(pool) if pool else None,
+                int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(name),
+            )
+        return place
+
+    def is_gone(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return bool(node.deleted) if node else self.nodes_complete
 
     def events_of_pod(self, pod: PodState) -> list[ClusterEvent]:
         return self.pod_events.get(pod.uid) or self.pod_events.get(f"{pod.namespace}/{pod.name}") or []
@@ -121,7 +142,7 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
         for begin in signals.REPLACED_BY:
             _cut_at_repairs(cluster, name, begin, events)
     for node in cluster.nodes.values():
-        if pool := pool_of_node(node):
+        if pool := node.pool or pool_of(node.name):
             cluster.spot_pools[pool] = node.spot
     return cluster
 
@@ -161,22 +182,13 @@ def parse_list(data: bytes, origin: str) -> ClusterFacts:
     whole = kind.endswith("List")
     items = document.get("items") if whole else [document]
     items = items if isinstance(items, list) else []
-    facts = ClusterFacts(origin=origin, nodes_complete=False)
-    complete = False
+    facts = ClusterFacts(origin=origin)
     for item in items:
-        if not isinstance(item, dict):
-            continue
-        of = str(item.get("kind") or kind.removesuffix("List"))
-        if of == "Pod":
-            facts.pods.append(item)
-        elif of == "Node":
-            facts.nodes.append(item)
-            complete = whole
-        elif of == "Event":
-            facts.events.append(item)
-    if not (facts.pods or facts.nodes or facts.events) and items:
+        if isinstance(item, dict):
+            facts.add(str(item.get("kind") or kind.removesuffix("List")), item)
+    if items and not (facts.pods or facts.nodes or facts.events):
         raise ValueError("neither pods, nodes nor events")
-    return ClusterFacts(facts.pods, facts.nodes, facts.events, complete, origin)
+    return replace(facts, nodes_complete=whole and bool(facts.nodes))
 
 
 def pool_of(name: str) -> str | None:
@@ -189,17 +201,6 @@ def vm_instance_of(name: str) -> int | None:
     """The VM instance id, from the name alone: `...vmss000046` is instance 150."""
     match = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
     return int(match["id"], 36) if match and len(match["id"]) == 6 else None
-
-
-def pool_of_node(node: Node) -> str | None:
-    """The node pool, from a label or else from the name."""
-    return node.pool or pool_of(node.name)
-
-
-def vm_instance_of_node(node: Node) -> int | None:
-    """The VM instance id, from the provider id or else from the name."""
-    provider = PROVIDER_VM.search(node.provider_id)
-    return int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(node.name)
 
 
 def _newest(objects: Iterable[Any]) -> Iterable[Json]:

@@ -43,8 +43,7 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
         progress(f"read {done} of {len(logs) + len(inventory.streams)} logs")
     for result in scans:
         if not result.nodes or result.note:
-            inventory.counts[result.note] = inventory.counts.get(result.note, 0) + 1
-            inventory.skipped.append(SkippedFile(result.path, result.note))
+            inventory.skip(result.path, result.note)
     return scans
 
 
@@ -158,5 +157,6 @@ def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:
     from arc_toolkit.diagnosis import prs_logs
 
     evidence, skipped = prs_logs.read(inventory.prs)
-    inventory.skip_all(skipped)
+    for item in skipped:
+        inventory.skip(item.path, item.reason)
     return evidence, len(inventory.prs) - len(skipped)

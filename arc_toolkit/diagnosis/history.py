@@ -11,8 +11,8 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from arc_toolkit.diagnosis import times
@@ -28,7 +28,6 @@ Json = dict[str, Any]
 
 APPLICATION_ID = 0x61726374  # "arct"; distinguishes our files from other SQLite files
 VERSION = 1
-KINDS = ("Pod", "Node", "Event")
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -60,17 +59,17 @@ def read(path: str) -> ClusterFacts:
         raise ArcError(
             f"{path} does not exist: record a history with `arc-toolkit diagnose --cluster --watch --history {path}`"
         )
-    with _opened(path, f"file:{_quoted(path)}?mode=ro") as database:
+    with _sentences(path), closing(_connect(path, "ro")) as database:
         _check(database, path)
-        items: dict[str, list[Json]] = {kind: [] for kind in KINDS}
+        facts = ClusterFacts(origin=path)
         for kind, gone, body in database.execute("SELECT kind, gone, body FROM objects"):
             item = json.loads(body)
             if gone is not None:
                 item["metadata"].setdefault("deletionTimestamp", times.iso(gone))
-            items[kind].append(item)
+            facts.add(kind, item)
         rows = database.execute("SELECT node, uid, type, since, reason, message FROM conditions")
-        items["Event"] += [_condition_event(*row) for row in rows]
-    return ClusterFacts(items["Pod"], items["Node"], items["Event"], nodes_complete=False, origin=path)
+        facts.events.extend(_condition_event(*row) for row in rows)
+    return facts
 
 
 class History:
@@ -78,20 +77,13 @@ class History:
 
     def __init__(self, path: str, server: str) -> None:
         self.path = path
-        self._lock = _lock(path)
-        try:
+        with ExitStack() as stack:  # closes what is open already if anything fails
+            stack.enter_context(_lock(path))
             fresh = not os.path.exists(path) or os.path.getsize(path) == 0
             with _sentences(path):
-                self._database = _connect(f"file:{_quoted(path)}?mode=rwc")
-            try:
-                with _sentences(path):
-                    self._prepare(server, fresh)
-            except BaseException:
-                self._database.close()
-                raise
-        except BaseException:
-            self._lock.close()
-            raise
+                self._database = stack.enter_context(closing(_connect(path, "rwc")))
+                self._prepare(server, fresh)
+            self._open = stack.pop_all()
 
     def _prepare(self, server: str, fresh: bool) -> None:
         database = self._database
@@ -112,8 +104,7 @@ class History:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._database.close()
-        self._lock.close()
+        self._open.close()
 
     def resource_version(self, stream: str) -> str | None:
         """The version up to which a stream is recorded; None: list it."""
@@ -168,15 +159,10 @@ class History:
 
     def _record_conditions(self, old: Json, new: Json, uid: str, now: float) -> None:
         """Record conditions that were good and are bad now."""
-        was_bad = {
-            item.get("type")
-            for item in old["status"]["conditions"]
-            if is_bad(str(item.get("type")), item.get("status"))
-        }
-        known = {item.get("type") for item in old["status"]["conditions"]}
+        was_bad = {item.get("type"): _is_bad(item) for item in old["status"]["conditions"]}
         for item in new["status"]["conditions"]:
             kind = item.get("type")
-            if is_bad(str(kind), item.get("status")) and kind in known and kind not in was_bad:
+            if _is_bad(item) and was_bad.get(kind) is False:
                 values = [str(item.get(name, "")) for name in ("status", "reason", "message")]
                 since = str(item.get("lastTransitionTime") or times.iso(now))
                 self._database.execute(
@@ -205,23 +191,20 @@ class History:
         )
 
 
+@dataclass(slots=True)
 class RecordedChange:
     """One change in a stream: an object, its deletion, or a whole list of uids; and the version after it."""
 
-    __slots__ = ("deleted", "item", "kind", "listed", "stream", "version")
+    stream: str
+    kind: str
+    item: Json | None = None
+    deleted: bool = False
+    version: str = ""
+    listed: frozenset[str] | None = None
 
-    def __init__(
-        self,
-        stream: str,
-        kind: str,
-        item: Json | None = None,
-        *,
-        deleted: bool = False,
-        version: str = "",
-        listed: frozenset[str] | None = None,
-    ) -> None:
-        self.stream, self.kind, self.item = stream, kind, item
-        self.deleted, self.version, self.listed = deleted, version, listed
+
+def _is_bad(condition: Json) -> bool:
+    return is_bad(str(condition.get("type")), condition.get("status"))
 
 
 def _news(old: Json, new: Json) -> bool:
@@ -268,20 +251,11 @@ def _lock(path: str) -> IO[bytes]:
     return handle
 
 
-def _connect(uri: str) -> sqlite3.Connection:
+def _connect(path: str, mode: str) -> sqlite3.Connection:
     import sqlite3
+    from urllib.parse import quote
 
-    return sqlite3.connect(uri, uri=True, timeout=10)
-
-
-@contextmanager
-def _opened(path: str, uri: str) -> Iterator[sqlite3.Connection]:
-    with _sentences(path):
-        database = _connect(uri)
-        try:
-            yield database
-        finally:
-            database.close()
+    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True, timeout=10)
 
 
 @contextmanager
@@ -302,9 +276,3 @@ def _check(database: sqlite3.Connection, path: str) -> None:
         raise ArcError(
             f"{path} is a history of version {version}, and version {VERSION} is needed: use a new file"
         )
-
-
-def _quoted(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(str(Path(path).absolute()))

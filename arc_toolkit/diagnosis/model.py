@@ -261,3 +261,7 @@ class ClusterFacts:
     events: list[dict[str, Any]] = field(default_factory=list)
     nodes_complete: bool = False
     origin: str = ""  # "cluster prod", "events.json", "history.db"
+
+    def add(self, kind: str, item: Any) -> None:
+        """Other kinds are ignored."""
+        {"Pod": self.pods, "Node": self.nodes, "Event": self.events}.get(kind, []).append(item)

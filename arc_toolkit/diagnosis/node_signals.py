@@ -93,8 +93,7 @@ def explanation(
     ]
     if notices:
         return min(notices, key=lambda notice: (notice.priority, ORDER[notice.evidence.source]))
-    gone = bool(node.deleted) if node else cluster.nodes_complete
-    gone = gone or any(_is_near(moment, time) for time in cluster.collected.get(name, ()))
+    gone = cluster.is_gone(name) or any(_is_near(moment, time) for time in cluster.collected.get(name, ()))
     if spot and gone and not _came_back(events, moment):
         evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
         return CauseCandidate(evidence, CauseKind.SPOT, "medium")

@@ -18,8 +18,7 @@ from typing import BinaryIO
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, LogFile, PrsEvidence, SkippedFile
 
-BATCHES = re.compile(r"(?:^|/)processed_mini[-_]batches\.csv$")
-USAGE = re.compile(r"(?:^|/)node_resource_usage\.csv$")
+USAGE = "node_resource_usage.csv"
 
 # AzureML's extension reserves 5 % of a node's memory; above the rest the node is about to run out.
 FULL_PERCENT = 95.0
@@ -34,17 +33,12 @@ class _NotUsable(Exception):
     """The reason why a file cannot be used."""
 
 
-def is_prs_log(path: str) -> bool:
-    """Whether this is a file for `read`; called for every file."""
-    return path.endswith(".csv") and bool(BATCHES.search(path) or USAGE.search(path))
-
-
 def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]]:
     """The evidence in all PRS files, and the files that cannot be used, each with its reason."""
     evidence: list[PrsEvidence] = []
     skipped: list[SkippedFile] = []
     for file in files:
-        reader = _read_usage if USAGE.search(file.path) else _read_batches
+        reader = _read_usage if file.path.endswith(USAGE) else _read_batches
         try:
             with file.open() as stream:
                 evidence += reader(file.path, stream)
@@ -94,12 +88,7 @@ def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     node = path.split("/")[-2] if "/" in path else None
     message = f"memory of the node was {peak:.0f} % full"
     return [
-        PrsEvidence(
-            path,
-            Evidence(EvidenceSource.PRS, "node memory", message, when),
-            node,
-            CauseKind.NODE_MEMORY,
-        )
+        PrsEvidence(path, Evidence(EvidenceSource.PRS, "node memory", message, when), node, CauseKind.NODE_MEMORY)
     ]
 
 

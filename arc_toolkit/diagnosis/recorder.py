@@ -88,13 +88,12 @@ STREAMS = (
 
 def read_cluster(client: ClusterReader) -> ClusterFacts:
     """The pods, nodes and events that the cluster has now."""
-    items: dict[str, list[Json]] = {"Pod": [], "Node": [], "Event": []}
+    facts = ClusterFacts(nodes_complete=True, origin=f"cluster {client.name}")
     for stream in STREAMS:
-        listing = client.list(stream.path, stream.params)
-        items[stream.kind] += [stream.trim(item) for item in listing if stream.is_relevant(item)]
-    return ClusterFacts(
-        items["Pod"], items["Node"], items["Event"], nodes_complete=True, origin=f"cluster {client.name}"
-    )
+        for item in client.list(stream.path, stream.params):
+            if stream.is_relevant(item):
+                facts.add(stream.kind, stream.trim(item))
+    return facts
 
 
 def watch(
@@ -179,9 +178,7 @@ class Recorder:
                     self._changes.put(change)
                     version = change.version or version
                     pause, started = 0.5, True
-            except (
-                Exception
-            ) as error:  # a stream must not end unnoticed: what is not retried, the main thread raises
+            except Exception as error:  # what is not retried, the main thread raises: no stream ends unnoticed
                 recovery = self._recovery(error)
                 if recovery is Recovery.LIST_AGAIN:
                     version = None

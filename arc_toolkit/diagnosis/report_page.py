@@ -14,15 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import (
-    Attempt,
-    Cause,
-    CauseKind,
-    DiagnosisReport,
-    Job,
-    Level,
-    RunOutcome,
-)
+from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, DiagnosisReport, Job, Level, RunOutcome
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_text import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.signals import KINDS

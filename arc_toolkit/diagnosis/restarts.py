@@ -38,20 +38,15 @@ COUNTERS = ("epoch", "step", "global_step", "iteration", "trainer/global_step")
 
 @dataclass(frozen=True, slots=True)
 class MetricScan:
-    """The restarts in one source of metrics, and how much data it has."""
+    """The restarts in one source of metrics, and how much data it has: to find no restart is a result too."""
 
     restarts: list[Restart]
     runs: int
     points: int
 
 
-def find_restarts(source: str) -> list[Restart]:
-    """The restarts in a CSV or JSON file (`-`: standard input) or in `mlflow:URI#RUN`, oldest first."""
-    return scan_metrics(source).restarts
-
-
 def scan_metrics(source: str) -> MetricScan:
-    """The restarts, with the number of runs and points: to find no restart is a result too."""
+    """The restarts in a CSV or JSON file (`-`: standard input) or in `mlflow:URI#RUN`, oldest first."""
     from arc_toolkit.diagnosis.sources.metric_points import read_points
 
     runs = read_points(source)
@@ -71,7 +66,7 @@ def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Res
     points = list(points)
     all_series = _all_series(points)
     epochs = _epoch_values(points)
-    result: list[tuple[_Drop, _Series, tuple[str, ...]]] = []
+    result: list[_Hit] = []
     for series in all_series:
         for drop in _candidates(series, epochs):
             witnesses = [other for other in all_series if other is not series]
@@ -132,6 +127,9 @@ class _Series:
 
     def near_first(self, step: int) -> bool:
         return step <= self.steps[0] + self.stride
+
+
+_Hit = tuple[_Drop, _Series, tuple[str, ...]]  # and the keys that agree
 
 
 def _all_series(points: Iterable[Point]) -> list[_Series]:
@@ -223,11 +221,9 @@ def _has_a_say(other: _Series, drop: _Drop, series: _Series) -> bool:
     return drop.step < other.tops[last] <= drop.top + series.stride
 
 
-def _same_time(
-    result: list[tuple[_Drop, _Series, tuple[str, ...]]],
-) -> list[list[tuple[_Drop, _Series, tuple[str, ...]]]]:
+def _same_time(result: list[_Hit]) -> list[list[_Hit]]:
     """Drops of different keys whose pauses overlap are one restart."""
-    groups: list[list[tuple[_Drop, _Series, tuple[str, ...]]]] = []
+    groups: list[list[_Hit]] = []
     end = float("-inf")
     for item in sorted(result, key=lambda item: (item[0].before, item[0].after)):
         if groups and item[0].before < end:
@@ -239,9 +235,7 @@ def _same_time(
     return groups
 
 
-def _restart(
-    run: str, group: list[tuple[_Drop, _Series, tuple[str, ...]]], epochs: _Epochs, source: str
-) -> Restart:
+def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Restart:
     """The figures come from the key with the most points, which has the most exact times."""
     drop, series, _ = max(group, key=lambda item: len(item[1].steps))
     keys = tuple(sorted({key for _, _, keys in group for key in keys}))

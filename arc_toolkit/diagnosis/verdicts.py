@@ -16,13 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
-from arc_toolkit.diagnosis.cluster_index import (
-    ClusterIndex,
-    pool_of,
-    pool_of_node,
-    vm_instance_of,
-    vm_instance_of_node,
-)
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource, Level, RunOutcome, Verdict
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
@@ -34,9 +28,7 @@ FALSE_DISCOVERY_RATE = 0.05
 NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
 LEAST_ELSEWHERE = 5  # attempts on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
-OK_BELOW = (
-    0.30  # `ok` means that the interval of the failure rate ends below this: 9 attempts without a failure do
-)
+OK_BELOW = 0.30  # `ok` means that the interval of the failure rate ends below this: 9 good attempts do
 QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
 
 # Causes that are not the job's own, so they do not make it one that fails everywhere.
@@ -64,10 +56,8 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verd
     widely = fails_widely(attempts)
     everywhere = fails_everywhere(attempts, widely)
     tallies = _count(attempts, cluster, widely)
-    for node in cluster.nodes.values():
-        tallies.setdefault(node.name, Tally(pool=pool_of_node(node)))
-    for name in cluster.node_events:
-        tallies.setdefault(name, Tally(pool=pool_of(name)))
+    for name in (*cluster.nodes, *cluster.node_events):
+        tallies.setdefault(name, Tally(pool=cluster.place(name).pool))
     _add_direct(tallies, cluster, _blamed_elsewhere(attempts, everywhere))
     tested, p_values, rates = _test(tallies)
     passed = dict(zip(tested, benjamini_hochberg(p_values, FALSE_DISCOVERY_RATE), strict=True))
@@ -183,7 +173,9 @@ def _add_direct(
             time = event.time
             if time is not None and time < cluster.cuts.get(name, time):
                 continue
-            if candidate.kind is CauseKind.NODE_LOST and explanation(cluster, name, time, cluster.spot_of(name)):
+            if candidate.kind is CauseKind.NODE_LOST and explanation(
+                cluster, name, time, cluster.place(name).spot
+            ):
                 continue
             if candidate.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
                 continue
@@ -246,7 +238,7 @@ def _silence(tally: Tally) -> str:
 def _verdict(
     name: str, tally: Tally, cluster: ClusterIndex, passed: bool, p_value: float | None, rate: float | None
 ) -> Verdict:
-    node = cluster.nodes.get(name)
+    place, gone = cluster.place(name), cluster.is_gone(name)
     interval = wilson(tally.failures, tally.attempts) if tally.attempts else None
     evidence = tuple(sorted(dict.fromkeys(tally.evidence), key=lambda item: item.time or 0.0))[-8:]
     pressure = tuple(sorted(dict.fromkeys(tally.pressure), key=lambda item: item.time or 0.0))[-4:]
@@ -269,21 +261,16 @@ def _verdict(
     elif interval and interval[1] < OK_BELOW:
         level, reason = Level.OK, share
     else:
-        level, reason = (
-            Level.NOT_ENOUGH_DATA,
-            share if tally.attempts else _silence(tally),
-        )
+        level, reason = (Level.NOT_ENOUGH_DATA, share if tally.attempts else _silence(tally))
     if tally.widely:
         many = f"{NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE} or more nodes"
         reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"
     if tally.dropped:
         reason += f"; {tally.dropped} older not counted, they were on another VM"
-    vm_instance = vm_instance_of_node(node) if node else vm_instance_of(name)
-    gone = bool(node.deleted) if node else cluster.nodes_complete
     return Verdict(
         node=name,
         level=level,
-        pool=tally.pool or (pool_of_node(node) if node else None),
+        pool=tally.pool or place.pool,
         failures=tally.failures,
         attempts=tally.attempts,
         interval=interval,
@@ -291,9 +278,9 @@ def _verdict(
         p_value=p_value,
         evidence=evidence or pressure,
         since=cluster.cuts.get(name) if tally.dropped else None,
-        spot=cluster.spot_of(name),
-        vm_instance=vm_instance,
+        spot=place.spot,
+        vm_instance=place.vm_instance,
         gone=gone,
         reason=reason,
-        suggestions=suggestions.for_node(name, lead_reason, vm_instance, gone) if level is Level.BAD else (),
+        suggestions=suggestions.for_node(name, lead_reason, place.vm_instance, gone) if level is Level.BAD else (),
     )

@@ -15,7 +15,7 @@ import pytest
 from arc_toolkit.diagnosis import collect
 from arc_toolkit.diagnosis.model import SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan
-from arc_toolkit.diagnosis.sources import streams
+from arc_toolkit.diagnosis.sources import zips
 from arc_toolkit.diagnosis.sources.inventory import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, save, write_log
@@ -86,25 +86,25 @@ def test_members_that_lead_outside_or_are_archives_are_reported_and_the_rest_is_
 
 
 def test_a_zip_bomb_is_not_unpacked_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(zips, "BOMB_FLOOR_BYTES", 1 << 20)
     make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": b" " * (30 << 20), f"j/{LOG}": node_line(NODE_A)})
     scans, inventory = read(tmp_path)
     assert [scan.nodes for scan in scans] == [[NODE_A]]
-    assert reasons(inventory) == {LOG: streams.BOMB}
+    assert reasons(inventory) == {LOG: zips.BOMB}
 
 
 def test_a_gz_bomb_is_stopped_while_it_unpacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(zips, "BOMB_FLOOR_BYTES", 1 << 20)
     (tmp_path / f"{LOG}.gz").write_bytes(gzip.compress(b" " * (60 << 20)))
     scans, inventory = read(tmp_path)
-    assert reasons(inventory) == {f"{LOG}.gz": f"cannot be read: {streams.BOMB}"}
+    assert reasons(inventory) == {f"{LOG}.gz": f"cannot be read: {zips.BOMB}"}
     assert scans[0].size < 40 << 20
 
 
 def test_members_that_share_their_data_are_not_read_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(zips, "BOMB_FLOOR_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"j/{LOG}", node_line(NODE_A) + os.urandom(500).hex().encode() * 300)
         archive.filelist += archive.filelist * 5000

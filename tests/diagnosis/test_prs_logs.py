@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import prs_logs
 from arc_toolkit.diagnosis.model import CauseKind, LogFile
+from arc_toolkit.diagnosis.sources.inventory import Inventory
 
 BATCHES = "job/logs/sys/job_report/processed_mini-batches.csv"
 USAGE = "job/logs/sys/perf/10.0.0.7/node_resource_usage.csv"
@@ -21,16 +22,21 @@ def file(path: str, text: str | bytes) -> LogFile:
     return LogFile(path, len(data), lambda: io.BytesIO(data))
 
 
+def is_recognized(path: str) -> bool:
+    inventory = Inventory()
+    return inventory.offer(path.rpartition("/")[2], file(path, "")) and len(inventory.prs) == 1
+
+
 @pytest.mark.parametrize("path", [BATCHES, USAGE, "processed_mini-batches.csv"])
 def test_report_files_are_recognized(path: str) -> None:
-    assert prs_logs.is_prs_log(path)
+    assert is_recognized(path)
 
 
 @pytest.mark.parametrize(
     "path", ["a/other_processed_mini-batches.csv.bak", "a/node_disk_usage.csv", "a/my_batches.csv"]
 )
 def test_other_files_are_not(path: str) -> None:
-    assert not prs_logs.is_prs_log(path)
+    assert not is_recognized(path)
 
 
 def test_mini_batches_picked_more_than_once_are_counted() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis.restarts import find_restarts, restarts_in
+from arc_toolkit.diagnosis.restarts import restarts_in, scan_metrics
 from arc_toolkit.diagnosis.sources.metric_points import Point, read_points
 from arc_toolkit.errors import ArcError
 
@@ -256,7 +256,7 @@ def test_long_csv_with_milliseconds_and_several_runs(tmp_path: Path) -> None:
     rows += [f"shaken,{p.key},{p.value},{int(p.time * 1000)},{p.step}" for p in RESUMED]
     path = tmp_path / "metrics.csv"
     path.write_text("\n".join(rows))
-    [restart] = find_restarts(str(path))
+    [restart] = scan_metrics(str(path)).restarts
     assert (restart.run, restart.lost_steps, restart.source) == ("shaken", 11, str(path))
 
 
@@ -269,7 +269,7 @@ def test_wide_csv_with_iso_times_blank_cells_and_a_text_column(tmp_path: Path) -
         rows.append(f"{point.step},{when},0.5,,worker")
     path = tmp_path / "job_7.csv"
     path.write_text("\r\n".join(rows), encoding="utf-8")
-    [restart] = find_restarts(str(path))
+    [restart] = scan_metrics(str(path)).restarts
     assert (restart.run, restart.keys) == ("job_7", ("loss",))
 
 
@@ -287,7 +287,7 @@ def test_json_shapes(tmp_path: Path, shape: str) -> None:
     }[shape]
     path = tmp_path / "abc.json"
     path.write_text(text)
-    [restart] = find_restarts(str(path))
+    [restart] = scan_metrics(str(path)).restarts
     assert (restart.run, restart.lost_steps) == ("abc", 11)
 
 
@@ -312,7 +312,7 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, says: st
     path = tmp_path / "bad.csv"
     path.write_text(text)
     with pytest.raises(ArcError, match=r"bad\.csv") as caught:
-        find_restarts(str(path))
+        scan_metrics(str(path))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -332,12 +332,12 @@ def test_any_text_gives_points_or_one_sentence(tmp_path_factory: pytest.TempPath
 
 def test_mlflow_source_without_a_run_says_how_to_name_one() -> None:
     with pytest.raises(ArcError, match="mlflow:URI#RUN_ID"):
-        find_restarts("mlflow:sqlite:///mlflow.db")
+        scan_metrics("mlflow:sqlite:///mlflow.db")
 
 
 def test_mlflow_store_that_does_not_exist_is_reported_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(ArcError, match="does not exist"):
-        find_restarts(f"mlflow:sqlite:///{tmp_path}/typo.db#8a1f")
+        scan_metrics(f"mlflow:sqlite:///{tmp_path}/typo.db#8a1f")
     assert not list(tmp_path.iterdir())
 
 

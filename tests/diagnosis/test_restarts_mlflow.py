@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis.restarts import find_restarts
+from arc_toolkit.diagnosis.restarts import scan_metrics
 from arc_toolkit.errors import ArcError
 from tests.cluster.processes import Server, free_ports
 from tests.support import unavailable
@@ -86,7 +86,7 @@ def log_retried_run(uri: str, points: int = 213, resume: int = 201) -> str:
 
 
 def check(uri: str, run_id: str) -> None:
-    [restart] = find_restarts(f"mlflow:{uri}#{run_id}")
+    [restart] = scan_metrics(f"mlflow:{uri}#{run_id}").restarts
     assert (restart.run, restart.kind) == (run_id, "resumed")
     assert (restart.last_step, restart.first_step, restart.lost_steps) == (212, 201, 11)
     assert (restart.gap_seconds, restart.lost_seconds) == (120, 131)
@@ -111,7 +111,7 @@ def test_restart_is_found_on_a_tracking_server(server: str) -> None:
 
 def test_run_that_the_server_does_not_have_is_one_sentence(server: str) -> None:
     with pytest.raises(ArcError, match=r"cannot read metrics from http://127.*0123abcd") as caught:
-        find_restarts(f"mlflow:{server}#0123abcd")
+        scan_metrics(f"mlflow:{server}#0123abcd")
     assert "\n" not in str(caught.value)
 
 
@@ -120,5 +120,5 @@ def test_unreachable_server_is_one_sentence() -> None:
     with socket.socket() as taken:  # bound, not listening
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(ArcError, match="cannot read metrics from") as caught:
-            find_restarts(f"mlflow:http://127.0.0.1:{taken.getsockname()[1]}#0123abcd")
+            scan_metrics(f"mlflow:http://127.0.0.1:{taken.getsockname()[1]}#0123abcd")
     assert "\n" not in str(caught.value)

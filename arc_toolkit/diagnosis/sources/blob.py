@@ -17,7 +17,6 @@ from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.output.safe import redact, show_source
 
-SCHEMES = ("az://", "abfs://", "abfss://")
 WHOLE_BYTES = 4 << 20  # up to this size a blob is fetched with one request, above it in pieces of this size
 LISTERS = 8  # folders listed at the same time; listing waits for the network, not for the CPU
 
@@ -25,10 +24,6 @@ WAYS_IN = (
     "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and sign in "
     "(`az login`, a managed identity, or AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN)"
 )
-
-
-def is_blob_url(source: str) -> bool:
-    return source.startswith(SCHEMES)
 
 
 def list_logs(url: str, jobs: int) -> Iterator[LogFile]:

@@ -18,13 +18,13 @@ from typing import BinaryIO, cast
 from arc_toolkit.diagnosis.log_paths import PIPE
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import error_reason
-from arc_toolkit.diagnosis.sources.streams import open_gzip, plain, unzip
+from arc_toolkit.diagnosis.sources.zips import ARCHIVES, add_zip, clean, open_gzip, plain, unzip
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.safe import show_source
 
 UNRELATED = "not a file that diagnose reads"
 KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events)\.json(?:\.gz)?", re.IGNORECASE)
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".7z", ".rar")
+PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv")
 
 
 @dataclass
@@ -50,17 +50,13 @@ class Inventory:
         if self.keep_unrelated:
             self.skipped.append(SkippedFile(clean(path), UNRELATED))
 
-    def skip_all(self, skipped: Iterable[SkippedFile]) -> None:
-        for item in skipped:
-            self.skip(item.path, item.reason)
-
     def offer(self, name: str, log: LogFile, remote: bool = False) -> bool:
         """Add a file if it is recognized by its name; False if it is not."""
         if name.startswith(LOG_NAME):
             (self.streams if remote else self.logs).append(log)
         elif name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name):
             self.kubernetes.append(log)
-        elif name.endswith(".csv") and _is_prs(log.path):
+        elif name.endswith(".csv") and PRS_NAMES.fullmatch(name):
             self.prs.append(log)
         else:
             return False
@@ -75,21 +71,11 @@ def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
             inventory.skip_unrelated(log.path)
 
 
-def _is_prs(path: str) -> bool:
-    from arc_toolkit.diagnosis import prs_logs
-
-    return prs_logs.is_prs_log(path)
-
-
-def clean(path: str) -> str:
-    """A path that can be printed even if its bytes are not UTF-8."""
-    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def add(source: str, inventory: Inventory) -> None:
     """Add one SOURCE of the command line. A source that does not exist is an error."""
     if source == "-":
-        return _add_stdin(inventory)
+        inventory.seen += 1
+        return _add_stream("stdin", sys.stdin.buffer, inventory)
     if os.path.isdir(source):
         return _add_folder(source, inventory)
     if not os.path.lexists(source):
@@ -122,7 +108,7 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     if not regular:
         return _add_pipe(path, inventory)
     if head.startswith(b"PK\x03\x04") or path.lower().endswith(".zip"):
-        return _add_zip(path, inventory)
+        return add_zip(path, inventory)
     if head.startswith(b"SQLite format 3\x00"):
         return inventory.skip(path, "an SQLite file: use --history")
     packed = head.startswith(b"\x1f\x8b")
@@ -193,22 +179,11 @@ def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
     if inventory.offer(name, LogFile(clean(path), None, partial(opener, path))):
         return
     if name.lower().endswith(".zip"):
-        _add_zip(path, inventory)
+        add_zip(path, inventory)
     elif name.endswith(ARCHIVES):
         inventory.skip(path, "archive: unpack it first")
     else:
         inventory.skip_unrelated(path)
-
-
-def _add_zip(path: str, inventory: Inventory) -> None:
-    from arc_toolkit.diagnosis.sources.zips import add_zip
-
-    add_zip(path, inventory)
-
-
-def _add_stdin(inventory: Inventory) -> None:
-    inventory.seen += 1
-    _add_stream("stdin", sys.stdin.buffer, inventory)
 
 
 def _add_pipe(path: str, inventory: Inventory) -> None:

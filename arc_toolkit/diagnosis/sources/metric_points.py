@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from arc_toolkit.diagnosis import times
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.files import read_text
 from arc_toolkit.output.safe import redact, show_source
@@ -25,6 +25,12 @@ TIME = ("timestamp", "time", "_timestamp", "wall_time", "wall time", "timestamp_
 KEY = ("key", "metric", "metric_key", "name", "tag")
 RUN = ("run_id", "run", "run_uuid", "job", "job_name")
 
+MLFLOW_SETTINGS = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # do not wait minutes for an unreachable server
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # without it MLflow 3 refuses to read old ./mlruns folders
+}
 _MILLISECONDS = 1e11  # a time above this is in milliseconds: as seconds it would be the year 5138
 
 
@@ -116,7 +122,9 @@ def _unfold(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
     """A long row is one point, a wide row one for each metric. Rows without a step are ignored."""
     names = {str(name).strip().lower(): name for name in row if name is not None}
-    step_name, time_name, key_name, run_name = (_pick(names, aliases) for aliases in (STEP, TIME, KEY, RUN))
+    step_name, time_name, key_name, run_name = (
+        next((alias for alias in aliases if alias in names), None) for aliases in (STEP, TIME, KEY, RUN)
+    )
     for label, column, aliases in (("step", step_name, STEP), ("time", time_name, TIME)):
         if column is None:
             raise ArcError(f"{where}: no {label}; a column called one of {', '.join(aliases)} is needed")
@@ -136,11 +144,6 @@ def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
                 yield run, Point(str(original).strip(), step, time, number)
 
 
-def _pick(names: Iterable[str], aliases: tuple[str, ...]) -> str | None:
-    there = set(names)
-    return next((name for name in aliases if name in there), None)
-
-
 def _blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
@@ -154,15 +157,10 @@ def _step(value: object, where: str) -> int:
 
 def _time(value: object, where: str) -> float:
     text = str(value).strip()
-    try:
-        number = float(text)
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            number = math.nan
-    if not math.isfinite(number):
+    number = _number(text)
+    if number is None and (moment := times.parse(text)) is not None:
+        return moment
+    if number is None or not math.isfinite(number):
         raise ArcError(f"{where}: the time {text[:40]!r} is neither a number nor ISO 8601")
     return number / 1000 if abs(number) > _MILLISECONDS else number
 
@@ -186,16 +184,10 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
         )
     path = uri.removeprefix("sqlite:///").removeprefix("file://")
     if ":" not in path and not os.path.exists(path):
-        raise ArcError(
-            f"{show_source(source)}: {show_source(path)} does not exist"
-        )  # MLflow would create an empty store there
-    # Do not wait minutes for an unreachable server, and send no telemetry.
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault(
-        "MLFLOW_ALLOW_FILE_STORE", "true"
-    )  # without it MLflow 3 refuses to read old ./mlruns folders
+        # MLflow would create an empty store there.
+        raise ArcError(f"{show_source(source)}: {show_source(path)} does not exist")
+    for name, value in MLFLOW_SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException

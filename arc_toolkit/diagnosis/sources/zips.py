@@ -1,4 +1,4 @@
-"""Members of a zip by their names. Nothing is unpacked to disk, so a member's path is only shown, never written to.
+"""Compressed data as streams, and the members of a zip. Nothing is unpacked to disk: a member's path is only shown.
 
 A zip whose end is missing (an incomplete download) has no list of members; its members are found by their own headers
 and read as far as possible.
@@ -17,23 +17,76 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.diagnosis.scan import error_reason
-from arc_toolkit.diagnosis.sources import streams
-from arc_toolkit.diagnosis.sources.streams import BoundedStream, unzip
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
     from arc_toolkit.diagnosis.sources.inventory import Inventory
 
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".7z", ".rar")
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 STORED, DEFLATED = 0, 8
+
+# A deflated log is 5 to 50 times larger unpacked; the format's limit is 1032. Above this it is a zip bomb.
+BOMB_RATIO = 500
+BOMB_FLOOR_BYTES = 64 << 20
+BOMB = f"unpacks to more than {BOMB_RATIO} times its size"
+
+
+def clean(path: str) -> str:
+    """A path that can be printed even if its bytes are not UTF-8."""
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def limit(compressed_size: int) -> int:
+    """The number of bytes that compressed data of this size may expand to."""
+    return max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
+
+
+def open_gzip(path: str) -> BinaryIO:
+    return unzip(io.FileIO(path), os.path.getsize(path))
+
+
+def plain(stream: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, BoundedStream(stream))
+
+
+def unzip(stream: BinaryIO, size: int | None) -> BinaryIO:
+    import gzip
+
+    return cast(BinaryIO, BoundedStream(cast(IO[bytes], gzip.GzipFile(fileobj=stream, mode="rb")), size))
+
+
+class BoundedStream(io.RawIOBase):
+    """Decompressed bytes, up to where the data is damaged or grows like a zip bomb."""
+
+    def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:
+        self._inner = inner
+        self._limit = None if compressed_size is None else limit(compressed_size)
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            # read1 returns the data before a fault, and raises the fault only at the next call.
+            data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
+        except Exception as error:
+            # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise EOFError from None
+        self._count += len(data)
+        if self._limit is not None and self._count > self._limit:
+            raise ValueError(BOMB)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def add_zip(path: str, inventory: Inventory) -> None:
     """Add every member to the inventory."""
     from zipfile import BadZipFile
-
-    from arc_toolkit.diagnosis.sources.inventory import clean
 
     shown = clean(path)
     try:
@@ -45,7 +98,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
         for name, opener in _salvage(path):
             _offer(f"{shown}/{clean(name)}", name, None, opener, inventory)
         return None
-    total, most = 0, streams.limit(os.path.getsize(path))
+    total, most = 0, limit(os.path.getsize(path))
     for index, member in enumerate(members):
         name, size = member.filename, member.file_size
         if name.endswith("/"):
@@ -54,8 +107,8 @@ def add_zip(path: str, inventory: Inventory) -> None:
         problem = ""
         if member.flag_bits & 1:
             problem = "encrypted zip member"
-        elif size > streams.limit(member.compress_size):
-            problem, total = streams.BOMB, total - size
+        elif size > limit(member.compress_size):
+            problem, total = BOMB, total - size
         elif total > most:  # more than all members together can have, unless they share their data
             problem = "zip member that overlaps others"
         if problem:
@@ -67,8 +120,6 @@ def add_zip(path: str, inventory: Inventory) -> None:
 
 
 def _offer(shown: str, name: str, size: int | None, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
-    from arc_toolkit.diagnosis.sources.inventory import ARCHIVES
-
     inventory.seen += 1
     parts = name.replace("\\", "/").split("/")
     shown = shown.replace("\\", "/")
