@@ -7,6 +7,7 @@ import argparse
 from arc_toolkit.azure import operations
 from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
 from arc_toolkit.cli import cluster_azure
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK, ArcError
 
@@ -20,8 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--identity",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="system|RESOURCE_ID",
         help="the managed identity of its jobs: system assigned, or user assigned ones by resource id (default: none)",
     )

@@ -10,7 +10,7 @@ from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session
 from arc_toolkit.cli import cluster_azure
-from arc_toolkit.cli.main import add_common_options
+from arc_toolkit.cli.main import REPEATED, add_common_options
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.taints import Toleration
@@ -64,8 +64,7 @@ def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -
     )
     group.add_argument(
         "--node-selector",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="KEY=VALUE",
         help="put the extension's own pods on nodes with this label (again for more)",
     )
@@ -77,14 +76,11 @@ def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -
     )
     group.add_argument(
         "--toleration",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="TAINT",
         help=f"KEY=VALUE:EFFECT or KEY:EFFECT that job pods shall tolerate; {extension.TOLERATION} is UNDOCUMENTED",
     )
-    group.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the extension"
-    )
+    group.add_argument("--set", **REPEATED, metavar="KEY=VALUE", help="any other setting of the extension")
     if installing:
         group.add_argument("--name", default=DEFAULT_NAME, help="name of the extension (default: %(default)s)")
     train = f" (default: {extension.DEFAULT_TRAIN})" if installing else ""

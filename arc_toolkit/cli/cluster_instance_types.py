@@ -35,10 +35,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         checked = fits.check(present, usable)
         console.clear_progress()
         if args.format == "json":
-            from arc_toolkit.output.jsonout import document
-
-            rows = [live.fit_json(fit) for fit in checked]
-            console.out(document("cluster-instance-types", {"instance_types": rows}))
+            console.out(live.fits_json("cluster-instance-types", checked))
         else:
             console.out(live.types_table(checked, console) if checked else live.NO_TYPES)
             for fit in checked:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli import live, node_options
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.console import Console
 from arc_toolkit.errors import OK
 
@@ -35,11 +36,7 @@ class Row:
     size: str
     pool: str
     nodes: int
-    capacity: Amount
-    allocatable: Amount
-    daemonsets: Amount
-    reserved: Amount
-    schedulable: Amount
+    amounts: Mapping[str, Amount]
     gpus: int
     unusable: UnusableNode | None
     types: tuple[tuple[str, int], ...]
@@ -49,11 +46,11 @@ class Row:
 SORTS: dict[str, Callable[[Row], Any]] = {
     "name": lambda row: (row.size.lower(), row.pool, row.name),
     "nodes": lambda row: -row.nodes,
-    "cpu": lambda row: -row.schedulable[0],
-    "memory": lambda row: -row.schedulable[1],
-    "schedulable": lambda row: (-row.schedulable[0], -row.schedulable[1]),
+    "cpu": lambda row: -row.amounts["schedulable"][0],
+    "memory": lambda row: -row.amounts["schedulable"][1],
+    "schedulable": lambda row: tuple(-amount for amount in row.amounts["schedulable"]),
     "gpus": lambda row: -row.gpus,
-    "daemonsets": lambda row: (-row.daemonsets[1], -row.daemonsets[0]),
+    "daemonsets": lambda row: tuple(-amount for amount in reversed(row.amounts["daemonsets"])),
 }
 
 
@@ -63,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--by", choices=["group", "node"], default="group", help="one row per group (default) or node"
     )
     parser.add_argument("--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)")
-    parser.add_argument("--label", action="append", default=[], metavar="KEY", help="a column with this label")
+    parser.add_argument("--label", **REPEATED, metavar="KEY", help="a column with this label")
     live.add_look_options(parser)
 
 
@@ -134,7 +131,7 @@ def _row(
         size=node.size,
         pool=node.pool,
         nodes=len(group),
-        **{key: (cpu[key][0], memory[key][1]) for key in cpu},
+        amounts={key: (cpu[key][0], memory[key][1]) for key in cpu},
         gpus=min(sized.schedulable.gpus for sized in group),
         unusable=unusable,
         types=tuple(counts),
@@ -146,17 +143,21 @@ def _levels(schedulable: Schedulable) -> dict[str, Amount]:
     """The waterfall summed up: two levels, what DaemonSets take, what is reserved, and what is left."""
     from arc_toolkit.sizing.schedulable import LineKind
 
-    def amount(kind: LineKind, sign: int = 1) -> Amount:
-        lines = [line for line in schedulable.lines if line.kind is kind]
-        return sign * sum(line.cpu_m for line in lines), sign * sum(line.memory for line in lines)
-
-    return {
-        "capacity": amount(LineKind.CAPACITY),
-        "allocatable": amount(LineKind.ALLOCATABLE),
-        "daemonsets": amount(LineKind.POD, -1),
-        "reserved": amount(LineKind.RESERVE, -1),
-        "schedulable": amount(LineKind.SCHEDULABLE),
+    kinds = {
+        "capacity": LineKind.CAPACITY,
+        "allocatable": LineKind.ALLOCATABLE,
+        "daemonsets": LineKind.POD,
+        "reserved": LineKind.RESERVE,
+        "schedulable": LineKind.SCHEDULABLE,
     }
+    amounts = {}
+    for name, kind in kinds.items():
+        lines = [(line, 1 if line.is_level else -1) for line in schedulable.lines if line.kind is kind]
+        amounts[name] = (
+            sum(sign * line.cpu_m for line, sign in lines),
+            sum(sign * line.memory for line, sign in lines),
+        )
+    return amounts
 
 
 def _some(values: set[str]) -> str:
@@ -173,12 +174,11 @@ def table_text(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> 
     lines = []
     for row in rows:
         names = [row.name, row.size, row.pool] if by_node else [row.size, row.pool, str(row.nodes)]
-        numbers = [row.capacity, row.allocatable, row.daemonsets, row.reserved, row.schedulable]
         types = ", ".join(f"{name} x{count}" for name, count in row.types)
         lines.append(
             [
                 *(text or "-" for text in names),
-                *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in numbers),
+                *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in row.amounts.values()),
                 str(row.gpus or "-"),
                 *(row.labels[key] or "-" for key in labels),
                 f"left out: {row.unusable.brief}" if row.unusable else types or "-",
@@ -190,20 +190,13 @@ def table_text(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> 
 def _json(rows: Sequence[Row]) -> str:
     from arc_toolkit.output.jsonout import document
 
-    def amount(pair: Amount) -> dict[str, int]:
-        return {"cpu_m": pair[0], "memory_bytes": pair[1]}
-
     content = [
         {
             "name": row.name or None,
             "size": row.size,
             "pool": row.pool,
             "nodes": row.nodes,
-            "capacity": amount(row.capacity),
-            "allocatable": amount(row.allocatable),
-            "daemonsets": amount(row.daemonsets),
-            "reserved": amount(row.reserved),
-            "schedulable": amount(row.schedulable),
+            **{key: {"cpu_m": cpu_m, "memory_bytes": memory} for key, (cpu_m, memory) in row.amounts.items()},
             "gpus": row.gpus,
             "left_out": str(row.unusable) if row.unusable else None,
             "instance_types": [{"name": name, "per_node": count} for name, count in row.types],

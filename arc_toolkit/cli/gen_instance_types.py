@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli import live, node_options
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
@@ -31,19 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     node_options.add_options(parser)
     live.add_options(parser, source=True)
     types = parser.add_argument_group("which types")
+    types.add_argument("--share", **REPEATED, metavar="SHARE", help="whole, half, quarter or 1/N (default: whole)")
     types.add_argument(
-        "--share",
-        action="append",
-        default=[],
-        metavar="SHARE",
-        help="whole, half, quarter or 1/N (default: whole)",
-    )
-    types.add_argument(
-        "--size",
-        action="append",
-        default=[],
-        metavar="SIZE",
-        help="exact request, such as 32cpu128g or 12cpu110g-1gpu",
+        "--size", **REPEATED, metavar="SIZE", help="exact request, such as 32cpu128g or 12cpu110g-1gpu"
     )
     types.add_argument("--whole-cores", action="store_true", help="round cpu down to whole cores")
     types.add_argument(
@@ -81,13 +72,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     live.check_options(args)
     client = live.connect(args) if args.from_cluster or args.apply else None
     if client and args.check == live.DRIFT:
-        return live.check(
-            client,
-            lambda: live.collect(args, client, console),
-            console,
-            as_json=args.format == "json",
-            watching=args.watch,
-        )
+        return live.check(args, client, console)
     selection = live.collect(args, client, console) if client and args.from_cluster else node_options.collect(args)
     if selection is None:
         raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
@@ -115,16 +100,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     elif args.output == "-" and not args.apply:
         console.out(text_of(types, selection, args.format), end="")
     if client and args.apply:
-        return live.apply(
-            client,
-            types,
-            selection,
-            console,
-            force=args.force_conflicts,
-            prune=args.prune,
-            dry_run=args.dry_run,
-            as_json=args.format == "json",
-        )
+        return live.apply(args, client, types, selection, console)
     return OK
 
 

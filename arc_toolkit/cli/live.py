@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 
@@ -41,9 +42,7 @@ def add_options(parser: argparse.ArgumentParser, *, source: bool = False) -> Non
 def add_look_options(parser: argparse.ArgumentParser) -> None:
     """What `cluster nodes` and `cluster instance-types` share."""
     parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
-    parser.add_argument(
-        "--tolerate", action="append", default=[], metavar="KEY", help="a taint that your jobs tolerate"
-    )
+    parser.add_argument("--tolerate", **REPEATED, metavar="KEY", help="a taint that your jobs tolerate")
     parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
@@ -119,19 +118,16 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
 
 
 def apply(
+    args: argparse.Namespace,
     client: Client,
     types: Sequence[InstanceType],
     selection: Selection,
     console: Console,
-    *,
-    force: bool,
-    prune: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Apply the types, prune if asked, and print one line for each; 1 if a conflict is left."""
     from arc_toolkit.cluster import live_types
 
+    dry_run, as_json = args.dry_run, args.format == "json"
     manifests = [entry.manifest() for entry in types]
     present = live_types.read(client)
     results: list[ApplyResult] = []
@@ -142,8 +138,8 @@ def apply(
             if not as_json:
                 console.out(_line(row, dry_run))
 
-    report(live_types.apply(client, manifests, present, force=force, dry_run=dry_run))
-    if prune:
+    report(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=dry_run))
+    if args.prune:
         outdated, kept = live_types.outdated(manifests, present, selection.nodes, selection.unusable)
         if outdated:
             names = ", ".join(item["metadata"]["name"] for item in outdated)
@@ -170,26 +166,22 @@ def _line(outcome: ApplyResult, dry_run: bool) -> str:
 # --- drift ------------------------------------------------------------------------------------------------------
 
 
-def check(
-    client: Client, select: Callable[[], Selection], console: Console, *, as_json: bool, watching: bool
-) -> int:
+def check(args: argparse.Namespace, client: Client, console: Console) -> int:
     """Which types of the cluster no longer fit; 1 if there are any."""
     from arc_toolkit.cluster import fits, live_types
 
     def look() -> int:
-        selection = select()
+        selection = collect(args, client, console)
         nodes = {node.name: node for node in selection.nodes}
         usable = [(nodes[sized.name], sized) for group in selection.groups for sized in group.nodes]
         rows = fits.check(live_types.read(client), usable)
-        if as_json:
-            from arc_toolkit.output.jsonout import document
-
-            console.out(document("check-instance-types", {"instance_types": [fit_json(fit) for fit in rows]}))
+        if args.format == "json":
+            console.out(fits_json("check-instance-types", rows))
         else:
             console.out(drift_text(rows, console))
         return FOUND if any(fit.drifted for fit in rows) else OK
 
-    return watch(client, console, look) if watching else look()
+    return watch(client, console, look) if args.watch else look()
 
 
 def drift_text(rows: list[Fit], console: Console) -> str:
@@ -232,43 +224,43 @@ def waterfall_text(schedulable: Schedulable) -> str:
     return table([schedulable.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
 
 
-def fit_json(fit: Fit) -> dict[str, Any]:
+def fits_json(command: str, fits: Iterable[Fit]) -> str:
+    from arc_toolkit.output.jsonout import document
     from arc_toolkit.sizing.waterfall import schedulable_json
 
-    return {
-        "name": fit.name,
-        "state": fit.state,
-        "drifted": fit.drifted,
-        "reason": fit.reason,
-        "nodes": len(fit.counts),
-        "meant": fit.meant if fit.spec else None,
-        "fits": min(fit.counts) if fit.counts else None,
-        "tightest": schedulable_json(fit.tightest) if fit.tightest else None,
-    }
+    rows = [
+        {
+            "name": fit.name,
+            "state": fit.state,
+            "drifted": fit.drifted,
+            "reason": fit.reason,
+            "nodes": len(fit.counts),
+            "meant": fit.meant if fit.spec else None,
+            "fits": min(fit.counts, default=None),
+            "tightest": schedulable_json(fit.tightest) if fit.tightest else None,
+        }
+        for fit in fits
+    ]
+    return document(command, {"instance_types": rows})
 
 
 # --- watching ---------------------------------------------------------------------------------------------------
 
 
-def watch(client: Client, console: Console, look: Callable[[], int], *, rounds: int | None = None) -> int:
-    """Look now, and again whenever a node changes in a way that matters, until Ctrl-C (or for so many rounds)."""
+def watch(client: Client, console: Console, look: Callable[[], int]) -> NoReturn:
+    """Look now, and again whenever a node changes in a way that matters, until Ctrl-C."""
     from arc_toolkit.cluster.failures import Forbidden, Unreachable
     from arc_toolkit.cluster.snapshot import NODES
 
-    code, done = OK, 0
     while True:
         listing = client.list(NODES)
         known = {item["metadata"]["name"]: _facts(item) for item in listing}
         try:
-            code = look()
+            look()
         except (Unreachable, Forbidden):
             raise
         except ArcError as error:  # a cluster can be without a usable node for a while
             console.warn(str(error))
-            code = FOUND
-        done += 1
-        if rounds is not None and done >= rounds:
-            return code
         _wait_for_change(client, known, listing.resource_version)
         console.note(time.strftime("-- %Y-%m-%d %H:%M:%S"))
 

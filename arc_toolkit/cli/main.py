@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from types import ModuleType
+    from typing import Any
 
 # name -> (module below arc_toolkit.cli, what it does)
 COMMANDS = {
@@ -31,6 +32,8 @@ COMMANDS = {
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
     "completion": ("completion", "print a completion script for bash, zsh or fish"),
 }
+
+REPEATED: dict[str, Any] = {"action": "append", "default": []}  # an option that may be given again
 
 OVERVIEW = f"""\
 arc-toolkit {__version__}: AzureML training on Kubernetes, without the guesswork.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from arc_toolkit import inputs
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
@@ -40,11 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--group-by", choices=["size", "pool"], default="size", help="nodes that share a type (size)"
     )
     which.add_argument(
-        "--tolerate",
-        action="append",
-        default=[],
-        metavar="KEY",
-        help="a taint that your jobs tolerate (spot pools)",
+        "--tolerate", **REPEATED, metavar="KEY", help="a taint that your jobs tolerate (spot pools)"
     )
     which.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of the nodes (amd64)")
     rules = parser.add_argument_group("what a node keeps (nodes that can be asked always win over these)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,7 @@ class Client:
         """One request; (HTTP status, JSON). An answer of 400 or more is raised as ApiError."""
         import urllib3
 
-        headers = {"accept": "application/json", "accept-encoding": "gzip", **self._authorize()}
-        data = None
+        headers, data = {"accept-encoding": "gzip", **self._authorize()}, None
         if body is not None:
             data, headers["content-type"] = json.dumps(body).encode(), content_type
         # A server-side apply and a delete with a precondition may be sent again; so all that we send may be.
@@ -146,17 +146,8 @@ class Client:
             total=3, connect=1, other=0, backoff_factor=0.3, status_forcelist=(429, 503, 504), allowed_methods=None,
             raise_on_status=False,
         )  # fmt: skip
-        try:
-            answer = self._pool.request(
-                method,
-                self._url(path, params),
-                body=data,
-                headers=headers,
-                retries=retries,
-                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=60),
-            )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise failures.from_transport(error, self.where) from None
+        with self._explained():
+            answer = self._send(method, path, params, 60, headers, body=data, retries=retries)
         content = _parse(answer.data)
         if answer.status >= 400:
             raise failures.from_response(
@@ -166,36 +157,48 @@ class Client:
 
     def _stream(self, path: str, params: Mapping[str, object], read_seconds: float) -> Iterator[Object]:
         """The lines of a watch as they come."""
+        with self._explained():
+            answer = self._send(
+                "GET", path, params, read_seconds, self._authorize(), retries=False, preload_content=False
+            )
+            try:
+                if answer.status >= 400:
+                    content = _parse(answer.read())
+                    raise failures.from_response(
+                        answer.status, content, method="WATCH", path=path, where=self.where
+                    )
+                rest = b""
+                for chunk in answer.stream(65536):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    yield from (_parse(line) for line in lines if line.strip())
+            finally:
+                answer.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, object] | None,
+        read_seconds: float,
+        headers: dict[str, str],
+        **options: Any,
+    ) -> Any:
+        import urllib3
+
+        url = f"{self.server}{path}" + (f"?{urlencode(params)}" if params else "")
+        headers = {"accept": "application/json", **headers}
+        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds)
+        return self._pool.request(method, url, headers=headers, timeout=timeout, **options)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """A request that gets no answer, or not all of it, as one sentence."""
         import urllib3
 
         try:
-            answer = self._pool.request(
-                "GET",
-                self._url(path, params),
-                headers={"accept": "application/json", **self._authorize()},
-                retries=False,
-                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
-                preload_content=False,
-            )
+            yield
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise failures.from_transport(error, self.where) from None
-        try:
-            if answer.status >= 400:
-                content = _parse(answer.read())
-                raise failures.from_response(answer.status, content, method="WATCH", path=path, where=self.where)
-            rest = b""
-            for chunk in answer.stream(65536):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line.strip():
-                        yield _parse(line)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise failures.from_transport(error, self.where) from None
-        finally:
-            answer.close()
-
-    def _url(self, path: str, params: Mapping[str, object] | None) -> str:
-        return f"{self.server}{path}" + (f"?{urlencode(params)}" if params else "")
 
 
 class Listing:

@@ -27,16 +27,19 @@ def test_a_row_has_what_daemonsets_take_and_what_is_reserved() -> None:
     agent = pod("agent", "a", "100m", "128Mi")
     (row,) = make_rows([sized("a", agent)], [], by_node=True, labels=["agentpool"])
     assert (row.name, row.labels) == ("a", {"agentpool": "d64"})
-    assert row.daemonsets == (100, 128 * MI)
-    assert row.reserved == (0, GI)
-    assert row.schedulable == (row.allocatable[0] - 100, row.allocatable[1] - 128 * MI - GI)
+    assert row.amounts["daemonsets"] == (100, 128 * MI)
+    assert row.amounts["reserved"] == (0, GI)
+    assert row.amounts["schedulable"] == (
+        row.amounts["allocatable"][0] - 100,
+        row.amounts["allocatable"][1] - 128 * MI - GI,
+    )
 
 
 def test_nodes_of_one_size_pool_and_state_are_one_row_with_the_least_of_them() -> None:
     large, small = sized("a"), sized("b", allocatable_cpu="60", allocatable_memory="200Gi")
     half = InstanceTypeSpec("half", 31000, 100 * GI)
     (row,) = make_rows([large, small], [half], by_node=False, labels=[])
-    assert (row.nodes, row.schedulable) == (2, (60000, 199 * GI))
+    assert (row.nodes, row.amounts["schedulable"]) == (2, (60000, 199 * GI))
     assert row.types == (("half", 1),)
     assert len(make_rows([large, small], [half], by_node=True, labels=[])) == 2
 
@@ -50,4 +53,4 @@ def test_a_node_that_jobs_cannot_use_shows_the_brief_reason_and_no_types() -> No
 
 def test_a_node_with_more_pods_than_it_can_take_shows_less_than_nothing() -> None:
     (row,) = make_rows([sized("a", pod("agent", "a", "64", "1Gi"))], [], by_node=True, labels=[])
-    assert row.schedulable[0] < 0
+    assert row.amounts["schedulable"][0] < 0
