@@ -44,8 +44,10 @@ class Plan(ABC):
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
-        # By path, so that the second run of the same file (`before`) need not look again.
-        self._evidence: dict[Path, tuple[FrameworkEvidence, ...]] = before._evidence if before else {}
+        # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
+        # may bring evidence: a misspelt `environment` names no framework until it is renamed.
+        is_same = before is not None and not any(item.fix and item.applied for item in before.findings)
+        self._evidence: dict[Path, tuple[FrameworkEvidence, ...]] = before._evidence if before and is_same else {}
 
     # --- what each language does its own way -----------------------------------------------------------------
 

@@ -50,6 +50,14 @@ def test_a_renamed_key_that_a_setting_would_change_again_is_refused() -> None:
     assert not any(finding.applied for finding in result.findings)
 
 
+def test_a_renamed_key_that_brings_evidence_of_a_framework_is_refused() -> None:
+    text = "type: command\ncommand: x\n&a nvironment: azureml:lightgbm:1\n"
+    result = patch(text, threads="auto", unsafe_fixes=True)
+    assert result.refused == "a second run would change it again"
+    assert not any(finding.applied for finding in result.findings)
+    assert patch(text, unsafe_fixes=True).after == text.replace("nvironment", "environment").encode()
+
+
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", b"---\n", b"- a\n", b"x", b"{}", b"\x00"])
 def test_small_files_are_skipped(data: bytes) -> None:
     assert patch(data, instance_type="x").skipped is not None

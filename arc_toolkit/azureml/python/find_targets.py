@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import os.path
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
@@ -81,8 +81,7 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
             for index, binding in enumerate(bindings):
                 if not isinstance(binding.value, _CALLS):
                     continue
-                following = bindings[index + 1] if index + 1 < len(bindings) else None
-                target = _target(scope, name, binding, following, pipeline, meanings, read)
+                target = _target(scope, name, binding, bindings[index + 1 :], pipeline, meanings, read)
                 if target is not None:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
@@ -121,7 +120,7 @@ def _target(
     scope: Scope,
     name: str,
     binding: Binding,
-    following: Binding | None,
+    later: Sequence[Binding],
     pipeline: PipelineFunction | None,
     meanings: Meanings,
     read: set[str],
@@ -129,13 +128,11 @@ def _target(
     value, statement = binding.value, binding.statement
     assert isinstance(value, ast.expr)
     meaning = meanings.of(value, statement)
-    stop = following.statement.order if following is not None else 1 << 60
-    branch = following is not None and not following.statement.block.within(statement.block)
     uses = [
         use
         for use in scope.uses.get(name, ())
-        # In another branch of an `if` the later binding does not end this one's life.
-        if statement.order < use.statement.order and (use.statement.order <= stop or branch)
+        if statement.order < use.statement.order
+        and not any(_ends(binding.statement, statement, use.statement) for binding in later)
     ]
     call = value if isinstance(value, ast.Call) else None
     match meaning:
@@ -150,6 +147,11 @@ def _target(
         case UnknownMeaning():
             return _candidate(name, value, statement, meaning, pipeline, uses, read)
     return None
+
+
+def _ends(later: Statement, statement: Statement, use: Statement) -> bool:
+    """Whether a name is by then what `later` made it, not `statement`; after a branch it may be either."""
+    return later.order < use.order and (later.is_certain_before(use) or later.block.within(statement.block))
 
 
 def _is_sweep(meaning: Sweep) -> bool:

@@ -125,11 +125,9 @@ class Meanings:
         scope: Scope | None = statement.scope
         while scope is not None:
             if found := scope.bindings.get(name):
-                if scope is not statement.scope:
-                    return _last(name, found, None)
-                return _last(
-                    name, [item for item in found if item.statement.order < statement.order] or found, statement
-                )
+                if scope is statement.scope:
+                    found = [item for item in found if item.statement.order < statement.order] or found
+                return _last(name, found, statement)
             for module in scope.stars:
                 if f"{module}.{name}" in sdk.ROLES:
                     return Binding(name, statement, f"{module}.{name}")
@@ -359,15 +357,12 @@ class Meanings:
         return None
 
 
-def _last(name: str, found: list[Binding], statement: Statement | None) -> Binding | UnknownMeaning:
+def _last(name: str, found: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
     """The binding that holds, or why that is decided at run time."""
     last = found[-1]
-    if len(found) == 1:
+    if len(found) == 1 or last.statement.is_certain_before(statement):
         return last
-    certain = not last.statement.block.is_conditional() or (
-        statement is not None and statement.block.within(last.statement.block)
-    )
-    return last if certain else UnknownMeaning(f"{name} is chosen at run time", chosen=True)
+    return UnknownMeaning(f"{name} is chosen at run time", chosen=True)
 
 
 def dotted(node: ast.expr) -> str:

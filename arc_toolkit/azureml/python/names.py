@@ -71,6 +71,10 @@ class Statement(Place):
     block: Block
     order: int
 
+    def is_certain_before(self, other: Statement) -> bool:
+        """Whether this statement has run whenever `other`, later or in an inner scope, runs."""
+        return not self.block.is_conditional() or other.block.within(self.block)
+
 
 @dataclass(eq=False, slots=True)
 class Binding:

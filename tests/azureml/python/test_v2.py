@@ -650,3 +650,26 @@ def test_an_attribute_of_the_resources_of_a_command_object_without_any_is_an_err
     text = f"from azure.ai.ml import command\n\njob = command(command='x'{arguments})\n"
     found = check_noop(text + "job.resources.instance_type = 'a'\n", Settings())
     assert [(finding.severity, finding.line) for finding in found] == ([("error", 4)] if raises else [])
+
+
+@pytest.mark.parametrize(("first", "second"), [("with a:", "with b:"), ("with a:", "if b:"), ("if a:", "with b:")])
+def test_settings_after_a_name_is_bound_again_are_not_those_of_the_first(first: str, second: str) -> None:
+    before = (
+        f"{V2}from azure.ai.ml import command\n@dsl.pipeline()\ndef p(x):\n"
+        f"    {first}\n        node = unknown()\n    {second}\n        node = command(command='x')\n"
+    )
+    after = before.replace("def p(x)", "def p(x, instance_count=1)").replace(
+        "command='x')\n",
+        "command='x', compute=\"k8s\")\n"
+        "        node.resources = JobResourceConfiguration(instance_count=instance_count)\n",
+    )
+    check_transformed(before, after, Settings(compute="k8s", expose_parameters=True))
+
+
+def test_a_third_binding_ends_the_first_as_well() -> None:
+    body = (
+        f"{V2}@dsl.pipeline()\ndef p(x):\n    if x:\n        node = train(x=1)\n    with x:\n        node = other()\n"
+        "    node = train(x=2)\n    node.compute = 'cpu'\n"
+    )
+    after = body.replace("'cpu'", '"k8s"').replace("train(x=1)\n", 'train(x=1)\n        node.compute = "k8s"\n')
+    check_transformed(body, after, Settings(compute="k8s"))
