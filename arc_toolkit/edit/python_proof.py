@@ -33,12 +33,23 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
             raise Refused(f"the new text does not parse: {error.reason}") from None
         if not same(source.body, new.body):
             raise Refused("the new text would have a change that was not asked for")
+        if not _compiles(new.body) and _compiles(parse(source.text)):
+            raise Refused("the new text does not compile")
         fresh.append(new)
     return fresh
 
 
 def _is_inside(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
     return any(start <= edit.start and edit.end <= end for start, end in spans)
+
+
+def _compiles(body: list[ast.stmt]) -> bool:
+    """`ast.parse` accepts what the compiler refuses, such as an argument that is given twice."""
+    try:
+        compile(ast.Module(body, []), "<text>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def same(old: Sequence[ast.AST], new: Sequence[ast.AST]) -> bool:

@@ -17,7 +17,7 @@ from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
 from arc_toolkit.batch import run, write
-from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.findings import FileResult
 from tests.support import CORPUS, needs_corpus, unavailable
 
@@ -179,11 +179,13 @@ def test_only_intended_lines_are_added_or_replaced(patched: tuple[Path, Path, li
                 assert any(word in line for word in words), (result.path, line)
 
 
-def test_nothing_of_the_corpus_is_unreadable() -> None:
-    reasons = []
+def test_no_azureml_file_of_the_corpus_is_unreadable() -> None:
+    """The Kubernetes manifests of the corpus have Helm templates among them, which are not YAML."""
+    broken = {}
     for path in sorted(CORPUS.rglob("*.y*ml")):
         try:
             parse(str(path), path.read_bytes(), lambda _: None)
         except Unreadable as error:
-            reasons.append(error.reason)
-    assert all(reason.startswith(("not AzureML", "an AzureML document")) for reason in reasons), reasons
+            if error.cause is not SkipCause.FOREIGN and CORPUS / "kubernetes" not in path.parents:
+                broken[path] = error.reason
+    assert not broken

@@ -183,7 +183,7 @@ def test_connection_that_ends_early_keeps_what_was_read_and_is_reported(service:
     found = scan(log)
     assert isinstance(found, LogScan)
     assert found.nodes == ["aks-cut-1"]
-    assert "too early" in found.note
+    assert "before the end" in found.note
 
 
 def test_url_that_is_not_https_is_not_opened() -> None:

@@ -159,6 +159,25 @@ def test_a_python_editor_that_does_something_else_is_refused(old: str, new: str)
         prove(changes, [source], [[replacing(PYTHON, old, new)]])
 
 
+@pytest.mark.parametrize(
+    ("text", "refused"), [("x = f(a=1, b=2)\n", True), ("x = f(a=1, b=2)\nreturn x\n", False)]
+)
+def test_a_change_that_was_asked_for_and_does_not_compile_is_refused(text: str, refused: bool) -> None:
+    """`ast.parse` takes an argument twice; a file that did not compile before is nobody's fault."""
+    source = Source(text, parse(text))
+    stmt = source.body[0]
+    assert isinstance(stmt, ast.Assign)
+    assert isinstance(stmt.value, ast.Call)
+    changes = Changes()
+    changes.rename_argument(Place(source, source.body, stmt), stmt.value.keywords[1], "a")
+    ((_, edits),) = changes.edits().values()
+    if refused:
+        with pytest.raises(Refused, match="does not compile"):
+            prove(changes, [source], [edits])
+    else:
+        assert prove(changes, [source], [edits])[0].text.startswith("x = f(a=1, a=2)")
+
+
 def test_every_source_is_proved() -> None:
     source, changes = changed_python()
     other = Source("v = 1\n", parse("v = 1\n"))

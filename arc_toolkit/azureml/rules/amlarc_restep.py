@@ -63,18 +63,41 @@ def _check_code(plan: PythonPlan) -> None:
 
     for source in plan.module.sources:
         for top in source.body if RESTEP in source.text else ():
+            taken = _siblings_of_the_right_name(top)
             for node, in_f_string in _nodes(top):
                 is_argument = isinstance(node, ast.keyword) and node.arg == RESTEP
-                if not is_argument and not (isinstance(node, ast.Constant) and RESTEP in str(node.value)):
+                if not is_argument and not (isinstance(node, ast.Constant) and _sets_variable(node.value)):
                     continue
                 assert isinstance(node, ast.keyword | ast.Constant)
                 written = RESTEP if is_argument else "" if in_f_string else source.slice(node)
-                fixable = written.count(RESTEP) == (1 if is_argument else str(node.value).count(RESTEP))
+                reason = ""
+                if id(node) in taken:
+                    reason = f"{PRESTEP} is set beside it: remove one of the two"
+                elif written.count(RESTEP) != (1 if is_argument else str(node.value).count(RESTEP)):
+                    reason = "it is part of an f-string or written with escapes"
                 at = Place(source, source.body, top)
                 fix = partial(_rename, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
-                reason = "" if fixable else "it is part of an f-string or written with escapes"
                 where = plan.at(at, node)
-                plan.report(RULE, _MESSAGE, where, reason=reason, fix=fix if fixable else None, title=_TITLE)
+                plan.report(RULE, _MESSAGE, where, reason=reason, fix=None if reason else fix, title=_TITLE)
+
+
+def _sets_variable(value: object) -> bool:
+    """The name alone, as a key, or an assignment in shell text; a mention in prose is neither."""
+    return isinstance(value, str) and (value == RESTEP or f"{RESTEP}=" in value)
+
+
+def _siblings_of_the_right_name(top: ast.stmt) -> set[int]:
+    """The keys and arguments that cannot be renamed, because the same dictionary or call has the right name too."""
+    taken: set[int] = set()
+    for node in ast.walk(top):
+        names: list[tuple[object, ast.AST]] = []
+        if isinstance(node, ast.Call):
+            names = [(keyword.arg, keyword) for keyword in node.keywords]
+        elif isinstance(node, ast.Dict):
+            names = [(key.value, key) for key in node.keys if isinstance(key, ast.Constant)]
+        if any(name == PRESTEP for name, _ in names):
+            taken |= {id(place) for name, place in names if name == RESTEP}
+    return taken
 
 
 def _rename(writer: PythonWriter, at: Place, node: ast.keyword | ast.Constant, text: str) -> None:

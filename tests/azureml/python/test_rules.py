@@ -32,6 +32,24 @@ def test_the_misspelt_variable_is_fixed(code: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        'env = dict(AMLARC_RESTEP="1", AMLARC_PRESTEP="2")',
+        'env = {"AMLARC_PRESTEP": "2", "AMLARC_RESTEP": "1"}',
+    ],
+)
+def test_the_misspelt_variable_beside_the_right_one_is_reported_and_not_renamed(code: str) -> None:
+    result = patch(code + "\n", CHECK)
+    assert result.after is None
+    assert [(finding.rule, finding.fix) for finding in result.findings] == [("amlarc-restep", None)]
+    assert "remove one of the two" in result.findings[0].reason
+
+
+def test_the_misspelt_variable_in_text_that_does_not_set_it_is_not_reported() -> None:
+    assert not patch('print("see the docs of AMLARC_RESTEP")\n', CHECK).findings
+
+
 def test_the_misspelt_variable_in_prose_is_left() -> None:
     assert check_noop('"""AMLARC_RESTEP was a mistake."""\n# AMLARC_RESTEP\n', CHECK) == ()
 
