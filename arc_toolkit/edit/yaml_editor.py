@@ -16,6 +16,7 @@ changes, else `Refused`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, Self
 
 import yaml
@@ -45,8 +46,6 @@ class Editor:
         self._filled: dict[int, tuple[Node | None, Node, Any]] = {}
         self._appended: dict[int, tuple[yaml.SequenceNode, Node | None, list[Any]]] = {}
         self._removed: dict[int, Edit] = {}
-        # The new items of each list that something is appended to.
-        self._items: dict[Path, list[Any]] = {}
         self._others = False
         self._indexes: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
@@ -68,6 +67,7 @@ class Editor:
 
     def set(self, path: Path, value: Value) -> None:
         """Put `value` at `path`. A value that is there and equal is not a change; a list or mapping is not replaced."""
+        value = deepcopy(value)  # `append` may add to it
         depth, node, key, flow = self._descend(path)
         rest = path[depth:]
         if any(isinstance(step, int) for step in rest):
@@ -98,23 +98,26 @@ class Editor:
             raise Refused(f"`{_shown(path[:depth])}` is not a mapping")
 
     def append(self, path: Path, item: Value) -> None:
-        """Put `item` at the end of the list at `path`, unless an item is the same."""
+        """Put `item` at the end of the list at `path`, unless an item is the same; the list may be one that was set."""
         self._others = True
         depth, node, key, _ = self._descend(path)
         sequence = node if depth == len(path) and isinstance(node, yaml.SequenceNode) else None
         if sequence is not None and any(holds(child, item) for child in sequence.value):
             return
-        items = self._items.get(path)
-        if items is None:
-            items = []
-            if sequence is None:
-                self.set(path, items)
-            elif id(sequence) in self._appended:
-                raise Refused(f"`{_shown(path)}` is one list with another, by an anchor")
-            else:
+        if sequence is None:
+            if self._planned(path) is None:
+                self.set(path, [])
+            items = self._planned(path)
+        else:
+            items = self._planned((*path, APPENDED))
+            if items is None:
+                if id(sequence) in self._appended:
+                    raise Refused(f"`{_shown(path)}` is one list with another, by an anchor")
+                items = []
                 _plant(self._changes, (*path, APPENDED), items)
                 self._appended[id(sequence)] = (sequence, key, items)
-            self._items[path] = items
+        if not isinstance(items, list):
+            raise Refused(f"two changes want `{_shown(path)}`")
         if not any(repr(old) == repr(item) for old in items):  # repr: True is 1 to Python
             items.append(item)
 
@@ -164,15 +167,10 @@ class Editor:
         """The edits of all operations so far, not proved yet."""
         spans: list[Edit | Lines] = [edit for edit, _ in self._replaced.values()]
         spans += self._removed.values()
-        spans += [
-            edit
-            for node, key, items in self._appended.values()
-            if items
-            for edit in self._layout.appending(node, key, items)
-        ]
-        spans += [
-            self._layout.insertion(node, key, tree, self._removed) for node, key, tree in self._added.values()
-        ]
+        for sequence, key, items in self._appended.values():
+            spans += self._layout.appending(sequence, key, items)
+        for node, key, tree in self._added.values():
+            spans += self._layout.insertion(node, key, tree, self._removed)
         spans += [self._layout.filling(key, child, value) for key, child, value in self._filled.values()]
         # Lines that go to the same place: those of an inner collection come first, items before the next key.
         lines = sorted((span for span in spans if isinstance(span, Lines)), key=lambda span: -span.column)
@@ -274,6 +272,14 @@ class Editor:
         if old is not None and old[1] != value:
             raise Refused("two different values are asked for where an anchor makes them one")
         self._replaced[id(node)] = (self._layout.scalar(node, value, flow=flow), value)
+
+    def _planned(self, path: Sequence[Any]) -> Any:
+        """The new value at a path, or inside one that was set; None if there is none."""
+        tree: Any = self._changes
+        for step in path:
+            tree = tree.value if isinstance(tree, Put) else tree
+            tree = tree.get(step) if isinstance(tree, dict) else None
+        return tree.value if isinstance(tree, Put) else tree
 
     def _fill(self, path: Path, rest: Path, key: Node | None, node: Node, value: Value) -> None:
         """A null becomes a collection: `value` itself, or a mapping with it at `rest`."""

@@ -17,10 +17,11 @@ from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, pairs, walk
 from arc_toolkit.edit.yaml_writer import Writer, YamlStyle
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
-_ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=\s|\Z)")
+_ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=[\s,}]|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*[ ]*")
-# What may be between the last item of a flow sequence and its bracket: blanks, comments and one comma.
+_BLOCK_INDICATORS = re.compile(r"[|>]([-+0-9]*)")
+# What may be between the last item of a flow collection and its bracket: blanks, comments and one comma.
 _FLOW_TAIL = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,?)(?:\s|(?<=\s)#[^\n]*)*")
 
 
@@ -83,13 +84,14 @@ class YamlLayout:
 
     def insertion(
         self, node: yaml.MappingNode, key: Node | None, tree: dict[str, Any], removed: Container[int]
-    ) -> Edit | Lines:
-        """New keys in a mapping: next to the neighbours that the style prefers, or at the end."""
+    ) -> Sequence[Edit | Lines]:
+        """New keys in a mapping: next to the neighbours that the style prefers, or at the end. A flow mapping grows at
+        its end."""
         if node.flow_style:
             return self._flow_insertion(node, key, tree)
         neighbour, end = self._neighbour(node, next(iter(tree)), removed)
         column = neighbour.start_mark.column
-        return self._lines_after(end, column, self._writer(tree).lines(tree, column))
+        return [self._lines_after(end, column, self._writer(tree).lines(tree, column))]
 
     def filling(self, key: Node | None, child: Node, value: Any) -> Edit | Lines:
         """A null value becomes a collection: lines below an empty one, `{...}` or `[...]` for a written one."""
@@ -109,13 +111,10 @@ class YamlLayout:
             lines = writer.items(value, column)
         return self._lines_after(child.end_mark.index, column, lines)
 
-    def _flow_insertion(self, node: yaml.MappingNode, key: Node | None, tree: dict[str, Any]) -> Edit:
-        start = self._opening(node, "{")
-        inside = self._plain_writer.flow(tree, quote=_is_json(key, node))[1:-1]
-        if not node.value:
-            return Edit(start + 1, start + 1, inside)
-        first = node.value[0][0].start_mark.index
-        return Edit(first, first, inside + ", ")
+    def _flow_insertion(self, node: yaml.MappingNode, key: Node | None, tree: dict[str, Any]) -> list[Edit]:
+        quote = _is_json(key, node)
+        new = [self._plain_writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()]
+        return self._flow_growth(node, "{", node.value[-1] if node.value else None, new)
 
     def _neighbour(self, node: yaml.MappingNode, new: str, removed: Container[int]) -> tuple[Node, int]:
         """The key after whose value new lines go, and where that value ends."""
@@ -142,9 +141,7 @@ class YamlLayout:
             return None
         if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
             return None
-        last = value
-        while isinstance(last, yaml.CollectionNode) and not last.flow_style and last.value:
-            last = last.value[-1][1] if isinstance(last, yaml.MappingNode) else last.value[-1]
+        last = _last_scalar(value)
         if isinstance(last, yaml.ScalarNode) and last.style in ("|", ">"):
             header = self._text[last.start_mark.index : end].split("\n", 1)[0]
             if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
@@ -165,22 +162,45 @@ class YamlLayout:
         if end is None:
             raise Refused("the end of the list is not clear")
         column = dash - self._text.rfind("\n", 0, dash) - 1
-        return [self._lines_after(end, column, self._writer(items).items(items, column))]
+        lines = self._lines_after(end, column, self._writer(items).items(items, column))
+        return [*self._closing(_last_scalar(node), end), lines]
+
+    def _closing(self, last: Node, end: int) -> list[Edit]:
+        """What keeps the value of a block scalar when lines follow it.
+
+        If the file ends in it without a newline, its value has none either: `|` becomes `|-`.
+        """
+        if not isinstance(last, yaml.ScalarNode) or last.style not in ("|", ">"):
+            return []
+        indicators = _BLOCK_INDICATORS.match(self._text, self._scalar_slice(last)[0])
+        assert indicators is not None
+        if self._text.find("\n", end) < 0:
+            strip = re.sub("[-+]", "", indicators[1]) + "-"
+            return [Edit(*indicators.span(1), strip)] if strip != indicators[1] else []
+        if "+" in indicators[1]:
+            raise Refused("the list ends with a block scalar that keeps the blank lines after it (`+`)")
+        return []
 
     def _flow_appending(self, node: yaml.SequenceNode, key: Node | None, items: list[Any]) -> list[Edit]:
-        text, close = self._text, node.end_mark.index - 1
-        start = self._opening(node, "[")
         quote = _is_json(key, node)
         new = [self._plain_writer.flow(item, quote=quote) for item in items]
-        if not node.value:
-            return [Edit(start + 1, start + 1, ", ".join(new))]
-        last = node.value[-1]
-        end = last.end_mark.index
-        tail = _FLOW_TAIL.fullmatch(text, end, close)
-        if last.start_mark.index <= start or tail is None:
-            raise Refused("the end of the list is not clear")
-        line = text.rfind("\n", 0, last.start_mark.index) + 1
-        before = text[line : last.start_mark.index]
+        return self._flow_growth(node, "[", (node.value[-1],) * 2 if node.value else None, new)
+
+    def _flow_growth(
+        self, node: yaml.CollectionNode, bracket: str, last: tuple[Node, Node] | None, new: list[str]
+    ) -> list[Edit]:
+        """New items or keys at the end of a flow collection; `last` is where its last one begins and ends."""
+        text, close = self._text, node.end_mark.index - 1
+        start = self._opening(node, bracket)
+        if last is None:
+            blank = not text[start + 1 : close].strip()
+            return [Edit(start + 1, close if blank else start + 1, ", ".join(new))]
+        first, value = last
+        end = self._content_end(first if first is not value else None, value)
+        tail = None if end is None else _FLOW_TAIL.fullmatch(text, end, close)
+        if first.start_mark.index <= start or end is None or tail is None:
+            raise Refused(f"the end of the {'list' if bracket == '[' else 'mapping'} is not clear")
+        before = text[self._line_start(first) : first.start_mark.index]
         if before.strip():
             return [Edit(end, end, "".join(f", {item}" for item in new))]
         # One item per line: the new ones too, after a comment behind the last one; a trailing comma stays.
@@ -275,6 +295,13 @@ class YamlLayout:
                     if value.start_mark.line > key.start_mark.line and 0 <= step <= 8:
                         return int(step)
         return 2
+
+
+def _last_scalar(node: Node) -> Node:
+    """The scalar or flow collection that a block collection ends with."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
+    return node
 
 
 def _is_json(key: Node | None, node: Node) -> bool:
