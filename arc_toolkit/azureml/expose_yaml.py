@@ -89,36 +89,34 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
 
 
 def _component_of(plan: YamlPlan, step: Target, name: str) -> dict[str, Any] | None:
-    inputs = {}
-    for key, (_, value) in pairs(step.get("inputs")).items():
-        kind = _input_type(step, construct(value))
-        if kind is None:
-            return None
-        inputs[key] = {"type": kind}
-    outputs = {}
-    for key, (_, value) in pairs(step.get("outputs")).items():
-        data = construct(value)
-        outputs[key] = {"type": data.get("type", "uri_folder") if isinstance(data, dict) else "uri_folder"}
+    inputs = {key: _input_type(step, construct(value)) for key, (_, value) in pairs(step.get("inputs")).items()}
+    outputs = {key: _port_type(construct(value)) for key, (_, value) in pairs(step.get("outputs")).items()}
+    asked = {"instance_type": plan.settings.instance_type, "instance_count": plan.settings.instance_count}
     body: dict[str, Any] = {
         "$schema": f"{SCHEMAS}/commandComponent.schema.json",
         "type": "command",
         "name": name,
         "version": "1",
-    }
-    if inputs:
-        body["inputs"] = inputs
-    if outputs:
-        body["outputs"] = outputs
-    for key in _COMPONENT_KEYS:
-        if key in step.own:
-            body[key] = construct(step.get(key))
-    asked = {"instance_type": plan.settings.instance_type, "instance_count": plan.settings.instance_count}
-    if resources := {field: value for field, value in asked.items() if value is not None}:
+        "inputs": {key: {"type": kind} for key, kind in inputs.items()},
+        "outputs": {key: {"type": kind} for key, kind in outputs.items()},
+        **{key: construct(step.get(key)) for key in _COMPONENT_KEYS if key in step.own},
         # As every other component of the run gets them.
-        body["resources"] = resources
-    return body if isinstance(body.get("command"), str) else None
+        "resources": {field: value for field, value in asked.items() if value is not None},
+    }
+    is_known = None not in inputs.values() and isinstance(body.get("command"), str)
+    return _without_empty(body) if is_known else None
 
 
+def _without_empty(body: dict[str, Any]) -> dict[str, Any]:
+    sections = ("inputs", "outputs", "resources")
+    return {key: value for key, value in body.items() if value or key not in sections}
+
+
+def _port_type(value: Any) -> str:
+    return str(value.get("type", "uri_folder")) if isinstance(value, dict) else "uri_folder"
+
+
+_LITERALS = {bool: "boolean", int: "integer", float: "number"}
 _PARENT = re.compile(r"\$\{\{parent\.inputs\.([A-Za-z_]\w*)\}\}")
 _OUTPUT = re.compile(r"\$\{\{parent\.jobs\.([^.}]+)\.outputs\.([A-Za-z_]\w*)\}\}")
 
@@ -129,20 +127,13 @@ def _input_type(step: Target, value: Any) -> str | None:
         if "type" in value:
             return str(value["type"])
         return _input_type(step, value.get("path")) if isinstance(value.get("path"), str) else None
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
     if not isinstance(value, str) or step.parent is None:
-        return None
+        return _LITERALS.get(type(value))
     if match := _PARENT.fullmatch(value.strip()):
         declared = construct(step.parent.get("inputs", match[1]))
         return None if isinstance(declared, str) and "${{" in declared else _input_type(step, declared)
     if match := _OUTPUT.fullmatch(value.strip()):
-        produced = construct(step.parent.get("jobs", match[1], "outputs", match[2]))
-        return str(produced.get("type", "uri_folder")) if isinstance(produced, dict) else "uri_folder"
+        return _port_type(construct(step.parent.get("jobs", match[1], "outputs", match[2])))
     return None if "${{" in value else "string"
 
 
@@ -153,30 +144,30 @@ def _wrap(plan: YamlPlan, leaf: Target) -> None:
     """A pipeline component of one step around a component, with its inputs and outputs and the two parameters."""
     stem = os.path.basename(plan.path).rpartition(".")[0]
     instance_type = plan.settings.instance_type or leaf.text("resources", "instance_type")
-    if instance_type is None or is_bound(instance_type) or plan.path == "-":
-        reason = "no instance type to start from: use --instance-type"
-        if plan.path == "-":
-            reason = "standard input has no folder for it"
-        plan.add_finding(EXPOSE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
+    inputs, outputs = construct(leaf.get("inputs")) or {}, construct(leaf.get("outputs")) or {}
+    problem = ""
+    if plan.path == "-":
+        problem = "standard input has no folder for it"
+    elif instance_type is None or is_bound(instance_type):
+        problem = "no instance type to start from: use --instance-type"
+    elif not all(
+        isinstance(ports, dict) and all(isinstance(value, dict) for value in ports.values())
+        for ports in (inputs, outputs)
+    ):
+        problem = "an input or output of it has no type"
+    if problem:
+        plan.add_finding(EXPOSE, "warning", "no pipeline component is written around it", leaf.at, reason=problem)
         return
     count = plan.settings.instance_count or leaf.text("resources", "instance_count") or 1
-    inputs = construct(leaf.get("inputs")) or {}
-    outputs = construct(leaf.get("outputs")) or {}
-    ports = (
-        [*inputs.values(), *outputs.values()] if isinstance(inputs, dict) and isinstance(outputs, dict) else [None]
-    )
-    if not all(isinstance(value, dict) for value in ports):
-        reason = "an input or output of it has no type"
-        plan.add_finding(EXPOSE, "warning", "no pipeline component is written around it", leaf.at, reason=reason)
-        return
-    step: dict[str, Any] = {"type": str(leaf.kind.family), "component": f"./{os.path.basename(plan.path)}"}
-    if inputs:
-        step["inputs"] = {name: f"${{{{parent.inputs.{name}}}}}" for name in inputs}
-    if outputs:
-        step["outputs"] = {name: f"${{{{parent.outputs.{name}}}}}" for name in outputs}
-    step["resources"] = {field: f"${{{{parent.inputs.{field}}}}}" for field in FIELDS}
+    step = {
+        "type": str(leaf.kind.family),
+        "component": f"./{os.path.basename(plan.path)}",
+        "inputs": {name: f"${{{{parent.inputs.{name}}}}}" for name in inputs},
+        "outputs": {name: f"${{{{parent.outputs.{name}}}}}" for name in outputs},
+        "resources": {field: f"${{{{parent.inputs.{field}}}}}" for field in FIELDS},
+    }
     name = re.sub(r"[^a-z0-9_]+", "_", leaf.name.lower()).strip("_")
-    body: dict[str, Any] = {
+    body = {
         "$schema": f"{SCHEMAS}/pipelineComponent.schema.json",
         "type": "pipeline",
         "name": f"{name}_sized",
@@ -187,12 +178,11 @@ def _wrap(plan: YamlPlan, leaf: Target) -> None:
             "instance_type": {"type": "string", "default": instance_type},
             "instance_count": {"type": "integer", "default": int(count)},
         },
+        "outputs": outputs,
+        "jobs": {re.sub(r"[^a-z0-9_]+", "_", stem.lower()): _without_empty(step)},
     }
-    if outputs:
-        body["outputs"] = outputs
-    body["jobs"] = {re.sub(r"[^a-z0-9_]+", "_", stem.lower()): step}
     path = os.path.join(os.path.dirname(plan.path), f"{stem}.sized.yml")
-    plan.new_files.append((path, file_text(body, FILE_STYLE).encode()))
+    plan.new_files.append((path, file_text(_without_empty(body), FILE_STYLE).encode()))
     reason = "a leaf component cannot bind instance_count to an input of its own"
     message = f"{os.path.basename(path)} exposes instance_type and instance_count"
     plan.add_finding(EXPOSE, "note", message, leaf.at, reason=reason, applied=True)

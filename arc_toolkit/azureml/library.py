@@ -94,14 +94,10 @@ class Library:
                 file = self.parse(user, self.read(os.path.abspath(user)))
             except (OSError, Unreadable):
                 continue
-            for document in file.documents:
-                for target in document.targets:
-                    if (
-                        target.kind.family == Family.SWEEP
-                        and target.kind.role != Role.SPEC
-                        and target.reference == name
-                    ):
-                        yield file, target
+            for target in (target for document in file.documents for target in document.targets):
+                kind = target.kind
+                if kind.family == Family.SWEEP and kind.role != Role.SPEC and target.reference == name:
+                    yield file, target
 
     # --- other files ---------------------------------------------------------------------------------------
 
@@ -124,20 +120,16 @@ class Library:
 
     def load(self, path: str) -> Document | None:
         """The document of a component file, by its full path; None where there is none that can be used."""
-        name = path
-        if name in self._loading:  # two files that refer to each other
+        if path in self._loading:  # two files that refer to each other
             return None
-        if name not in self._files:
+        if path not in self._files:
             try:
-                data = self.read(name)
-                if len(data) > MAX_BYTES:
-                    return None
-                return self.parse(name, data).documents[0]
+                data = self.read(path)
+                return self.parse(path, data).documents[0] if len(data) <= MAX_BYTES else None
             except (OSError, ValueError, Unreadable):  # ValueError: a null byte in the name
-                self._keep(name, None)
-                return None
-        self._files.move_to_end(name)
-        file = self._files[name]
+                self._keep(path, None)
+        self._files.move_to_end(path)
+        file = self._files[path]
         return file.documents[0] if file else None
 
     def missing(self, path: str) -> bool:
@@ -202,7 +194,8 @@ class Library:
             if first in own:
                 code = text_of(get(own[first][1], *rest)) or code
         if code is not None and ":" not in code.removeprefix("file:"):
-            yield from self._of_code(os.path.normpath(os.path.join(folder, code.removeprefix("file:"))))
+            path = os.path.normpath(os.path.join(folder, code.removeprefix("file:")))
+            yield from self._remember("code", path, self._read_code)
 
     def _of_environment(self, environment: Node, folder: str) -> Iterator[FrameworkEvidence]:
         if (name := text_of(environment)) is not None:
@@ -213,9 +206,7 @@ class Library:
             return
         for place in (("image",), ("docker", "image"), ("name",)):
             if image := text_of(get(environment, *place)):
-                yield from evidence_in_dependencies(
-                    image, f"image {image}" if "image" in place else f"name {image}"
-                )
+                yield from evidence_in_dependencies(image, f"{place[-1]} {image}")
         conda = get(environment, "conda")
         for holder, key in (
             (environment, "conda_file"),
@@ -237,14 +228,7 @@ class Library:
         return self._remember("file", path, self._read_dependencies)
 
     def _read_dependencies(self, path: str) -> Iterator[FrameworkEvidence]:
-        try:
-            text = self.read(path).decode("utf-8", errors="replace")
-        except OSError:
-            return
-        yield from evidence_in_dependencies(text, os.path.basename(path))
-
-    def _of_code(self, path: str) -> tuple[FrameworkEvidence, ...]:
-        return self._remember("code", path, self._read_code)
+        yield from evidence_in_dependencies(self.read_text(path) or "", os.path.basename(path))
 
     def _read_code(self, path: str) -> Iterator[FrameworkEvidence]:
         for file in _python_files(path):

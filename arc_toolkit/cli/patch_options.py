@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import fields
 from typing import Any
 
 from arc_toolkit.azureml.settings import SETTING_RULES, Settings
@@ -15,24 +16,8 @@ from arc_toolkit.kube.labels import name_problem
 
 # Variables that mean something else to the shell, the loader or Python.
 _RESERVED = frozenset(
-    [
-        "PATH",
-        "HOME",
-        "USER",
-        "SHELL",
-        "PWD",
-        "IFS",
-        "TMPDIR",
-        "LANG",
-        "HOSTNAME",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "CONDA_PREFIX",
-        "VIRTUAL_ENV",
-        "CUDA_VISIBLE_DEVICES",
-    ]
+    {"PATH", "HOME", "USER", "SHELL", "PWD", "IFS", "TMPDIR", "LANG", "HOSTNAME", "LD_LIBRARY_PATH", "LD_PRELOAD"}
+    | {"PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"}
 )
 KIND_NAMES = ("command", "distributed", "parallel", "sweep", "automl")
 
@@ -74,10 +59,16 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
         help="instance type and count as inputs of the pipeline, bound in its steps",
     )
     what.add_argument(
-        "--step", action="append", default=[], metavar="NAME", help="only steps of this name; repeat for more"
+        "--step",
+        dest="steps",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only steps of this name; repeat for more",
     )
     what.add_argument(
         "--kind",
+        dest="kinds",
         action="append",
         default=[],
         choices=KIND_NAMES,
@@ -92,6 +83,7 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
     )
     threads.add_argument(
         "--export",
+        dest="exports",
         action="append",
         default=[],
         metavar="VARIABLE",
@@ -119,39 +111,21 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings; options that contradict each other are an error in one sentence."""
-    asked: dict[str, Any] = {}
-    for name in (
-        "instance_type",
-        "instance_count",
-        "compute",
-        "expose_parameters",
-        "threads",
-        "manual",
-        "sweep_to_v2",
-        "prs_to_v2",
-        "unsafe_fixes",
-        "cores",
-        "dataloader_workers",
-    ):
-        if getattr(args, name, None) is not None:
-            asked[name] = getattr(args, name)
-    settings = Settings(
-        **asked,
-        exports=tuple(getattr(args, "export", ())),
-        steps=tuple(getattr(args, "step", ())),
-        kinds=tuple(getattr(args, "kind", ())),
-        sweep_as=getattr(args, "sweep_as", None) or "step",
-        only=_rules("--only", args.only),
-        skip=_rules("--skip", args.skip),
-        instance_types=_types(args.instance_types),
-    )
+    names = {field.name for field in fields(Settings)}
+    asked: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(args).items()
+        if name in names and value is not None
+    }
+    asked["only"], asked["skip"] = _rules("--only", args.only), _rules("--skip", args.skip)
+    settings = Settings(**{**asked, "instance_types": _types(args.instance_types)})
     for name in sorted(settings.only & settings.skip):
         raise ArcError(f"--only {name} and --skip {name} leave nothing to do: use one of them")
     _check_numbers(settings)
     _check_names(settings)
     if settings.threads in (None, "off"):
-        for option, given in (("--export", settings.exports), ("--manual", settings.manual)):
-            if given:
+        for option, value in (("--export", settings.exports), ("--manual", settings.manual)):
+            if value:
                 raise ArcError(f"{option} says how threads are set: use --threads auto, lightgbm or faiss too")
     if getattr(args, "sweep_as", None) and not settings.sweep_to_v2:
         raise ArcError("--as names the form of a converted sweep: use --sweep-to-v2 too")

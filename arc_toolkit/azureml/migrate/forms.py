@@ -58,72 +58,31 @@ class SweepPlan:
     variables: dict[str, str]
     component_path: str
 
-    @property
-    def swept(self) -> dict[str, dict[str, Any]]:
-        return dict(self.body["search_space"])
-
-    @property
-    def folder(self) -> str:
-        return posixpath.dirname(self.sweep.path)
-
-    @property
-    def title(self) -> str:
-        return str(self.sweep.data.get("display_name") or self.sweep.data.get("name") or "sweep")
-
-    @property
-    def _name_and_version(self) -> list[str]:
-        return [str(self.sweep.data[key]) for key in ("name", "version") if self.sweep.data.get(key)]
-
-    @property
-    def origin(self) -> str:
-        """`sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`"""
-        words = " ".join(["v1.5 SweepComponent", *self._name_and_version])
-        return f"{posixpath.basename(self.sweep.path)} ({words})"
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """The sweep's tags; a job has no component name and version, so they are here."""
-        tags = {key: str(value) for key, value in self.sweep.mapping("tags").items()}
-        words = ":".join(self._name_and_version)
-        return {**tags, "v1_5_component": words} if words else tags
-
-    @property
-    def instance_type(self) -> str:
-        return self.settings.instance_type or DEFAULT_INSTANCE_TYPE
-
-    @property
-    def instance_count(self) -> int:
-        return self.settings.instance_count or DEFAULT_INSTANCE_COUNT
-
-    @property
-    def resources(self) -> dict[str, str | int]:
-        """The resources that the user asked for, which `patch` writes on components and trials too."""
-        return filled(
-            {"instance_type": self.settings.instance_type, "instance_count": self.settings.instance_count}
-        )
-
-    @property
-    def compute(self) -> str:
-        return asset(self.settings.compute or UNSET)
-
-    @property
-    def constants(self) -> list[Input]:
-        """Inputs that are not swept and have, or need, a value."""
-        return [item for item in self._not_swept if item.has_default or not item.optional]
-
-    @property
-    def absent(self) -> list[Input]:
-        """Optional inputs without a value."""
-        return [item for item in self._not_swept if item.optional and not item.has_default]
-
-    @property
-    def _not_swept(self) -> list[Input]:
-        return [item for item in self.trial.inputs.values() if item.name not in self.swept]
-
-    @property
-    def cores(self) -> int | None:
-        """Cores of the instance type that was asked for, where it is known."""
-        return cores_of(self.settings.instance_type, self.settings)[0]
+    def __post_init__(self) -> None:
+        data, settings = self.sweep.data, self.settings
+        self.swept: dict[str, dict[str, Any]] = self.body["search_space"]
+        self.folder = posixpath.dirname(self.sweep.path)
+        self.component = posixpath.relpath(self.component_path, self.folder or ".")
+        self.title = str(data.get("display_name") or data.get("name") or "sweep")
+        self.description = str(data.get("description") or "")
+        words = [str(data[key]) for key in ("name", "version") if data.get(key)]
+        # `sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`
+        self.origin = f"{posixpath.basename(self.sweep.path)} ({' '.join(['v1.5 SweepComponent', *words])})"
+        self.tags = {key: str(value) for key, value in self.sweep.mapping("tags").items()}
+        if words:  # a job has no component name and version
+            self.tags["v1_5_component"] = ":".join(words)
+        self.instance_type = settings.instance_type or DEFAULT_INSTANCE_TYPE
+        self.instance_count = settings.instance_count or DEFAULT_INSTANCE_COUNT
+        # What the user asked for, which `patch` writes on components and trials too.
+        asked = {"instance_type": settings.instance_type, "instance_count": settings.instance_count}
+        self.resources = filled(asked)
+        self.compute = asset(settings.compute or UNSET)
+        # Cores of the instance type that was asked for, where it is known.
+        self.cores = cores_of(settings.instance_type, settings)[0]
+        not_swept = [item for item in self.trial.inputs.values() if item.name not in self.swept]
+        # Inputs that have, or need, a value; and optional ones without a value.
+        self.constants = [item for item in not_swept if item.has_default or not item.optional]
+        self.absent = [item for item in not_swept if item.optional and not item.has_default]
 
     def move(self, path: str) -> str:
         """A path beside the trial as one beside the sweep."""
@@ -220,7 +179,7 @@ def _component_command(plan: SweepPlan) -> str:
         return f"${{{{{item.kind}.{item.name}}}}}"
 
     def keep(group: OptionalGroup) -> str:
-        inner = inner_text(group, place)
+        inner = inner_text(group.parts, place)
         # v2 drops a group when an optional input of it is not given; around others it is not a group.
         optional = any(plan.trial.inputs[name].optional for name in group.names("inputs"))
         return f"$[[{inner}]]" if optional else inner
@@ -231,7 +190,6 @@ def _component_command(plan: SweepPlan) -> str:
 def step(plan: SweepPlan) -> str:
     """A pipeline job with one sweep step; what can be set is an input of the pipeline."""
     kind, count = resource_names(plan)
-    trial = posixpath.relpath(plan.component_path, plan.folder or ".")
     inputs: dict[str, Any] = {item.name: _value(item) for item in plan.constants}
     bound: dict[str, Any] = {item.name: binding(item.name) for item in plan.constants}
     for item in plan.absent:
@@ -239,7 +197,7 @@ def step(plan: SweepPlan) -> str:
         bound[Comment(f"optional: {item.name}: {binding(item.name)}")] = None
     node = {
         "type": "sweep",
-        "trial": trial if trial.startswith("../") else f"./{trial}",
+        "trial": plan.component if plan.component.startswith("../") else f"./{plan.component}",
         **plan.body,
         "inputs": bound if plan.constants else None,
         "outputs": {name: binding(name, "outputs") for name in plan.trial.outputs},
@@ -266,10 +224,10 @@ def job(plan: SweepPlan, environment: Any) -> str:
     if includes:
         words = f"copy {', '.join(includes)} beside the code, or use --as step"
         plan.sweep.warn(f"a sweep job takes no additional includes: {words}")
-    name = posixpath.relpath(plan.component_path, plan.folder or ".")
     without = ", without its environment variables" if plan.variables else ""
+    same = f"{plan.component} is the same trial as a component{without}"
     trial = {
-        Comment(f"A sweep job holds its trial inline; {name} is the same trial as a component{without}."): None,
+        Comment(f"A sweep job holds its trial inline; {same}."): None,
         "code": plan.move(plan.trial.code),
         "command": _job_command(plan),
         "environment": environment,
@@ -301,10 +259,10 @@ def python(plan: SweepPlan) -> str:
         origin=plan.origin,
         literal=literal,
         title=plan.title,
-        description=str(plan.sweep.data.get("description") or ""),
+        description=plan.description,
         tags=plan.tags,
         function=_free(legal(str(plan.sweep.data.get("name") or "sweep"), component=True), reserved),
-        component=posixpath.relpath(plan.component_path, plan.folder or "."),
+        component=plan.component,
         required=[item.name for item in plan.constants if not item.has_default],
         defaults=[*defaults, (kind, literal(plan.instance_type)), (count, literal(plan.instance_count))],
         left_out=[item.name for item in plan.absent],
@@ -337,7 +295,7 @@ def _head(plan: SweepPlan, schema: str, kind: str) -> dict[str, Any]:
         "$schema": SCHEMA.format(schema),
         "type": kind,
         "display_name": plan.title,
-        "description": str(plan.sweep.data.get("description") or ""),
+        "description": plan.description,
         "tags": plan.tags,
     }
 
@@ -373,6 +331,6 @@ def _job_command(plan: SweepPlan) -> str:
         return f"${{{{{kind}.{item.name}}}}}"
 
     def keep(group: OptionalGroup) -> str | None:
-        return None if group.names("inputs") & missing else inner_text(group, place)
+        return None if group.names("inputs") & missing else inner_text(group.parts, place)
 
     return render_parts(plan.trial.parts, place, keep)

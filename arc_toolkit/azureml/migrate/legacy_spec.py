@@ -47,20 +47,17 @@ class LegacySpec:
         """The refusal of a value in a section; `hint` says what is allowed."""
         return self.refuse(f"{section}.{key} is {self.mapping(section).get(key)!r}: {hint}", section, key)
 
-    def note(self, message: str, *keys: Hashable) -> None:
-        self._add("note", message, keys)
+    def note(self, message: str, *keys: Hashable, severity: Severity = "note") -> None:
+        self.notes.append(Finding(RULE, severity, message, self.path, *self.place(*keys)))
 
     def warn(self, message: str, *keys: Hashable) -> None:
-        self._add("warning", message, keys)
+        self.note(message, *keys, severity="warning")
 
     def warn_unknown(self, keys: Iterable[str], known: Iterable[str], *at: str) -> None:
         """A warning for each key that v2 has no place for."""
         for key in keys:
             if key not in known:
                 self.warn(f"{'.'.join((*at, str(key)))} has no equivalent in v2 and is not written", *at, key)
-
-    def _add(self, severity: Severity, message: str, keys: Keys) -> None:
-        self.notes.append(Finding(RULE, severity, message, self.path, *self.place(*keys)))
 
     def inside(self, key: str) -> LegacySpec:
         """The mapping under a key as a spec of its own, in the same file."""

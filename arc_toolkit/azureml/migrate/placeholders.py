@@ -7,7 +7,7 @@ v1.5: `{inputs.x}`, `{outputs.y}`, `{search_space.x}`, an optional group `[--a {
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -107,14 +107,11 @@ def render_parts(
     """
     out = ""
     for part in parts:
-        if isinstance(part, OptionalGroup):
-            text = keep(part)
-            out = out + text if text is not None else out.removesuffix(" ")
-        else:
-            out += place(part) if isinstance(part, Placeholder) else part
+        text = keep(part) if isinstance(part, OptionalGroup) else inner_text((part,), place)
+        out = out + text if text is not None else out.removesuffix(" ")
     return out
 
 
-def inner_text(group: OptionalGroup, place: Callable[[Placeholder], str]) -> str:
-    """The text inside a group."""
-    return "".join(place(part) if isinstance(part, Placeholder) else part for part in group.parts)
+def inner_text(parts: Iterable[str | Placeholder], place: Callable[[Placeholder], str]) -> str:
+    """The text of parts that are not groups."""
+    return "".join(place(part) if isinstance(part, Placeholder) else part for part in parts)

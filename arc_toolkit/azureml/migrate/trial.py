@@ -1,6 +1,6 @@
-"""The trial of a sweep: a v1.5 CommandComponent or DistributedComponent, taken apart for v2.
+"""The trial of a sweep: a v1.5 CommandComponent or DistributedComponent, its names and ports, taken apart for v2.
 
-LegacySpecs: the v1.5 spec's documented fields, and the v2 command component schema of azure-ai-ml.
+Sources: the v1.5 spec's documented fields, and the v2 command component schema of azure-ai-ml.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import keyword
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,17 +20,8 @@ from arc_toolkit.edit.edits import Refused
 LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
 
 _COMMON = (
-    "$schema",
-    "name",
-    "version",
-    "display_name",
-    "type",
-    "description",
-    "tags",
-    "is_deterministic",
-    "inputs",
-    "outputs",
-    "environment_variables",
+    *("$schema", "name", "version", "display_name", "type", "description", "tags"),
+    *("is_deterministic", "inputs", "outputs", "environment_variables"),
 )
 SWEEP_KEYS = (*_COMMON, "trial", "algorithm", "search_space", "objective", "limits", "early_termination")
 TRIAL_KEYS = (*_COMMON, "code", "command", "launcher", "environment", "successful_return_code")
@@ -117,8 +108,8 @@ def take(
             inputs[name] = {"type": drawn_kind(drawn)}
             message = f"{name} is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}"
             sweep.note(message, "search_space", name)
-    names = dict(legal_names(source, inputs, python, "inputs"))
-    out_names = dict(legal_names(source, outputs, python, "outputs"))
+    names = legal_names(source, inputs, python, "inputs")
+    out_names = legal_names(source, outputs, python, "outputs")
     # A trial sees a swept value as an input, whatever it was called.
     new = {
         Placeholder(kind, old): Placeholder("inputs", name)
@@ -198,29 +189,14 @@ def _includes(source: LegacySpec, read_file: ReadFile) -> list[str]:
 
 
 # Parameter types of v1.5 and their v2 names.
-PARAMETERS = {
-    "string": "string",
-    "integer": "integer",
-    "int": "integer",
-    "float": "number",
-    "number": "number",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "enum": "string",
-}
+PARAMETERS = {kind: kind for kind in ("string", "integer", "number", "boolean")} | {"enum": "string"}
+PARAMETERS |= {"int": "integer", "float": "number", "bool": "boolean"}
 # Port types; every other one is a folder, or a file where its name says so.
 PORTS = {
-    "path": "uri_folder",
-    "anydirectory": "uri_folder",
-    "dataframedirectory": "uri_folder",
-    "modeldirectory": "uri_folder",
+    **dict.fromkeys(("path", "anydirectory", "dataframedirectory", "modeldirectory"), "uri_folder"),
     "anyfile": "uri_file",
     "azuremldataset": "mltable",
-    "uri_folder": "uri_folder",
-    "uri_file": "uri_file",
-    "mltable": "mltable",
-    "mlflow_model": "mlflow_model",
-    "custom_model": "custom_model",
+    **{kind: kind for kind in ("uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model")},
 }
 INPUT_MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
 OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
@@ -241,7 +217,7 @@ class Input:
 
     @property
     def port(self) -> bool:
-        return self.spec["type"] not in ("string", "integer", "number", "boolean")
+        return self.spec["type"] not in PARAMETERS.values()
 
     @property
     def optional(self) -> bool:
@@ -261,8 +237,9 @@ def legal(name: str, *, component: bool = False) -> str:
     return text if text and not text[0].isdigit() else f"_{text}"
 
 
-def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str) -> Iterator[tuple[str, str]]:
+def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str) -> dict[str, str]:
     """Old and new names, each new one legal and its own; `python`: usable as a parameter of the Python form."""
+    result: dict[str, str] = {}
     taken: set[str] = set()
     for name in map(str, names):
         new = legal(name)
@@ -277,7 +254,8 @@ def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str)
         taken.add(new.lower())
         if new != name:
             spec.note(f"{kind}.{name} is named {new}: {why}", kind, name)
-        yield name, new
+        result[name] = new
+    return result
 
 
 def declared_input(spec: LegacySpec, name: str, old: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from arc_toolkit.azureml.python.meaning import (
     Sweep,
     UnknownMeaning,
 )
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use, calls_in
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use, calls_in, last_name
 from arc_toolkit.azureml.python.python_documents import CodeReader, Fields, place_node, tree
 from arc_toolkit.azureml.python.python_targets import SETTINGS, UNKNOWN_KIND, PythonPipeline, PythonTarget
 from arc_toolkit.edit import python_layout as layout
@@ -49,12 +49,11 @@ def _make(
     family = Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
     role = Role.STEP if pipeline is not None or isinstance(meaning, Step | UnknownMeaning) else Role.JOB
     role = Role.V15_STEP if generation == "v1.5" else role
+    # parallel_run_function(...) is never a job of its own
+    kind = KINDS.get((family, role)) or KINDS.get((family, Role.STEP), UNKNOWN_KIND)
     at = place_node(statement.source, call)
     return PythonTarget(
-        # parallel_run_function(...) is never a job of its own
-        UNKNOWN_KIND
-        if family == Family.OTHER
-        else KINDS.get((family, role)) or KINDS.get((family, Role.STEP), UNKNOWN_KIND),
+        UNKNOWN_KIND if family == Family.OTHER else kind,
         name,
         (),
         tree({}, at),
@@ -72,7 +71,7 @@ def _make(
 def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
     """All targets of the scopes to be looked at, in the order of the text."""
     read = {name for source in module.sources for name in _read(source.text)}
-    found: list[PythonTarget] = []
+    targets: list[PythonTarget] = []
     for scope in module.scopes:
         pipeline = meanings.pipeline(scope)
         named: dict[int, PythonTarget] = {}
@@ -85,24 +84,22 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
                 if target is not None:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
-        found += named.values()
+        targets += named.values()
         # `train(x).sweep(...)`: the sweep has the settings, so that its trial needs no name.
         trials = {
             id(target.meaning.base.call)
             for target in named.values()
             if isinstance(target.meaning, Sweep) and isinstance(target.meaning.base, Step)
         }
-        found += _nameless(scope, pipeline, meanings, named.keys() | trials)
-        for target in named.values():
-            target.refusal = target.refusal or _why_not(target, here[target.name], meanings)
-    for target in found:
-        if not target.name and not target.refusal:
-            target.refusal = _why_not(target, [], meanings)
-    _mark_swept(found, meanings)
+        nameless = list(_nameless(scope, pipeline, meanings, named.keys() | trials))
+        targets += nameless
+        for target in (*named.values(), *nameless):
+            target.refusal = target.refusal or _why_not(target, here.get(target.name, []), meanings)
+    _mark_swept(targets, meanings)
     order = {id(source): index for index, source in enumerate(module.sources)}
-    found.sort(key=lambda target: (order[id(target.statement.source)], target.call.lineno))
-    _read_settings(found, meanings)
-    return found
+    targets.sort(key=lambda target: (order[id(target.statement.source)], target.call.lineno))
+    _read_settings(targets, meanings)
+    return targets
 
 
 def _read(text: str) -> Iterator[str]:
@@ -134,15 +131,10 @@ def _target(
         if statement.order < use.statement.order
         and not any(_ends(binding.statement, statement, use.statement) for binding in later)
     ]
-    call = value if isinstance(value, ast.Call) else None
     match meaning:
-        case Step() if call is not None and value is call:
-            return _make(name, meaning, statement, call, pipeline, uses, meaning.generation)
-        case Builder() if meaning.call is value:
-            return _make(name, meaning, statement, meaning.call, pipeline, uses)
-        case Sweep() if meaning.call is value:
-            if not _is_sweep(meaning):
-                return None
+        case Step() if isinstance(value, ast.Call):
+            return _make(name, meaning, statement, value, pipeline, uses, meaning.generation)
+        case Builder() | Sweep() if meaning.call is value and _is_certain(meaning):
             return _make(name, meaning, statement, meaning.call, pipeline, uses)
         case UnknownMeaning():
             return _candidate(name, value, statement, meaning, pipeline, uses, read)
@@ -154,9 +146,9 @@ def _ends(later: Statement, statement: Statement, use: Statement) -> bool:
     return later.order < use.order and (later.is_certain_before(use) or later.block.within(statement.block))
 
 
-def _is_sweep(meaning: Sweep) -> bool:
-    """Whether it is the SDK's `sweep`: its base is known, or its arguments are of no other function."""
-    if not isinstance(meaning.base, UnknownMeaning):
+def _is_certain(meaning: Step | Builder | Sweep) -> bool:
+    """Whether a `sweep` is that of the SDK: its base is known, or its arguments are of no other function."""
+    if not isinstance(meaning, Sweep) or not isinstance(meaning.base, UnknownMeaning):
         return True
     return bool({keyword.arg for keyword in meaning.call.keywords} & {"primary_metric", "sampling_algorithm"})
 
@@ -172,14 +164,12 @@ def _candidate(
 ) -> PythonTarget | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
+    call = next(calls_in(value), None)
+    if call is None or not (pipeline is not None or {"runsettings", "set_resources"} & attributes):
+        return None
     generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
     if pipeline is not None:
         generation = pipeline.generation
-    if not (pipeline is not None or {"runsettings", "set_resources"} & attributes):
-        return None
-    call = next(calls_in(value), None)
-    if call is None:
-        return None
     if call is value and not meaning.chosen and any(use.path in sdk.PROOFS for use in uses):
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
@@ -194,8 +184,8 @@ def _candidate(
 
 
 def _may_be_component(function: ast.expr) -> bool:
-    last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "x")
-    return last not in _BUILTINS and not last[:1].isupper()
+    name = last_name(function)
+    return name not in _BUILTINS and not name[:1].isupper()
 
 
 def _nameless(
@@ -214,9 +204,7 @@ def _nameless(
             meaning = meanings.of(call, statement)
             if isinstance(meaning, Builder) and meaning.call is call:
                 yield _make("", meaning, statement, call, pipeline, [])
-            elif isinstance(meaning, Step | Sweep) and meaning.call is call:
-                if isinstance(meaning, Sweep) and not _is_sweep(meaning):
-                    continue
+            elif isinstance(meaning, Step | Sweep) and meaning.call is call and _is_certain(meaning):
                 generation = meaning.generation if isinstance(meaning, Step) else "v2"
                 refusal = "no name of its own holds it: assign it to a variable"
                 yield _make("", meaning, statement, call, pipeline, [], generation, refusal)
@@ -267,10 +255,10 @@ def _is_helper(use: Use, meanings: Meanings) -> bool:
     return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)
 
 
-def _mark_swept(found: list[PythonTarget], meanings: Meanings) -> None:
-    by_statement = {id(target.statement): target for target in found}
-    by_call = {id(target.call): target for target in found}
-    for target in found:
+def _mark_swept(targets: list[PythonTarget], meanings: Meanings) -> None:
+    by_statement = {id(target.statement): target for target in targets}
+    by_call = {id(target.call): target for target in targets}
+    for target in targets:
         if not (isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute)):
             continue
         base = target.call.func.value
@@ -288,16 +276,12 @@ def _mark_swept(found: list[PythonTarget], meanings: Meanings) -> None:
 # --- as documents ----------------------------------------------------------------------------------------------------
 
 
-def _read_settings(found: list[PythonTarget], meanings: Meanings) -> None:
+def _read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
     """What the code says about each target, as the tree that YAML would have."""
     reader = CodeReader(meanings)
     trials: dict[int, Fields] = {}
-    order = list(enumerate(found))
     # A sweep after its trial, whose settings it has.
-    for index, target in [
-        *((i, t) for i, t in order if not t.is_sweep),
-        *((i, t) for i, t in order if t.is_sweep),
-    ]:
+    for index, target in sorted(enumerate(targets), key=lambda pair: pair[1].is_sweep):
         meaning, statement = target.meaning, target.statement
         base = meaning.base if isinstance(meaning, Sweep) else meaning
         builder = base.origin if isinstance(base, Step) else base
@@ -339,7 +323,7 @@ def documents(
         and id(target.call) not in makers
     ]
     pipelines: list[PythonPipeline] = []
-    found: list[Document] = []
+    result: list[Document] = []
     for scope in meanings.module.scopes:
         pipeline = meanings.pipeline(scope)
         if pipeline is None or scope.statement is None:
@@ -350,12 +334,12 @@ def documents(
         for step in steps:
             step.parent = step.parent or root
         if steps and pipeline.generation == "v2":
-            found.append(Document(len(found), root, (root, *steps)))
+            result.append(Document(len(result), root, (root, *steps)))
     for target in readable:
         if target.pipeline is None and target.parent is None:
             trials = [trial for trial in readable if trial.parent is target]
-            found.append(Document(len(found), target, (target, *trials)))
-    return pipelines, tuple(found)
+            result.append(Document(len(result), target, (target, *trials)))
+    return pipelines, tuple(result)
 
 
 def _pipeline_target(

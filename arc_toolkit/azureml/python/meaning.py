@@ -15,7 +15,7 @@ from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, chain
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, chain, last_name
 from arc_toolkit.azureml.python.sdk_names import Generation
 
 _DEEPEST = 20
@@ -34,12 +34,8 @@ class SdkName:
 
     @property
     def role(self) -> str:
-        role = sdk.ROLES.get(self.path, "")
-        if not role and self.path.startswith(sdk.AUTOML):
-            return "automl"
-        if not role and is_resources_class(self.path):
-            return "resources"
-        return role
+        default = "resources" if is_resources_class(self.path) else ""
+        return sdk.ROLES.get(self.path, "automl" if self.path.startswith(sdk.AUTOML) else default)
 
 
 @dataclass(frozen=True)
@@ -124,10 +120,10 @@ class Meanings:
         """What a name is bound to, seen from a place."""
         scope: Scope | None = statement.scope
         while scope is not None:
-            if found := scope.bindings.get(name):
+            if bindings := scope.bindings.get(name):
                 if scope is statement.scope:
-                    found = [item for item in found if item.statement.order < statement.order] or found
-                return _last(name, found, statement)
+                    bindings = [item for item in bindings if item.statement.order < statement.order] or bindings
+                return _last(name, bindings, statement)
             for module in scope.stars:
                 if f"{module}.{name}" in sdk.ROLES:
                     return Binding(name, statement, f"{module}.{name}")
@@ -136,23 +132,20 @@ class Meanings:
 
     def bound(self, name: str, statement: Statement) -> tuple[ast.expr, Statement] | None:
         """The expression that a name stands for, and its statement."""
-        found = self.binding(name, statement)
-        if isinstance(found, Binding) and isinstance(found.value, ast.expr):
-            return found.value, found.statement
+        binding = self.binding(name, statement)
+        if isinstance(binding, Binding) and isinstance(binding.value, ast.expr):
+            return binding.value, binding.statement
         return None
 
     def path(self, node: ast.expr, statement: Statement) -> str | None:
         """The import path of `aml.dsl.pipeline`, or None."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
+        parts = chain(node)
+        if parts is None or any(part.startswith("[") for part in parts[1]):
             return None
-        found = self.binding(node.id, statement)
-        if isinstance(found, UnknownMeaning) or not isinstance(found.value, str):
+        binding = self.binding(parts[0], statement)
+        if isinstance(binding, UnknownMeaning) or not isinstance(binding.value, str):
             return None
-        return ".".join([found.value, *reversed(parts)])
+        return ".".join((binding.value, *parts[1]))
 
     def role(self, node: ast.expr, statement: Statement) -> str:
         path = self.path(node, statement)
@@ -162,22 +155,16 @@ class Meanings:
         """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
         if not isinstance(node, ast.Call):
             return False
-        if isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS:
-            return (
-                self.binding(node.func.id, statement) is NOTHING or self.role(node.func, statement) == "resources"
-            )
-        return self.role(node.func, statement) == "resources"
+        is_named = isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS
+        is_unbound = is_named and self.binding(sdk.RESOURCES_CLASS, statement) is NOTHING
+        return is_unbound or self.role(node.func, statement) == "resources"
 
     def pipeline(self, scope: Scope) -> PipelineFunction | None:
         """The pipeline function that a scope is the inside of."""
         if id(scope) not in self._pipelines:
-            meaning = None
-            if (
-                isinstance(scope.node, ast.FunctionDef)
-                and scope.node.decorator_list
-                and scope.statement is not None
-            ):
-                meaning = self.function(scope.node, scope.statement)
+            node, meaning = scope.node, None
+            if isinstance(node, ast.FunctionDef) and node.decorator_list and scope.statement is not None:
+                meaning = self.function(node, scope.statement)
             self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
         return self._pipelines[id(scope)]
 
@@ -186,14 +173,13 @@ class Meanings:
     def of(self, node: ast.expr, statement: Statement, depth: int = 0) -> Meaning:
         if depth > _DEEPEST:
             return UnknownMeaning("defined in a circle")
-        key = id(node)
-        if key not in self._seen:
-            self._seen[key] = self._of(node, statement, depth)
-        return self._seen[key]
+        if id(node) not in self._seen:
+            self._seen[id(node)] = self._of(node, statement, depth)
+        return self._seen[id(node)]
 
     def of_name(self, name: str, statement: Statement, depth: int = 0) -> Meaning:
-        found = self.binding(name, statement)
-        return found if isinstance(found, UnknownMeaning) else self._bound(found, depth)
+        binding = self.binding(name, statement)
+        return binding if isinstance(binding, UnknownMeaning) else self._bound(binding, depth)
 
     def _of(self, node: ast.expr, statement: Statement, depth: int) -> Meaning:
         match node:
@@ -234,11 +220,11 @@ class Meanings:
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
             role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, statement)
-            what, _, generation = role.partition(":")
-            if what == "pipeline":
-                return PipelineFunction("v1.5" if generation == "v1.5" else "v2", function)
-            if what == "command_component":
-                return Component("v1.5" if generation == "v1.5" else "v2", Family.COMMAND)
+            generation: Generation = "v1.5" if role.endswith(":v1.5") else "v2"
+            if role.startswith("pipeline:"):
+                return PipelineFunction(generation, function)
+            if role.startswith("command_component:"):
+                return Component(generation, Family.COMMAND)
         return UnknownMeaning(f"{function.name} is a helper function")
 
     def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
@@ -256,9 +242,7 @@ class Meanings:
         if isinstance(function, ast.Attribute):
             if function.attr == "sweep" and self.path(function, statement) is None:
                 base = self.of(function.value, statement, depth + 1)
-                if isinstance(base, Step | Builder):
-                    return Sweep(call, base)
-                return Sweep(call, base if isinstance(base, UnknownMeaning) else NOTHING)
+                return Sweep(call, base if isinstance(base, Step | Builder | UnknownMeaning) else NOTHING)
             if function.attr in ("get", "load", "create_or_update"):
                 workspace = self._workspace(function, call, statement, depth)
                 if workspace is not None:
@@ -289,8 +273,7 @@ class Meanings:
             case "command_component":
                 return Component("v1.5" if detail == "v1.5" else "v2", Family.COMMAND)
             case "load_component":
-                given = {keyword.arg for keyword in call.keywords}
-                if given & {"client", "name", "version"}:
+                if {keyword.arg for keyword in call.keywords} & {"client", "name", "version"}:
                     return _from_workspace("load_component(client=..., name=...)")
                 return self._from_file("v2", _argument(call, ("source", "path"), 0), statement)
             case "from_yaml":
@@ -313,9 +296,10 @@ class Meanings:
         if of_components and function.attr in ("get", "load"):
             return _from_workspace(dotted(function))
         if function.attr == "create_or_update" and call.args:
-            given = self.of(call.args[0], statement, depth + 1)
+            argument = self.of(call.args[0], statement, depth + 1)
             # What comes back from registering a component is a component; from submitting a job, a job.
-            return given if isinstance(given, Component) else UnknownMeaning(f"the result of {dotted(function)}()")
+            is_component = isinstance(argument, Component)
+            return argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
         return None
 
     # --- component files -----------------------------------------------------------------------------------------
@@ -350,9 +334,8 @@ class Meanings:
                 if None not in parts:
                     return "".join(part for part in parts if part is not None)
             case ast.Call(func=function, args=args) if args and not node.keywords:
-                last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
                 parts = [self.text(part, statement, depth + 1) for part in args]
-                if last in ("join", "Path", "str", "joinpath") and None not in parts:
+                if last_name(function) in ("join", "Path", "str", "joinpath") and None not in parts:
                     return os.path.join(*(part for part in parts if part is not None))
         return None
 
@@ -367,8 +350,8 @@ def _last(name: str, found: list[Binding], statement: Statement) -> Binding | Un
 
 def dotted(node: ast.expr) -> str:
     """`a.b.c` as written, for messages; much cheaper than `ast.unparse`."""
-    found = chain(node)
-    return ".".join((found[0], *found[1])) if found else "an expression"
+    parts = chain(node)
+    return ".".join((parts[0], *parts[1])) if parts else "an expression"
 
 
 def short(node: ast.expr) -> str:
@@ -384,9 +367,6 @@ def _from_workspace(how: str) -> UnknownMeaning:
 
 
 def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:
-    for keyword in call.keywords:
-        if keyword.arg in names:
-            return keyword.value
-    if len(call.args) > position:
-        return call.args[position]
-    return call.args[-1] if call.args else None
+    named = [keyword.value for keyword in call.keywords if keyword.arg in names]
+    # The one at the position, or the last one before it.
+    return next(iter([*named, *reversed(call.args[: position + 1])]), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -31,6 +31,25 @@ _FUNCTION_WORDS = (
 _HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "dict", "list", "set"})
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
+# The parts of compound statements that hold statements, and what blocks they are.
+_LOOP: tuple[tuple[str, BlockKind], ...] = (("body", "loop"), ("orelse", "plain"))
+_TRY: tuple[tuple[str, BlockKind], ...] = (
+    *(("body", "plain"), ("handlers", "except")),
+    *(("orelse", "plain"), ("finalbody", "plain")),
+)
+_BLOCKS: dict[type[ast.stmt], tuple[tuple[str, BlockKind], ...]] = {
+    ast.If: (("body", "if"), ("orelse", "if")),
+    **dict.fromkeys((ast.For, ast.AsyncFor, ast.While), _LOOP),
+    **dict.fromkeys((ast.With, ast.AsyncWith), (("body", "plain"),)),
+    **dict.fromkeys((ast.Try, ast.TryStar), _TRY),
+    ast.Match: (("cases", "if"),),
+}
+# Statements whose own expressions may make a step, and the places that a parameter or import can go beside.
+_LISTED = (
+    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.ImportFrom),
+    *(ast.FunctionDef, ast.AsyncFunctionDef),
+    *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith),
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -51,13 +70,13 @@ class Block:
 
     def is_conditional(self, until: Block | None = None) -> bool:
         """Whether this block runs once, not at all or several times, seen from `until`."""
-        return any(self.has(kind, until) for kind in ("if", "loop", "except"))
+        return self.has("if", "loop", "except", until=until)
 
-    def has(self, kind: BlockKind, until: Block | None = None) -> bool:
-        """Whether this block is in one of that kind, below `until`."""
+    def has(self, *kinds: BlockKind, until: Block | None = None) -> bool:
+        """Whether this block is in one of these kinds, below `until`."""
         block: Block | None = self
         while block is not None and block is not until:
-            if block.kind == kind:
+            if block.kind in kinds:
                 return True
             block = block.parent
         return False
@@ -150,7 +169,7 @@ def read_module(sources: Sequence[Source]) -> Module:
     walker = _Walker(module)
     block = Block("scope")
     for source in sources:
-        walker.walk_body(source.body, scope, block, source)
+        walker.walk(source.body, scope, block, source)
     makers = [
         name
         for name, bindings in scope.bindings.items()
@@ -168,8 +187,8 @@ def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -
     if isinstance(value, ast.FunctionDef):
         return bool(value.decorator_list)
     if isinstance(value, ast.Call):
-        found = chain(value.func)
-        return found is None or (found[1] or found)[-1] not in _HARMLESS_MAKERS
+        parts = chain(value.func)
+        return parts is None or (parts[1] or parts)[-1] not in _HARMLESS_MAKERS
     return isinstance(value, ast.expr) and not isinstance(value, ast.Constant)
 
 
@@ -194,131 +213,106 @@ class _Walker:
                 or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
             ):
                 self.module.scopes.append(inner)
-                self.walk_body(function.body, inner, Block("scope"), source)
+                self.walk(function.body, inner, Block("scope"), source)
 
-    def statement(self, stmt: ast.stmt, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
-        self.order += 1
-        statement = Statement(source, body, stmt, scope, block, self.order)
+    def walk(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
+        for stmt in body:
+            self.order += 1
+            statement = Statement(source, body, stmt, scope, block, self.order)
+            if isinstance(stmt, _LISTED):
+                scope.statements.append(statement)
+            self._read(stmt, statement)
+            for name, kind in _BLOCKS.get(type(stmt), ()):
+                parts = getattr(stmt, name)
+                for inner in [part.body for part in parts] if name in ("handlers", "cases") else [parts]:
+                    self.walk(inner, scope, Block(kind, block), source)
+
+    def _read(self, stmt: ast.stmt, statement: Statement) -> None:
+        """What a statement itself binds, sets or calls."""
+        scope = statement.scope
         match stmt:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                scope.statements.append(statement)
-                self._assignment(stmt, scope, statement)
-            case ast.Expr():
-                scope.statements.append(statement)
-                if isinstance(stmt.value, ast.Call):
-                    self._call(stmt.value, scope, statement)
+                self._assignment(stmt, statement)
+            case ast.Expr(value=ast.Call() as call):
+                if (parts := chain(call.func)) is not None and parts[1]:
+                    _add_use(parts[0], Use("call", parts[1], statement, call))
+                _add_arguments(call, statement)
             case ast.Import():
                 for alias in stmt.names:
                     local = alias.asname or alias.name.partition(".")[0]
-                    path = alias.name if alias.asname else local
-                    _bind(scope, local, statement, path)
+                    _bind(scope, local, statement, alias.name if alias.asname else local)
             case ast.ImportFrom():
                 base = "." * stmt.level + (stmt.module or "")
-                scope.statements.append(statement)
                 for alias in stmt.names:
                     if alias.name == "*":
                         scope.stars.append(base)
                     else:
                         _bind(scope, alias.asname or alias.name, statement, f"{base}.{alias.name}")
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                scope.statements.append(statement)
                 value = stmt if isinstance(stmt, ast.FunctionDef) else None
                 _bind(scope, stmt.name, statement, value, "an async function")
                 # A class body is not seen from its methods.
                 parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
                 inner = Scope(stmt, parent, statement)
-                arguments = stmt.args
-                for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
-                    for argument in group:
+                names = stmt.args
+                for argument in (*names.posonlyargs, *names.args, *names.kwonlyargs, names.vararg, names.kwarg):
+                    if argument is not None:
                         _bind(inner, argument.arg, statement, None, "a parameter")
-                for star in (arguments.vararg, arguments.kwarg):
-                    if star:
-                        _bind(inner, star.arg, statement, None, "a parameter")
-                self.later.append((stmt, inner, source))
+                self.later.append((stmt, inner, statement.source))
             case ast.ClassDef():
                 _bind(scope, stmt.name, statement, None, "a class")
                 inner = Scope(stmt, scope, statement)
                 self.module.scopes.append(inner)
-                self.walk_body(stmt.body, inner, Block("scope"), source)
-            case ast.If():
-                scope.statements.append(statement)
-                self.walk_body(stmt.body, scope, Block("if", block), source)
-                self.walk_body(stmt.orelse, scope, Block("if", block), source)
-            case ast.For() | ast.AsyncFor() | ast.While():
-                scope.statements.append(statement)
-                if not isinstance(stmt, ast.While):
-                    self._targets([stmt.target], scope, statement, "a loop variable")
-                self.walk_body(stmt.body, scope, Block("loop", block), source)
-                self.walk_body(stmt.orelse, scope, Block("plain", block), source)
+                self.walk(stmt.body, inner, Block("scope"), statement.source)
+            case ast.For() | ast.AsyncFor():
+                _bind_targets(stmt.target, statement, "a loop variable")
             case ast.With() | ast.AsyncWith():
-                scope.statements.append(statement)
                 for item in stmt.items:
                     if item.optional_vars is not None:
-                        self._targets([item.optional_vars], scope, statement, "made by a with statement")
-                self.walk_body(stmt.body, scope, Block("plain", block), source)
-            case ast.Try() | ast.TryStar():
-                self.walk_body(stmt.body, scope, Block("plain", block), source)
-                for handler in stmt.handlers:
-                    self.walk_body(handler.body, scope, Block("except", block), source)
-                self.walk_body(stmt.orelse, scope, Block("plain", block), source)
-                self.walk_body(stmt.finalbody, scope, Block("plain", block), source)
-            case ast.Match():
-                for case in stmt.cases:
-                    self.walk_body(case.body, scope, Block("if", block), source)
-            case ast.Return():
-                scope.statements.append(statement)
-            case _:
-                pass
+                        _bind_targets(item.optional_vars, statement, "made by a with statement")
 
-    def walk_body(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
-        for stmt in body:
-            self.statement(stmt, body, scope, block, source)
-
-    def _assignment(
-        self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, scope: Scope, statement: Statement
-    ) -> None:
+    def _assignment(self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, statement: Statement) -> None:
         value = stmt.value
-        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         if isinstance(value, ast.Call):
-            self._arguments(value, scope, statement)
-        for target in targets:
+            _add_arguments(value, statement)
+        for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
             if isinstance(target, ast.Name):
-                if value is None:
-                    continue
                 if isinstance(stmt, ast.AugAssign):
-                    _bind(scope, target.id, statement, None, "changed in place")
-                else:
-                    _bind(scope, target.id, statement, value)
+                    _bind(statement.scope, target.id, statement, None, "changed in place")
+                elif value is not None:
+                    _bind(statement.scope, target.id, statement, value)
             elif isinstance(target, ast.Attribute | ast.Subscript):
-                found = chain(target)
-                if found is not None and value is not None and found[1]:
-                    use = Use("assign", found[1], statement, value)
-                    scope.uses.setdefault(found[0], []).append(use)
+                parts = chain(target)
+                if parts is not None and value is not None and parts[1]:
+                    _add_use(parts[0], Use("assign", parts[1], statement, value))
             else:
-                self._targets([target], scope, statement, "unpacked from several values")
+                _bind_targets(target, statement, "unpacked from several values")
 
-    def _targets(self, targets: Iterable[ast.expr], scope: Scope, statement: Statement, why: str) -> None:
-        for target in targets:
-            match target:
-                case ast.Name():
-                    _bind(scope, target.id, statement, None, why)
-                case ast.Tuple() | ast.List():
-                    self._targets(target.elts, scope, statement, why)
-                case ast.Starred():
-                    self._targets([target.value], scope, statement, why)
 
-    def _call(self, call: ast.Call, scope: Scope, statement: Statement) -> None:
-        found = chain(call.func)
-        if found is not None and found[1]:
-            scope.uses.setdefault(found[0], []).append(Use("call", found[1], statement, call))
-        self._arguments(call, scope, statement)
+def _bind_targets(target: ast.expr, statement: Statement, why: str) -> None:
+    match target:
+        case ast.Name():
+            _bind(statement.scope, target.id, statement, None, why)
+        case ast.Tuple() | ast.List():
+            for item in target.elts:
+                _bind_targets(item, statement, why)
+        case ast.Starred():
+            _bind_targets(target.value, statement, why)
 
-    def _arguments(self, call: ast.Call, scope: Scope, statement: Statement) -> None:
-        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
-            if isinstance(argument, ast.Name):
-                last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-                use = Use("argument", (last,), statement, call)
-                scope.uses.setdefault(argument.id, []).append(use)
+
+def _add_use(name: str, use: Use) -> None:
+    use.statement.scope.uses.setdefault(name, []).append(use)
+
+
+def _add_arguments(call: ast.Call, statement: Statement) -> None:
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(argument, ast.Name):
+            _add_use(argument.id, Use("argument", (last_name(call.func),), statement, call))
+
+
+def last_name(function: ast.expr) -> str:
+    """`join` for `join`, `path.join` and `f().join`."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _bind(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import yaml
 
-from arc_toolkit.azureml.python.meaning import Builder, Meanings, short
+from arc_toolkit.azureml.python.meaning import Meanings, short
 from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_nodes import INT, MAP, STR, Node
@@ -245,6 +245,3 @@ class CodeReader:
                 if (path := _DECORATOR.get(keyword.arg or "")) is not None:
                     fields[path] = self.value(keyword.value, statement)
         return fields
-
-    def builder(self, builder: Builder, statement: Statement) -> Fields:
-        return self.call(builder.call, builder.statement or statement)

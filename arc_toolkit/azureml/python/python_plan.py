@@ -274,26 +274,25 @@ class PythonPlan(Plan):
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:
         assert isinstance(pipeline, PythonPipeline)
-        default = pipeline.default_of(name)
-        return (
-            str(default.value) if isinstance(default, ast.Constant) else ast.unparse(default) if default else None
-        )
+        default = pipeline.parameters.get(name)
+        if isinstance(default, ast.Constant):
+            return str(default.value)
+        return ast.unparse(default) if default else None
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
         function, statement, name = pipeline.function, pipeline.statement, slot.value[-1]
         text = str(default) if isinstance(default, int) else quoted(default)
-        if pipeline.has_parameter(name):
+        if name in pipeline.parameters:
             asked = getattr(self.settings, name) if self.settings.wants(slot.rule) else None
-            there = pipeline.default_of(name)
+            there = pipeline.parameters[name]
             if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
                 self.writer.changes.replace(statement, there, text)
         else:
             reason = ""
-            inside = [
-                scope.statements[-1] for scope in self.module.scopes if scope.node is function and scope.statements
-            ]
-            if isinstance(self.meanings.binding(name, inside[0] if inside else statement), Binding):
+            scopes = (scope for scope in self.module.scopes if scope.node is function)
+            inside = next((scope.statements[-1] for scope in scopes if scope.statements), statement)
+            if isinstance(self.meanings.binding(name, inside), Binding):
                 reason = f"the name {name} is already a variable here"
             else:
                 try:

@@ -60,19 +60,12 @@ class PythonTarget(CodeTarget):
     @property
     def builder(self) -> Builder | None:
         """The command object whose settings this one has."""
-        if isinstance(self.meaning, Builder):
-            return self.meaning
-        return (
-            self.meaning.origin
-            if isinstance(self.meaning, Step) and isinstance(self.meaning.origin, Builder)
-            else None
-        )
+        origin = self.meaning.origin if isinstance(self.meaning, Step) else self.meaning
+        return origin if isinstance(origin, Builder) else None
 
     @property
     def component(self) -> Component | None:
-        meaning = self.meaning
-        if isinstance(meaning, Sweep) and isinstance(meaning.base, Step):
-            meaning = meaning.base
+        meaning = self.meaning.base if isinstance(self.meaning, Sweep) else self.meaning
         return meaning.origin if isinstance(meaning, Step) and isinstance(meaning.origin, Component) else None
 
     @property
@@ -175,9 +168,8 @@ class PythonTarget(CodeTarget):
         node = holder if isinstance(holder, CodeValue) else self.get(*path)
         if isinstance(node, CodeValue) and node.opaque:
             expression = node.expression
-            if isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None:
-                return f"the values come from ** in line {expression.lineno}"
-            if any(keyword.arg is None and keyword.value is expression for keyword in self.call.keywords):
+            is_holder = isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None
+            if is_holder or any(item.arg is None and item.value is expression for item in self.call.keywords):
                 return f"the values come from ** in line {expression.lineno}"
             return f"its {str(path[0]).replace('_', ' ')} are {short(expression)}, made elsewhere"
         habit = [use for use in self.uses if use.how == "assign" and use.path[:-1] == self.variables_path]
@@ -215,16 +207,12 @@ class PythonPipeline(CodeTarget):
     statement: Statement
     function: ast.FunctionDef
 
-    def has_parameter(self, name: str) -> bool:
-        arguments = self.function.args
-        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-        return any(argument.arg == name for argument in every)
-
-    def default_of(self, name: str) -> ast.expr | None:
+    @property
+    def parameters(self) -> dict[str, ast.expr | None]:
+        """The parameters of the function with their defaults."""
         arguments = self.function.args
         positional = [*arguments.posonlyargs, *arguments.args]
-        defaults: list[tuple[ast.arg, ast.expr | None]] = [
-            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        return next((default for argument, default in defaults if argument.arg == name), None)
+        required = [None] * (len(positional) - len(arguments.defaults))
+        defaults = (*required, *arguments.defaults, *arguments.kw_defaults)
+        every = (*positional, *arguments.kwonlyargs)
+        return {argument.arg: default for argument, default in zip(every, defaults, strict=True)}

@@ -30,30 +30,15 @@ _KEYS = frozenset(
         """,
     )
 )
-_RESOURCE_KEYS = frozenset(
-    [
-        "instance_type",
-        "instance_count",
-        "shm_size",
-        "docker_args",
-        "docker_args_list",
-        "properties",
-        "locations",
-        "max_instance_count",
-        "runtime_version",
-        "instance_types",
-    ]
-)
 _IMPORTANT = (
-    "resources",
-    "environment_variables",
-    "environment",
-    "compute",
-    "distribution",
-    "max_concurrency_per_instance",
-    "mini_batch_size",
+    *("resources", "environment_variables", "environment", "compute", "distribution"),
+    *("max_concurrency_per_instance", "mini_batch_size"),
 )
 _IMPORTANT_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
+_RESOURCE_KEYS = frozenset(
+    {*_IMPORTANT_RESOURCES, "docker_args_list", "properties", "locations", "max_instance_count"}
+    | {"runtime_version", "instance_types"}
+)
 
 
 def _check(plan: Plan) -> None:

@@ -41,7 +41,7 @@ def test_text_placeholders_and_escapes(line: str, parts: list[Any]) -> None:
 def test_groups_of_v1_5_and_of_v2(line: str) -> None:
     (group,) = placeholders.parse(line)
     assert isinstance(group, OptionalGroup)
-    assert placeholders.inner_text(group, lambda ref: f"<{ref.name}>") == "--a <a>"
+    assert placeholders.inner_text(group.parts, lambda ref: f"<{ref.name}>") == "--a <a>"
 
 
 def test_a_group_that_goes_takes_one_blank_with_it() -> None:
