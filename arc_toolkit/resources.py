@@ -23,6 +23,14 @@ def data_file(name: str) -> Path:
     return _PACKAGE / "data" / name
 
 
+def data_rows(name: str) -> list[dict[str, str]]:
+    """The rows of such a table; lines that begin with # are comments."""
+    import csv
+
+    with open(data_file(name), encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(line for line in stream if not line.startswith("#")))
+
+
 def render(template: str, **values: object) -> str:
     """A template of `templates/`, rendered strictly: an unknown name is a fault, not an empty string."""
     return _template(template).render(**values)

@@ -104,44 +104,35 @@ def _settings(facts: Facts) -> _Verdict:
     if item is None:
         raise CannotTell("the extension is not installed")
     settings = extension.settings_of(item)
-    problems: list[str] = []
-    options: list[str] = []
-    unknown: list[str] = []
+    wrong: list[tuple[str, str]] = []  # what, and the option that changes it
+    unknown = ""
     if not extension.is_on(settings, extension.TRAINING):
-        problems.append(f"{extension.TRAINING} is not True, so no job can run")
-        options.append("--training")
+        wrong.append((f"{extension.TRAINING} is not True, so no job can run", "--training"))
     if not extension.is_on(settings, extension.VOLCANO, default=True):
         if isinstance(facts.crds, UnknownFact):
-            unknown.append(f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}")
+            unknown = f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}"
         elif VOLCANO_CRD not in facts.crds:
-            problems.append(
-                f"{extension.VOLCANO} is False and the cluster has no Volcano, so no job can be scheduled"
-            )
-            options.append("--volcano")
+            text = f"{extension.VOLCANO} is False and the cluster has no Volcano, so no job can be scheduled"
+            wrong.append((text, "--volcano"))
     selector = extension.node_selector_of(settings)
     nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
     if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
-        problems.append(f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})")
-        options.append("--node-selector KEY=VALUE")
+        text = f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})"
+        wrong.append((text, "--node-selector KEY=VALUE"))
     if facts.has_spot and SPOT_KEY not in [row.key for row in facts.tolerations]:
-        problems.append("there is a spot pool and job pods do not tolerate its taint (undocumented setting)")
-        options.append("--spot")
+        text = "there is a spot pool and job pods do not tolerate its taint (undocumented setting)"
+        wrong.append((text, "--spot"))
     zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
-        problems.append(
-            f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
-            "so a job for it fails at once (Code 9)"
-        )
-        options.append("--skip-resource-validation")
-    if problems:
-        return "not ok", "; ".join(problems), _extension_command(f"update {' '.join(options)}")
+        text = f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
+        wrong.append((text + "so a job for it fails at once (Code 9)", "--skip-resource-validation"))
+    if wrong:
+        texts, options = zip(*wrong, strict=True)
+        return "not ok", "; ".join(texts), _extension_command(f"update {' '.join(options)}")
     if unknown:
-        raise CannotTell("; ".join(unknown))
-    shown = [
-        f"{key}={settings[key]}"
-        for key in (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
-        if key in settings
-    ]
+        raise CannotTell(unknown)
+    keys = (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
+    shown = [f"{key}={settings[key]}" for key in keys if key in settings]
     return "ok", ", ".join(shown + [f"nodeSelector {labels_text(selector)}"] * bool(selector)), None
 
 
@@ -153,14 +144,9 @@ def _crds(facts: Facts) -> _Verdict:
     text = f"{' and '.join(missing)} missing"
     if isinstance(facts.extension, UnknownFact) or facts.extension is None:
         return "not ok", f"{text}: is the extension installed here?", INSTALL
-    if missing == [VOLCANO_CRD] and not extension.is_on(
-        extension.settings_of(facts.extension), extension.VOLCANO, True
-    ):
-        return (
-            "not ok",
-            f"{text}, and the extension is set not to install Volcano",
-            _extension_command("update --volcano"),
-        )
+    if missing == [VOLCANO_CRD] and not extension.is_on(facts.settings, extension.VOLCANO, True):
+        text += ", and the extension is set not to install Volcano"
+        return "not ok", text, _extension_command("update --volcano")
     return "not ok", f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
 
 
@@ -179,17 +165,12 @@ def _compute(facts: Facts) -> _Verdict:
     bad = [row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"]
     if bad:
         properties = bad[0].get("properties") or {}
-        reasons = [
-            str((row.get("error") or {}).get("message", "")) for row in properties.get("provisioningErrors") or ()
-        ]
-        text = "; ".join(
-            [f"compute {bad[0].get('name')} is {properties.get('provisioningState')}", *filter(None, reasons)]
-        )
-        return "not ok", text, command(str(bad[0].get("name")))
-    names = [
-        f"{row.get('name')} (namespace {((row['properties'].get('properties') or {}).get('namespace')) or 'default'})"
-        for row in mine
-    ]
+        errors = [row.get("error") or {} for row in properties.get("provisioningErrors") or ()]
+        texts = [f"compute {bad[0].get('name')} is {properties.get('provisioningState')}"]
+        texts += [str(error["message"]) for error in errors if error.get("message")]
+        return "not ok", "; ".join(texts), command(str(bad[0].get("name")))
+    own = [(row.get("name"), row["properties"].get("properties") or {}) for row in mine]
+    names = [f"{name} (namespace {properties.get('namespace') or 'default'})" for name, properties in own]
     return "ok", f"attached as {', '.join(names)}", None
 
 
@@ -250,11 +231,8 @@ def _types_fit(facts: Facts) -> _Verdict:
         elif broken := problem or misfit:
             bad.append(f"{_name(item)}: {broken.message}")
     if bad:
-        return (
-            "not ok",
-            "; ".join(bad[:3]),
-            FixCommand("arc-toolkit gen-instance-types --from-cluster --check", TargetOptions.KUBECONFIG),
-        )
+        command = "arc-toolkit gen-instance-types --from-cluster --check"
+        return "not ok", "; ".join(bad[:3]), FixCommand(command, TargetOptions.KUBECONFIG)
     if away:
         text = f"no node that can take jobs now has the labels of {some_names(away)}"
         if extension.is_on(facts.settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
@@ -283,12 +261,9 @@ def _placement(facts: Facts) -> _Verdict:
                 defeated[node.name] = f"{spec.name} does not fit on {node.name} beside {names}"
     if not defeated:
         return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
-    rest = f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
-    return (
-        "not ok",
-        next(iter(defeated.values())) + rest,
-        _extension_command(f"update --node-selector {facts.system_pool}"),
-    )
+    text = next(iter(defeated.values()))
+    text += f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
+    return "not ok", text, _extension_command(f"update --node-selector {facts.system_pool}")
 
 
 _CHECKS: dict[str, tuple[Side, Any]] = {

@@ -77,17 +77,15 @@ class Facts:
 
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
         """The nodes that jobs can use, and the others."""
-        reasons = {node.name: unusable(node, self.tolerations) for node in known(self.nodes)}
-        refused = [reason for reason in reasons.values() if reason is not None]
-        return [node for node in known(self.nodes) if reasons[node.name] is None], refused
+        tolerations = self.tolerations
+        pairs = [(node, unusable(node, tolerations)) for node in known(self.nodes)]
+        return [node for node, reason in pairs if not reason], [reason for _, reason in pairs if reason]
 
     def sized_nodes(self) -> list[tuple[Node, Schedulable]]:
         """The usable nodes with what each can give."""
         occupants = known(self.occupants)
-        return [
-            (node, schedulable_of_node(node, Assumptions(), occupants.get(node.name, [])))
-            for node in self.usable()[0]
-        ]
+        usable, assumptions = self.usable()[0], Assumptions()
+        return [(node, schedulable_of_node(node, assumptions, occupants.get(node.name, []))) for node in usable]
 
     @property
     def has_spot(self) -> bool:
@@ -131,31 +129,21 @@ def azure_side(
     """provider, resource, extension and computes; and the cluster and workspace that they are about."""
     try:
         cluster = resolver.cluster(kind)
-        return _read_azure(open_session(), cluster, resolver, progress)
+        session = open_session()
+        progress("signing in to Azure")
+        provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
+        progress("reading the cluster and its extension from Azure")
+        resource = _fact(lambda: operations.cluster_resource(session, cluster))
+        # Without the provider there can be no extension, and asking for it would be an error.
+        absent = provider in ("NotRegistered", "Unregistered")
+        installed = None if absent else _fact(lambda: operations.find(session, cluster))
+        place = _fact(resolver.workspace)
+        computes = place if isinstance(place, UnknownFact) else _fact(lambda: list_computes(session, place))
     except ArcError as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
         return unknown("azure", str(error))
-
-
-def _read_azure(session: Session, cluster: Cluster, resolver: Resolver, progress: Progress) -> dict[str, Any]:
-    progress("signing in to Azure")
-    provider = _fact(lambda: operations.provider_state(session, cluster.subscription))
-    progress("reading the cluster and its extension from Azure")
-    resource = _fact(lambda: operations.cluster_resource(session, cluster))
-    # Without the provider there can be no extension, and asking for it would be an error.
-    absent = provider in ("NotRegistered", "Unregistered")
-    installed = None if absent else _fact(lambda: operations.find(session, cluster))
-    workspace = _fact(resolver.workspace)
-    computes = (
-        workspace if isinstance(workspace, UnknownFact) else _fact(lambda: list_computes(session, workspace))
-    )
-    return {
-        "provider": provider,
-        "resource": resource,
-        "extension": installed,
-        "computes": computes,
-        "cluster": cluster,
-        "workspace": None if isinstance(workspace, UnknownFact) else workspace.name,
-    }
+    workspace = None if isinstance(place, UnknownFact) else place.name
+    facts = {"provider": provider, "resource": resource, "extension": installed, "computes": computes}
+    return {**facts, "cluster": cluster, "workspace": workspace}
 
 
 def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:

@@ -73,12 +73,8 @@ def attach(
     if attachment.system_identity:
         identity = IdentityConfiguration(type="system_assigned")
     elif attachment.user_identities:
-        identity = IdentityConfiguration(
-            type="user_assigned",
-            user_assigned_identities=[
-                ManagedIdentityConfiguration(resource_id=text) for text in attachment.user_identities
-            ],
-        )
+        users = [ManagedIdentityConfiguration(resource_id=text) for text in attachment.user_identities]
+        identity = IdentityConfiguration(type="user_assigned", user_assigned_identities=users)
     compute = KubernetesCompute(
         name=attachment.name,
         resource_id=attachment.cluster.resource_id,
@@ -118,12 +114,12 @@ def _cloud_options(session: Session) -> dict[str, Any]:
     cloud = session.cloud
     if cloud.name in CLOUDS:
         return {"cloud": cloud.name}
-    metadata = {
-        "resource_manager": cloud.management_url,
-        "active_directory": cloud.authority,
-        "azure_portal": cloud.management_url,
-        "aml_resource_id": cloud.management_url,
-        "storage_endpoint": cloud.management_url,
-        "registry_discovery_endpoint": cloud.management_url,
-    }
+    names = (
+        "resource_manager",
+        "azure_portal",
+        "aml_resource_id",
+        "storage_endpoint",
+        "registry_discovery_endpoint",
+    )
+    metadata = dict.fromkeys(names, cloud.management_url) | {"active_directory": cloud.authority}
     return {"cloud": cloud.name, "cloud_metadata": metadata}

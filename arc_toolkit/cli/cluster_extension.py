@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping
 
 from arc_toolkit.azure import extension, operations
-from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session
 from arc_toolkit.cli import cluster_azure
@@ -20,10 +19,11 @@ from arc_toolkit.output.table import table
 
 DEFAULT_NAME = "azureml"
 
+# Name -> what it does, and more options of the example
 ACTIONS = {
-    "show": "show version, health and settings of the AzureML extension",
-    "install": "install the AzureML extension on an AKS cluster, for training",
-    "update": "change settings or version of the AzureML extension",
+    "show": ("show version, health and settings of the AzureML extension", ""),
+    "install": ("install the AzureML extension on an AKS cluster, for training", " --spot --dry-run"),
+    "update": ("change settings or version of the AzureML extension", " --skip-resource-validation --dry-run"),
 }
 
 # Settings whose change touches jobs that run now; `az k8s-extension update` asks about the same ones.
@@ -33,7 +33,7 @@ _TOUCHES_JOBS = (extension.NODE_SELECTOR, extension.TRAINING, "installNvidiaDevi
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example:\n  arc-toolkit cluster extension show --cluster my-aks --resource-group my-rg"
     subparsers = parser.add_subparsers(dest="action", metavar="show|install|update", required=True)
-    for action, summary in ACTIONS.items():
+    for action, (summary, extra) in ACTIONS.items():
         sub = subparsers.add_parser(action, help=summary, description=summary[0].upper() + summary[1:] + ".")
         cluster_azure.add_options(sub, workspace=False)
         if action == "show":
@@ -42,9 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             _add_setting_options(sub, installing=action == "install")
             cluster_azure.add_change_options(sub)
         add_common_options(sub)
-        extra = {"show": "", "install": " --spot --dry-run", "update": " --skip-resource-validation --dry-run"}[
-            action
-        ]
         sub.epilog = (
             f"{cluster_azure.where_text(workspace=False)}\n\n"
             f"example:\n  arc-toolkit cluster extension {action} --cluster my-aks --resource-group my-rg{extra}"
@@ -113,11 +110,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
     )
     session = cluster_azure.session(resolver, console)
     console.progress("reading the cluster from Azure")
-    plan = (
-        _plan_install(session, cluster, args.name, options)
-        if installing
-        else extension.plan_update(cluster, operations.find(session, cluster), options)
-    )
+    plan: extension.ExtensionPlan | None
+    if installing:
+        resource = operations.cluster_resource(session, cluster)
+        _check_provider(session, cluster)
+        plan = extension.plan_install(cluster, resource, operations.find(session, cluster), args.name, options)
+    else:
+        plan = extension.plan_update(cluster, operations.find(session, cluster), options)
     if plan is None:
         console.out(f"nothing to change: the AzureML extension on {cluster.name} has these settings already")
         return OK
@@ -150,33 +149,22 @@ def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool
         return FOUND
     properties = item["properties"]
     pinned = not properties.get("autoUpgradeMinorVersion", True)
+    version = properties.get("currentVersion") or properties.get("version")
     rows = [
         ("name", item.get("name")),
-        (
-            "version",
-            f"{properties.get('currentVersion') or properties.get('version')}{' (pinned)' if pinned else ''}",
-        ),
+        ("version", f"{version}{' (pinned)' if pinned else ''}"),
         ("release train", properties.get("releaseTrain")),
         ("state", properties.get("provisioningState")),
     ]
     console.out("\n".join(f"{key:<14} {printable(str(value))}" for key, value in rows))
-    settings = sorted(extension.settings_of(item).items())
     marked = [
-        (key, printable(value), "undocumented" if SettingChange(key, None, value).undocumented else "")
-        for key, value in settings
+        (key, printable(value), "undocumented" if key.startswith(extension.UNDOCUMENTED) else "")
+        for key, value in sorted(extension.settings_of(item).items())
     ]
     console.out("\n" + table(["SETTING", "VALUE", ""], marked))
     for reason in extension.failure_reasons(item):
         console.out(f"\nerror: {printable(reason)}\n  -> {extension.advice(reason)}")
     return OK if health.ok else FOUND
-
-
-def _plan_install(
-    session: Session, cluster: Cluster, name: str, options: extension.PlanOptions
-) -> extension.ExtensionPlan:
-    resource = operations.cluster_resource(session, cluster)
-    _check_provider(session, cluster)
-    return extension.plan_install(cluster, resource, operations.find(session, cluster), name, options)
 
 
 def _show_plan(plan: extension.ExtensionPlan, console: Console, *, updating: bool) -> None:

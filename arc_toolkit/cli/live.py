@@ -95,21 +95,11 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
     """What sizing needs of the cluster's nodes and pods, as the options say."""
     from arc_toolkit.cli import node_options
     from arc_toolkit.cluster import snapshot
-    from arc_toolkit.sizing.node_selection import select_nodes
 
     bare: list[str] = []
-    selection = select_nodes(
-        snapshot.nodes(client, console.progress, bare),
-        snapshot.pods(client, console.progress),
-        node_options.assumptions_of(args),
-        node_options.daemonsets_of(args, counted=True),
-        source="cluster",
-        where=client.where,
-        tolerations=node_options.tolerations_of(args),
-        architecture=args.architecture,
-        by_pool=args.group_by == "pool",
-    )
-    selection.notes[:0] = node_options.overruled(args)
+    nodes = snapshot.nodes(client, console.progress, bare)
+    pods = snapshot.pods(client, console.progress)
+    selection = node_options.select(args, nodes, pods, source="cluster", where=client.where)
     selection.notes += [f"left out {name}: it reports no capacity yet" for name in bare]
     return selection
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from arc_toolkit import inputs
 from arc_toolkit.cli.main import REPEATED
@@ -115,20 +116,35 @@ def collect(args: argparse.Namespace) -> Selection | None:
     if args.nodes:
         nodes = items_of(inputs.load(args.nodes), "Node", args.nodes)
         pods = items_of(inputs.load(args.pods), "Pod", args.pods) if args.pods else None
-        selection = select_nodes(
-            nodes,
-            pods,
-            assumptions,
-            daemonsets_of(args, counted=pods is not None),
-            source="nodes",
-            where=args.nodes,
-            tolerations=tolerations_of(args),
-            architecture=args.architecture,
-            by_pool=args.group_by == "pool",
-        )
-        selection.notes[:0] = overruled(args)
-        return selection
+        return select(args, nodes, pods, source="nodes", where=args.nodes)
     return None
+
+
+def select(
+    args: argparse.Namespace,
+    nodes: Iterable[dict[str, Any]],
+    pods: Iterable[dict[str, Any]] | None,
+    *,
+    source: str,
+    where: str,
+) -> Selection:
+    """Groups of these nodes, as the options say."""
+    selection = select_nodes(
+        nodes,
+        pods,
+        assumptions_of(args),
+        daemonsets_of(args, counted=pods is not None),
+        source=source,
+        where=where,
+        tolerations=tolerations_of(args),
+        architecture=args.architecture,
+        by_pool=args.group_by == "pool",
+    )
+    # Options that count only if a node does not say it itself.
+    names = [f"--{name}" for name in _ABOUT_NODES if getattr(args, name.replace("-", "_")) is not None]
+    if names:
+        selection.notes.insert(0, f"{', '.join(names)}: used only if the node does not report it; nodes win")
+    return selection
 
 
 def daemonsets_of(args: argparse.Namespace, *, counted: bool = False) -> DaemonSets:
@@ -145,12 +161,6 @@ def daemonsets_of(args: argparse.Namespace, *, counted: bool = False) -> DaemonS
 def tolerations_of(args: argparse.Namespace) -> list[Toleration]:
     """Those of --tolerate: any value and effect of the key."""
     return [Toleration(key) for key in args.tolerate]
-
-
-def overruled(args: argparse.Namespace) -> list[str]:
-    """A note about options that count only if a node does not say it itself."""
-    names = [f"--{name}" for name in _ABOUT_NODES if getattr(args, name.replace("-", "_")) is not None]
-    return [f"{', '.join(names)}: used only if the node does not report it; nodes win"] if names else []
 
 
 def _amount(text: str | None, option: str, parse: Callable[[str], int]) -> int | None:

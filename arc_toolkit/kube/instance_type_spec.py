@@ -23,6 +23,7 @@ LIST_KIND = "InstanceTypeList"
 # Everything that a spec may have.
 SPEC_KEYS = ("nodeSelector", "resources")
 SECTIONS = ("requests", "limits")
+_MISSING = 'is missing: all four of requests and limits, cpu and memory, are required (such as "4" and "16Gi")'
 
 Limit = Literal["cpu", "memory", "maxPods", "gpu"]
 
@@ -229,10 +230,7 @@ def _gpu_problems(resources: Mapping[str, Any]) -> Iterator[SpecProblem]:
 def _amount(value: Any) -> tuple[str, str]:
     """The text of a usable quantity (else nothing), and what is wrong with it."""
     if value is None or value == "" or isinstance(value, (dict, list)):
-        return (
-            "",
-            'is missing: all four of requests and limits, cpu and memory, are required (such as "4" and "16Gi")',
-        )
+        return "", _MISSING
     text = str(value)
     try:
         amount = parse(text)

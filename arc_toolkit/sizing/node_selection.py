@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from arc_toolkit.errors import ArcError
@@ -14,8 +13,8 @@ from arc_toolkit.kube.labels import some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.taints import Toleration
-from arc_toolkit.sizing import occupants, vm_sizes
-from arc_toolkit.sizing.occupants import Occupant
+from arc_toolkit.sizing import vm_sizes
+from arc_toolkit.sizing.occupants import Occupant, by_node, profile
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
@@ -95,17 +94,10 @@ class DaemonSets:
     def __str__(self) -> str:
         return " + ".join(self.names)
 
-    def by_version(self) -> Callable[[Version], list[Occupant]]:
+    def on(self, version: Version) -> list[Occupant]:
         """What they ask for on a Kubernetes version."""
-
-        @cache
-        def on(version: Version) -> list[Occupant]:
-            parts = [
-                self.files[name] if name in self.files else occupants.profile(name, version) for name in self.names
-            ]
-            return [occupant for part in parts for occupant in part]
-
-        return on
+        parts = (self.files[name] if name in self.files else profile(name, version) for name in self.names)
+        return [occupant for part in parts for occupant in part]
 
 
 def select_sizes(
@@ -113,7 +105,7 @@ def select_sizes(
 ) -> Selection:
     """A group for each VM size; `network_plugin` names where maxPods comes from, for the note."""
     sizes = _sizes(names)
-    pods = daemonsets.by_version()(assumptions.version)
+    pods = daemonsets.on(assumptions.version)
     groups = [group_of_size(size, assumptions, pods) for size in sizes]
     notes = [
         f"assumed: Kubernetes {assumptions.version_text}, maxPods {assumptions.max_pods}"
@@ -142,10 +134,8 @@ def select_nodes(
     if not usable:
         why = f": {refused[0].node.name}: {refused[0]}" if refused else ""
         raise ArcError(f"{where}: none of {len(nodes)} nodes can run AzureML jobs{why}")
-    pods = occupants.by_node(pod_items) if pod_items is not None else {}
-    groups = group_nodes(
-        usable, pods, assumptions, source=source, by_pool=by_pool, everywhere=daemonsets.by_version()
-    )
+    pods = by_node(pod_items) if pod_items is not None else {}
+    groups = group_nodes(usable, pods, assumptions, daemonsets, source=source, by_pool=by_pool)
     selection = Selection(groups, assumptions, nodes, refused)
     if pod_items is None:
         selection.notes.append(f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones")
@@ -170,10 +160,10 @@ def group_nodes(
     nodes: Iterable[Node],
     occupants: dict[str, list[Occupant]],
     assumptions: Assumptions,
+    daemonsets: DaemonSets,
     *,
     source: str,
     by_pool: bool,
-    everywhere: Callable[[Version], Sequence[Occupant]],
 ) -> list[NodeGroup]:
     """Nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects."""
     by_labels: dict[tuple[tuple[str, str], ...], list[Node]] = {}
@@ -184,16 +174,15 @@ def group_nodes(
     for selector, members in sorted(by_labels.items()):
         sized = tuple(
             schedulable_of_node(
-                node, assumptions, [*occupants.get(node.name, ()), *everywhere(version_of(node, assumptions))]
+                node, assumptions, [*occupants.get(node.name, ()), *daemonsets.on(version_of(node, assumptions))]
             )
             for node in members
         )
         pools = tuple(sorted({node.pool for node in members if node.pool}))
         size = members[0].size
         where = f"pool {', '.join(pools)}, " if pools else ""
-        title = (
-            f"{size or 'nodes without a size label'} ({where}{len(members)} node{'s' if len(members) > 1 else ''})"
-        )
+        count = f"{len(members)} node{'s' if len(members) > 1 else ''}"
+        title = f"{size or 'nodes without a size label'} ({where}{count})"
         groups.append(NodeGroup(title, selector, sized, source, pools, size))
     return groups
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.pods import Pod, PodKind
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
-from arc_toolkit.resources import data_file
+from arc_toolkit.resources import data_rows
 from arc_toolkit.sizing.reservations import Version, parse_version
 
 # The namespace that `az k8s-extension create --release-namespace` gets for the AzureML extension by default.
@@ -38,20 +37,15 @@ class Occupant(NamedTuple):
 def profiles() -> dict[str, dict[str, list[Occupant]]]:
     """Shipped profiles: name -> Kubernetes version ("" for any) -> occupants."""
     by_name: dict[str, dict[str, list[Occupant]]] = {}
-    with open(data_file("daemonsets.csv"), encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(line for line in stream if not line.startswith("#")):
-            source = f"profile {row['profile']}" + (f", seen on {row['kubernetes']}" if row["kubernetes"] else "")
-            occupant = Occupant(
-                row["name"],
-                cpu_requested(row["cpu"]),
-                bytes_requested(row["memory"]),
-                source=source,
-                pods=int(row["pods"]),
-            )
-            by_name.setdefault(row["profile"], {}).setdefault(row["kubernetes"], []).append(occupant)
+    for row in data_rows("daemonsets.csv"):
+        cpu_m, memory = cpu_requested(row["cpu"]), bytes_requested(row["memory"])
+        source = f"profile {row['profile']}" + (f", seen on {row['kubernetes']}" if row["kubernetes"] else "")
+        occupant = Occupant(row["name"], cpu_m, memory, source=source, pods=int(row["pods"]))
+        by_name.setdefault(row["profile"], {}).setdefault(row["kubernetes"], []).append(occupant)
     return by_name
 
 
+@cache
 def profile(name: str, version: Version) -> list[Occupant]:
     """A profile as it is on that Kubernetes version; `aks-overlay-1.30` pins the version it was seen on.
 
@@ -73,14 +67,14 @@ def profile(name: str, version: Version) -> list[Occupant]:
     above = [text for text in order if parse_version(text) >= version]
     if not below or not above or below[-1] == above[0]:
         return seen[below[-1] if below else above[0]]
-    older, newer = seen[below[-1]], seen[above[0]]
+    both = seen[below[-1]], seen[above[0]]
     return [
         Occupant(
             "AKS DaemonSets",
-            max(sum(o.cpu_m for o in older), sum(o.cpu_m for o in newer)),
-            max(sum(o.memory for o in older), sum(o.memory for o in newer)),
+            max(sum(row.cpu_m for row in rows) for rows in both),
+            max(sum(row.memory for row in rows) for rows in both),
             source=f"profile {name}, the larger of {below[-1]} and {above[0]}",
-            pods=max(sum(o.pods for o in older), sum(o.pods for o in newer)),
+            pods=max(sum(row.pods for row in rows) for rows in both),
         )
     ]
 

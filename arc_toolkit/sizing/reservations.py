@@ -7,7 +7,6 @@ disagree, the nodes win: the page says MB where nodes show Mi, and the quarter i
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from functools import cache
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import GI, MI
-from arc_toolkit.resources import data_file
+from arc_toolkit.resources import data_rows
 from arc_toolkit.sizing.vm_sizes import table
 
 Version = tuple[int, int]
@@ -119,9 +118,7 @@ def _brackets_mib(nominal: int) -> int:
 @cache
 def observed_losses() -> dict[Fraction, int]:
     """Largest loss seen, MiB, by nominal GiB."""
-    with open(data_file("observed_losses.csv"), encoding="utf-8", newline="") as stream:
-        rows = csv.DictReader(line for line in stream if not line.startswith("#"))
-        return {Fraction(row["memory_gib"]): int(row["most_mib"]) for row in rows}
+    return {Fraction(row["memory_gib"]): int(row["most_mib"]) for row in data_rows("observed_losses.csv")}
 
 
 def kernel_loss(nominal: int, windows: bool = False) -> Reservation:

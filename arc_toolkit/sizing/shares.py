@@ -11,6 +11,7 @@ from arc_toolkit.kube.quantities import GI, MI, cpu_text
 from arc_toolkit.sizing.node_selection import NodeGroup
 
 CPU_STEP_M = 10
+Amounts = tuple[int, int, int]  # milli-cores, bytes, GPUs
 _WORDS = {"whole": 1, "half": 2, "third": 3, "quarter": 4}
 
 
@@ -116,14 +117,20 @@ def fit(group: NodeGroup, size: Size) -> Portion:
         raise DoesNotFit(f"{size} asks for {size.gpus} GPUs; {group.title} has {group.gpus}")
     count, limit = group.fits(size.cpu_m, size.memory, size.gpus)
     if count < 1:
-        over_cpu = size.cpu_m - group.tightest_cpu.cpu_m
-        over_memory = size.memory - group.tightest_memory.memory
-        by = [f"{over_cpu}m cpu"] * (over_cpu > 0) + [f"{-(-over_memory // MI)}Mi memory"] * (over_memory > 0)
+        cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
+        by = shortfall((size.cpu_m, size.memory, size.gpus), (cpu_m, memory, group.gpus)) or limit
         raise DoesNotFit(
-            f"{size} does not fit on {group.title}: it is too large by {' and '.join(by) or limit}; "
-            f"schedulable are {cpu_text(group.tightest_cpu.cpu_m)} and {group.tightest_memory.memory // MI}Mi"
+            f"{size} does not fit on {group.title}: it is too large by {by}; "
+            f"schedulable are {cpu_text(cpu_m)} and {memory // MI}Mi"
         )
     return portion_of(group, size.cpu_m, size.memory, size.gpus, (count, limit))
+
+
+def shortfall(asked: Amounts, offered: Amounts) -> str:
+    """`200m cpu and 3Mi memory`: what is missing."""
+    cpu, memory, gpus = (a - b for a, b in zip(asked, offered, strict=True))
+    parts = ((cpu, f"{cpu}m cpu"), (memory, f"{-(-memory // MI)}Mi memory"), (gpus, f"{gpus} GPU"))
+    return " and ".join(text for amount, text in parts if amount > 0)
 
 
 def portion_of(

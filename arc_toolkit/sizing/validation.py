@@ -19,14 +19,13 @@ from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.inputs import broken_yaml
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecProblem, SpecRule, manifests_in, problems
 from arc_toolkit.kube.labels import labels_text, matches
-from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.raw import mapping
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.schedulable import Schedulable, schedulable_of_node
+from arc_toolkit.sizing.shares import Amounts, shortfall
 from arc_toolkit.sizing.validation_rules import PREFIX, RULES
 
 Path = tuple[str | int, ...]
-Amounts = tuple[int, int, int]  # milli-cores, bytes, GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> Spec
     def nearest(amounts: Callable[[Schedulable], Amounts]) -> tuple[Schedulable, str]:
         """The node where the smallest part of the request is missing, and what is missing there."""
         schedulable = min(usable, key=lambda schedulable: _missing(asked, amounts(schedulable)))
-        return schedulable, _over(asked, amounts(schedulable))
+        return schedulable, shortfall(asked, amounts(schedulable))
 
     def gpus(schedulable: Schedulable) -> int:
         return schedulable.gpus if schedulable.gpu_resource == spec.gpu_resource else 0
@@ -165,12 +164,6 @@ def _no_node(selector: Mapping[str, str], selected: Sequence[Candidate], candida
 def _missing(asked: Amounts, offered: Amounts) -> float:
     """The largest part of any resource that is not there."""
     return max((a - b) / a if a else 0.0 for a, b in zip(asked, offered, strict=True))
-
-
-def _over(asked: Amounts, offered: Amounts) -> str:
-    cpu, memory, gpus = (a - b for a, b in zip(asked, offered, strict=True))
-    parts = ((cpu, f"{cpu}m cpu"), (memory, f"{-(-memory // MI)}Mi memory"), (gpus, f"{gpus} GPU"))
-    return " and ".join(text for amount, text in parts if amount > 0)
 
 
 def _folded(labels: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from arc_toolkit.kube.nodes import parse_node, unusable
 from arc_toolkit.kube.pods import Pod
 from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.sizing import occupants, vm_sizes
-from arc_toolkit.sizing.node_selection import NodeGroup, group_nodes
+from arc_toolkit.sizing.node_selection import DaemonSets, NodeGroup, group_nodes
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
     Reserve,
@@ -189,7 +189,7 @@ def test_the_group_gives_what_its_tightest_node_gives_of_each_resource() -> None
         parse_node(node("b", allocatable_memory="200Gi"), "t"),
     ]
     assumptions = Assumptions(reserve=Reserve.parse("0"))
-    (group,) = group_nodes(nodes, {}, assumptions, source="nodes", by_pool=False, everywhere=lambda version: ())
+    (group,) = group_nodes(nodes, {}, assumptions, DaemonSets(()), source="nodes", by_pool=False)
     assert (group.tightest_cpu.name, group.tightest_memory.name) == ("a", "b")
     assert group.selector == (("node.kubernetes.io/instance-type", "Standard_D64s_v5"),)
 
