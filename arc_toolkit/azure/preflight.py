@@ -254,7 +254,7 @@ def _placement(facts: Facts) -> _Verdict:
                 spec = InstanceTypeSpec.parse(item)
             except ArcError:  # another check reports it
                 continue
-            if not spec.selects(node.labels) or not spec.count_on(schedulable)[0]:
+            if not spec.selects(node.labels) or not schedulable.how_many_of(spec)[0]:
                 continue
             if spec.cpu_m > schedulable.cpu_m - cpu_m or spec.memory > schedulable.memory - memory:
                 names = some_names([row.name for row in guests])

@@ -122,7 +122,7 @@ def _row(
     memory = _levels(min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.memory))
     counts: list[tuple[str, int]] = []
     for kind in types:
-        taken = [kind.count_on(sized.schedulable)[0] for sized in group if kind.selects(sized.node.labels)]
+        taken = [sized.schedulable.how_many_of(kind)[0] for sized in group if kind.selects(sized.node.labels)]
         fewest = min(taken, default=0)
         if fewest and not unusable:
             counts.append((kind.name, fewest))

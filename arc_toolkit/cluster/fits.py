@@ -59,7 +59,7 @@ def _check(name: str, item: Mapping[str, Any], usable: Sequence[tuple[Node, Sche
     if not selected:
         labels = labels_text(spec.selector)
         return Fit(name, "no node", f"no node that jobs can use has {labels or 'joined'}", spec, meant)
-    counted = [(spec.count_on(schedulable), schedulable) for schedulable in selected]
+    counted = [(schedulable.how_many_of(spec), schedulable) for schedulable in selected]
     (least, limit), tightest = min(counted, key=lambda pair: pair[0][0])
     counts = tuple(count for (count, _), _ in counted)
     if least >= meant:

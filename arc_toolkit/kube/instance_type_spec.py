@@ -1,4 +1,4 @@
-"""The InstanceType resource as data: the one reader of its manifests, its rules, and how many fit on a node.
+"""The InstanceType resource as data: the one reader of its manifests, and its rules.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import matches, name_problem
@@ -24,8 +24,6 @@ LIST_KIND = "InstanceTypeList"
 SPEC_KEYS = ("nodeSelector", "resources")
 SECTIONS = ("requests", "limits")
 _MISSING = 'is missing: all four of requests and limits, cpu and memory, are required (such as "4" and "16Gi")'
-
-Limit = Literal["cpu", "memory", "maxPods", "gpu"]
 
 
 class SpecRule(Enum):
@@ -54,21 +52,6 @@ class SpecProblem:
     path: tuple[str, ...] = ()
     at_key: bool = False
     fatal: bool = False
-
-
-class Room(Protocol):
-    """What a node has for jobs."""
-
-    @property
-    def cpu_m(self) -> int: ...
-    @property
-    def memory(self) -> int: ...
-    @property
-    def gpus(self) -> int: ...
-    @property
-    def gpu_resource(self) -> str | None: ...
-    @property
-    def pods_free(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,26 +93,6 @@ class InstanceTypeSpec:
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         return matches(self.selector, labels)
-
-    def count_on(self, room: Room) -> tuple[int, Limit]:
-        """How many of it a node takes, and the resource that is the limit."""
-        if self.gpus and room.gpu_resource != self.gpu_resource:
-            return 0, "gpu"
-        return how_many(self.cpu_m, self.memory, self.gpus, room)
-
-
-def how_many(cpu_m: int, memory: int, gpus: int, room: Room) -> tuple[int, Limit]:
-    """How many pods with this request a node takes, and the resource that is the limit."""
-    counts: list[tuple[int, Limit]] = []
-    if cpu_m:
-        counts.append((room.cpu_m // cpu_m, "cpu"))
-    if memory:
-        counts.append((room.memory // memory, "memory"))
-    counts.append((room.pods_free, "maxPods"))
-    if gpus:
-        counts.append((room.gpus // gpus, "gpu"))
-    count, limit = min(counts, key=lambda pair: pair[0])
-    return max(count, 0), limit
 
 
 def selector_of(manifest: Mapping[str, Any]) -> dict[str, str]:

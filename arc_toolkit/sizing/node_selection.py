@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.instance_type_spec import Limit, how_many
 from arc_toolkit.kube.labels import some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
 from arc_toolkit.kube.quantities import MI
@@ -18,6 +17,7 @@ from arc_toolkit.sizing.occupants import Occupant, by_node, profile
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
+    Limit,
     Schedulable,
     schedulable_of_node,
     schedulable_of_size,
@@ -70,7 +70,7 @@ class NodeGroup:
 
     def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, Limit]:
         """How many fit on the node of the group that takes least of them, and why not more."""
-        return min((how_many(cpu_m, memory, gpus, node) for node in self.nodes), key=lambda pair: pair[0])
+        return min((node.how_many(cpu_m, memory, gpus) for node in self.nodes), key=lambda pair: pair[0])
 
 
 @dataclass

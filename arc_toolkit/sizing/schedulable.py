@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
+from typing import Literal
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
 from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_requested
@@ -23,6 +25,7 @@ AKS_PAGE = "AKS node resource reservations, https://learn.microsoft.com/azure/ak
 EXTENSION_PAGE = "AzureML extension: 5% of node memory held by a DaemonSet pod"
 MEASURED = "measured on the node"
 OPTION = "option"
+Limit = Literal["cpu", "memory", "maxPods", "gpu"]
 
 
 class LineKind(Enum):
@@ -141,6 +144,24 @@ class Schedulable:
     @property
     def pods_free(self) -> int:
         return self.max_pods - self.pods_taken
+
+    def how_many(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, Limit]:
+        """How many pods with this request it takes, and the resource that is the limit."""
+        amounts: list[tuple[int, int, Limit]] = [
+            (self.cpu_m, cpu_m, "cpu"),
+            (self.memory, memory, "memory"),
+            (self.pods_free, 1, "maxPods"),
+            (self.gpus, gpus, "gpu"),
+        ]
+        counts = ((free // each, limit) for free, each, limit in amounts if each)
+        count, limit = min(counts, key=lambda pair: pair[0])
+        return max(count, 0), limit
+
+    def how_many_of(self, spec: InstanceTypeSpec) -> tuple[int, Limit]:
+        """The same for an instance type; GPUs of another maker do not count."""
+        if spec.gpus and spec.gpu_resource != self.gpu_resource:
+            return 0, "gpu"
+        return self.how_many(spec.cpu_m, spec.memory, spec.gpus)
 
 
 class _Waterfall:

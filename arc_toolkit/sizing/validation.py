@@ -85,7 +85,7 @@ def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> Spec
     usable = [candidate.schedulable for candidate in selected if not candidate.unusable]
     if not usable:
         return SpecProblem(SpecRule.SELECTOR, _no_node(spec.selector, selected, candidates))
-    if any(spec.count_on(schedulable)[0] for schedulable in usable):
+    if any(schedulable.how_many_of(spec)[0] for schedulable in usable):
         return None
     asked = (spec.cpu_m, spec.memory, spec.gpus)
 

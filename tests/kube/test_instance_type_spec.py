@@ -1,9 +1,8 @@
-"""The one reader of an InstanceType: what it asks for, what is wrong with it, how many fit on a node."""
+"""The one reader of an InstanceType: what it asks for and what is wrong with it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import (
     InstanceTypeSpec,
     SpecRule,
-    how_many,
     manifests_in,
     problems,
 )
@@ -34,15 +32,6 @@ def manifest(name: Any = "t", cpu: Any = "4", memory: Any = "16Gi", **spec: Any)
         "metadata": {"name": name, "annotations": {"a": "b"}},
         "spec": {"resources": {"requests": amounts, "limits": {**amounts, "nvidia.com/gpu": 2}}, **spec},
     }
-
-
-@dataclass(frozen=True)
-class Free:
-    cpu_m: int
-    memory: int
-    gpus: int = 0
-    gpu_resource: str | None = None
-    pods_free: int = 110
 
 
 def test_a_type_is_read_with_its_selector_gpus_and_annotations() -> None:
@@ -128,29 +117,6 @@ def test_types_are_found_in_lists_and_other_kinds_are_not() -> None:
     assert [path for path, _ in manifests_in(mixed)] == [("items", 1)]
     assert list(manifests_in({**one, "apiVersion": "cdi.example.com/v1"})) == []
     assert list(manifests_in([one])) == list(manifests_in(None)) == []
-
-
-@pytest.mark.parametrize(
-    ("request_", "free", "expected"),
-    [
-        ((1000, GI, 0), Free(4000, 16 * GI), (4, "cpu")),
-        ((1000, 8 * GI, 0), Free(4000, 16 * GI), (2, "memory")),
-        ((1, 1, 0), Free(4000, 16 * GI, pods_free=3), (3, "maxPods")),
-        ((1000, GI, 2), Free(4000, 16 * GI, 3), (1, "gpu")),
-        ((0, GI, 0), Free(4000, 16 * GI), (16, "memory")),
-        ((1000, GI, 0), Free(-10, 16 * GI), (0, "cpu")),
-    ],
-)
-def test_how_many_fit_is_the_scarcest_resource(
-    request_: tuple[int, int, int], free: Free, expected: tuple[int, str]
-) -> None:
-    assert how_many(*request_, free) == expected
-
-
-def test_gpus_of_another_maker_do_not_count() -> None:
-    spec = InstanceTypeSpec.parse(manifest())
-    assert spec.count_on(Free(64000, 256 * GI, 8, "nvidia.com/gpu")) == (4, "gpu")
-    assert spec.count_on(Free(64000, 256 * GI, 8, "amd.com/gpu")) == (0, "gpu")
 
 
 @pytest.mark.parametrize("name", ["x" * 92, "x" * 254, "a_b!", "Standard.NC6!"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import parse_node, unusable
 from arc_toolkit.kube.pods import Pod
-from arc_toolkit.kube.quantities import KI, MI
+from arc_toolkit.kube.quantities import GI, KI, MI
 from arc_toolkit.sizing import occupants, vm_sizes
 from arc_toolkit.sizing.node_selection import DaemonSets, NodeGroup, group_nodes
 from arc_toolkit.sizing.schedulable import (
@@ -235,3 +237,41 @@ def test_nodes_that_jobs_cannot_use_are_left_out_with_the_reason(
 def test_a_reserve_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(ArcError, match="--reserve"):
         Reserve.parse(text)
+
+
+def free(
+    cpu_m: int, memory: int, gpus: int = 0, gpu_resource: str | None = None, pods_free: int = 110
+) -> Schedulable:
+    sized = schedulable_of_node(parse_node(node(), "t"), Assumptions(), [])
+    return replace(
+        sized,
+        cpu_m=cpu_m,
+        memory=memory,
+        gpus=gpus,
+        gpu_resource=gpu_resource,
+        max_pods=pods_free,
+        pods_taken=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "sized", "expected"),
+    [
+        ((1000, GI, 0), free(4000, 16 * GI), (4, "cpu")),
+        ((1000, 8 * GI, 0), free(4000, 16 * GI), (2, "memory")),
+        ((1, 1, 0), free(4000, 16 * GI, pods_free=3), (3, "maxPods")),
+        ((1000, GI, 2), free(4000, 16 * GI, 3), (1, "gpu")),
+        ((0, GI, 0), free(4000, 16 * GI), (16, "memory")),
+        ((1000, GI, 0), free(-10, 16 * GI), (0, "cpu")),
+    ],
+)
+def test_how_many_fit_is_the_scarcest_resource(
+    request_: tuple[int, int, int], sized: Schedulable, expected: tuple[int, str]
+) -> None:
+    assert sized.how_many(*request_) == expected
+
+
+def test_gpus_of_another_maker_do_not_count() -> None:
+    spec = InstanceTypeSpec("t", 4000, 16 * GI, 2, "nvidia.com/gpu")
+    assert free(64000, 256 * GI, 8, "nvidia.com/gpu").how_many_of(spec) == (4, "gpu")
+    assert free(64000, 256 * GI, 8, "amd.com/gpu").how_many_of(spec) == (0, "gpu")
