@@ -85,12 +85,11 @@ def overview() -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example:\n  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg"
     subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", parser_class=Subparser)
-    for name, (module, summary, example) in SUBCOMMANDS.items():
+    for name, (module, summary, _) in SUBCOMMANDS.items():
         subparsers.add_parser(
             name,
             help=summary,
             description=summary[0].upper() + summary[1:] + ".",
-            epilog=f"example:\n  {example}",
             module=module,
         )
 

@@ -65,11 +65,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         f"namespace {args.namespace}, {who}"
     )
     done = cluster_azure.send(
+        args,
         lambda: attach(session, workspace, attachment, console.progress, dry_run=args.dry_run),
         "arc-toolkit cluster preflight",
         console,
-        dry_run=args.dry_run,
-        yes=args.yes,
     )
     if done is None:
         return OK

@@ -87,10 +87,10 @@ def ask(question: str, console: Console) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def send(call: Callable[[], _T], look: str, console: Console, *, dry_run: bool, yes: bool) -> _T | None:
+def send(args: argparse.Namespace, call: Callable[[], _T], look: str, console: Console) -> _T | None:
     """Ask, send and wait. None if the answer was no, or if a dry run printed the request instead."""
-    if not dry_run:
-        if not yes and not ask("send it?", console):
+    if not args.dry_run:
+        if not args.yes and not ask("send it?", console):
             console.note("nothing was changed")
             return None
         console.note("waiting for Azure, which takes some minutes")

@@ -122,13 +122,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return OK
     _show_plan(plan, console, updating=not installing)
     done = cluster_azure.send(
+        args,
         lambda: operations.change(
             session, cluster, plan.name, plan.body, console.progress, installing=installing, dry_run=args.dry_run
         ),
         "arc-toolkit cluster extension show",
         console,
-        dry_run=args.dry_run,
-        yes=args.yes,
     )
     if done is not None:
         verb = "installed" if installing else "updated"

@@ -15,11 +15,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    tree = {name: _words(command_parser(name)) for name in COMMANDS}
+    actions = {name: _actions(command_parser(name)) for name in COMMANDS}
+    tree = {name: _words(rows) for name, rows in actions.items()}
     values = {
-        f"{name} {option}": choices
-        for name in COMMANDS
-        for option, choices in _values(command_parser(name)).items()
+        f"{name} {option}": [str(choice) for choice in action.choices]
+        for name, rows in actions.items()
+        for action in rows
+        if action.choices and not isinstance(action, argparse._SubParsersAction)
+        for option in action.option_strings
     }
     text = _fish(tree) if args.shell == "fish" else _bash(tree, values)
     prefix = "autoload -U +X bashcompinit && bashcompinit\n" if args.shell == "zsh" else ""
@@ -27,35 +30,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return OK
 
 
-def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """The parser and those of its subcommands."""
-    found = [parser]
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """What the parser and those of its subcommands take."""
+    actions = list(parser._actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
                 getattr(inner, "load", lambda: None)()  # those of `cluster` are filled when they are needed
-                found += _parsers(inner)
-    return found
+                actions += _actions(inner)
+    return actions
 
 
-def _words(parser: argparse.ArgumentParser) -> list[str]:
-    found: dict[str, None] = {}
-    for one in _parsers(parser):
-        for action in one._actions:
-            found.update(dict.fromkeys(option for option in action.option_strings if option.startswith("--")))
-            if isinstance(action, argparse._SubParsersAction):
-                found.update(dict.fromkeys(action.choices))
-    return list(found)
-
-
-def _values(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
-    return {
-        option: [str(choice) for choice in action.choices]
-        for one in _parsers(parser)
-        for action in one._actions
-        if action.choices and not isinstance(action, argparse._SubParsersAction)
-        for option in action.option_strings
-    }
+def _words(actions: list[argparse.Action]) -> list[str]:
+    words: list[str] = []
+    for action in actions:
+        words += [option for option in action.option_strings if option.startswith("--")]
+        if isinstance(action, argparse._SubParsersAction):
+            words += action.choices
+    return list(dict.fromkeys(words))
 
 
 def _bash(words: dict[str, list[str]], values: dict[str, list[str]]) -> str:

@@ -121,12 +121,13 @@ def apply(
     manifests = [entry.manifest() for entry in types]
     present = live_types.read(client)
     results: list[ApplyResult] = []
+    suffix = " (server dry run)" if dry_run else ""
 
     def report(rows: Iterable[ApplyResult]) -> None:
         for row in rows:
             results.append(row)
             if not as_json:
-                console.out(_line(row, dry_run))
+                console.out(f"{row.name} {row.action}{suffix}" + (f": {row.detail}" if row.detail else ""))
 
     report(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=dry_run))
     if args.prune:
@@ -146,11 +147,6 @@ def apply(
     if conflicts:
         console.warn(f"{conflicts} of {len(results)} not changed; --force-conflicts takes the fields over")
     return FOUND if conflicts else OK
-
-
-def _line(outcome: ApplyResult, dry_run: bool) -> str:
-    suffix = " (server dry run)" if dry_run else ""
-    return f"{outcome.name} {outcome.action}{suffix}" + (f": {outcome.detail}" if outcome.detail else "")
 
 
 # --- drift ------------------------------------------------------------------------------------------------------

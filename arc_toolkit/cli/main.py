@@ -124,14 +124,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (`| head`) has what it wants: end as the shell's own tools do, 128 + SIGPIPE.
         _drop_output()
         return 141
-    except OSError as error:
-        if sys.stdout is None or getattr(error, "errno", None) in (errno.ENOSPC, errno.EBADF):
+    except Exception as error:
+        if isinstance(error, OSError) and (sys.stdout is None or error.errno in (errno.ENOSPC, errno.EBADF)):
             _say(f"arc-toolkit: cannot write standard output: {error.strerror}")
             _drop_output()
             return USAGE
-        _say(_fault(words, error))
-        return FAULT
-    except Exception as error:
         _say(_fault(words, error))
         return FAULT
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,18 +64,14 @@ class Client:
         status, stored = self.request("PATCH", path, params, body, "application/apply-patch+yaml")
         return Applied(stored, status == 201)
 
-    def delete(self, path: str, *, resource_version: str | None = None, dry_run: bool = False) -> bool:
-        """Delete, if the object still has the version that was looked at; False if it was gone already."""
+    def delete(self, path: str, *, resource_version: str, dry_run: bool) -> None:
+        """Delete, if the object still has the version that was looked at and is not gone already."""
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        if resource_version:
-            options["preconditions"] = {"resourceVersion": resource_version}
+        options["preconditions"] = {"resourceVersion": resource_version}
         if dry_run:
             options["dryRun"] = ["All"]
-        try:
+        with suppress(NotFound):
             self.request("DELETE", path, None, options)
-        except NotFound:
-            return False
-        return True
 
     # --- many objects -----------------------------------------------------------------------------------------
 

@@ -20,6 +20,10 @@ _DENIED = re.compile(
 )
 
 
+def _causes(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return (body.get("details") or {}).get("causes") or []
+
+
 class Unreachable(ArcError):
     """No answer: the network, the address or TLS."""
 
@@ -46,9 +50,8 @@ class Conflict(ApiError):
 
     def fields(self) -> list[tuple[str, str]]:
         """(field, manager) of each conflict of a server-side apply."""
-        causes = (self.body.get("details") or {}).get("causes") or []
         pairs = []
-        for cause in causes:
+        for cause in _causes(self.body):
             manager = re.search(r'"([^"]+)"', cause.get("message", ""))
             pairs.append((cause.get("field", "?").lstrip("."), manager[1] if manager else "another manager"))
         return pairs
@@ -69,8 +72,7 @@ def from_response(
     if status == 401:
         sentence = (
             f"{where} does not accept these credentials (401): {f'{hint}; ' if hint else ''}"
-            "sign in again or refresh the kubeconfig "
-            "(for AKS: `az aks get-credentials`)"
+            "sign in again or refresh the kubeconfig (for AKS: `az aks get-credentials`)"
         )
         return ApiError(sentence, status, body)
     if status == 403:
@@ -79,13 +81,9 @@ def from_response(
         return NotFound(_not_found(message, body, path, where), status, body)
     if status == 409:
         return Conflict(f"{where}: {message}", status, body)
-    if status == 410 or _has_cause(body, "ResourceVersionTooLarge"):
+    if status == 410 or any(cause.get("reason") == "ResourceVersionTooLarge" for cause in _causes(body)):
         return Gone(f"{where}: what was read has expired ({message})", status, body)
     return ApiError(f"{where} answered {status} to {method} {path}: {message}", status, body)
-
-
-def _has_cause(body: dict[str, Any], cause: str) -> bool:
-    return any(item.get("reason") == cause for item in (body.get("details") or {}).get("causes") or [])
 
 
 def _forbidden(message: str, where: str) -> str:

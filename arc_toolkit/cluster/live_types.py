@@ -108,10 +108,9 @@ def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> 
 
 def _ours(item: Object) -> bool:
     metadata = item["metadata"]
-    managers = [
-        row.get("manager") for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"
-    ]
-    return (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit" and FIELD_MANAGER in managers
+    applied = [row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"]
+    ours = any(row.get("manager") == FIELD_MANAGER for row in applied)
+    return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
 
 
 def _source(item: Object) -> str:
@@ -120,11 +119,7 @@ def _source(item: Object) -> str:
 
 def _content(item: Object) -> Object:
     metadata = item.get("metadata") or {}
-    return {
-        "spec": item.get("spec"),
-        "labels": metadata.get("labels") or {},
-        "annotations": metadata.get("annotations") or {},
-    }
+    return {"spec": item.get("spec"), **{key: metadata.get(key) or {} for key in ("labels", "annotations")}}
 
 
 def _changes(old: Object, new: Object) -> str:
