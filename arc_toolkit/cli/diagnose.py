@@ -98,22 +98,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     _check(args)
     if args.watch:
-        return _watch(args, console)
-    return _diagnose(args, console)
+        from arc_toolkit.diagnosis import recorder
 
-
-def _diagnose(args: argparse.Namespace, console: Console) -> int:
+        recorder.watch(_connect(args), args.history, args.retention, recovery, console.note, console.detail)
+        return OK
     from arc_toolkit.diagnosis import report as reports
+    from arc_toolkit.diagnosis.report_text import summary
 
     begin = time.perf_counter()
-    inventory = _inventory(args, console)
-    report = _report(args, console, inventory)
+    report = _report(args, console, _inventory(args, console))
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
         report = reports.only_job(report, args.job)
     _emit(_render(report, args, console), args, console)
-    from arc_toolkit.diagnosis.report_text import summary
-
     console.note(summary(report))
     fails = any(reports.CONDITIONS[name](report) for name in args.fail_on)
     return FOUND if fails else OK
@@ -165,9 +162,8 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
     facts = _facts(args, inventory)
     restarts = _restarts(args, stats)
-    if not (
-        scans or stats.prs_files or facts or args.metrics
-    ):  # nothing was read; to find nothing in what was read is a result
+    # To find nothing in what was read is a result.
+    if not (scans or stats.prs_files or facts or args.metrics):
         raise ArcError(_nothing(inventory))
     return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats)
 
@@ -196,13 +192,6 @@ def _connect(args: argparse.Namespace) -> Client:
     return client.connect(args.kubeconfig, args.context, args.as_user)
 
 
-def _watch(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.diagnosis import recorder
-
-    recorder.watch(_connect(args), args.history, args.retention, recovery, console.note, console.detail)
-    return OK
-
-
 def recovery(error: Exception) -> Recovery:
     """What a recording does about an error of the client."""
     from arc_toolkit.cluster.failures import ApiError, Gone, Unreachable
@@ -225,9 +214,10 @@ def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:
 
 
 def _nothing(inventory: Inventory) -> str:
-    looked = f"{inventory.seen} files searched" if inventory.seen != 1 else "1 file searched"
+    from arc_toolkit.output.table import plural
+
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(inventory.counts.items()))
-    seen = f"{looked}: {reasons}" if reasons else looked
+    seen = f"{plural(inventory.seen, 'file')} searched" + (f": {reasons}" if reasons else "")
     return (
         f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): "
         "download the logs with `az ml job download --all`"

@@ -63,14 +63,12 @@ class Reporter:
         """The findings of a file as text: the result of the run, or (`beside`) notes beside it."""
         if not self._is_text:
             return
-        from arc_toolkit.output.findings_text import finding_text
-
         self._console.clear_progress()
         style: Callable[..., str] = self._error_style if beside else self._console.style
         print_text = self._console.note if beside else self._console.out
         text = result.text if rows else ""
         for row in rows:
-            print_text(finding_text(row, text if row.finding.path == result.path else "", style))
+            print_text(row.text(text if row.finding.path == result.path else "", style))
 
     def _error_style(self, text: str, *names: str) -> str:
         return self._console.style(text, *names, stream=sys.stderr)

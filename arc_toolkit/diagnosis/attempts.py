@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import groupby, islice
 
 from arc_toolkit.diagnosis import causes, signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
@@ -36,10 +36,8 @@ def build(
 def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]) -> list[Job]:
     """One record per job, from its attempts, which are in order."""
     result = []
-    by_job: dict[str, list[Attempt]] = {}
-    for attempt in attempts:
-        by_job.setdefault(attempt.job, []).append(attempt)
-    for name, own in by_job.items():
+    for name, of_job in groupby(attempts, key=lambda attempt: attempt.job):
+        own = list(of_job)
         last = own[-1].number
         final = {attempt.outcome for attempt in own if attempt.number == last}
         moments = [moment for attempt in own if (moment := attempt.start or attempt.end)]

@@ -11,10 +11,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis import scan
+from arc_toolkit.diagnosis.cluster_index import parse_list
 from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.inventory import Inventory
 from arc_toolkit.errors import ArcError
+from arc_toolkit.files import read_bytes
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -116,9 +118,6 @@ def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
 
 def read_named(path: str, kind: str) -> ClusterFacts:
     """A file passed with --pods, --nodes or --events must contain that kind."""
-    from arc_toolkit.diagnosis.cluster_index import parse_list
-    from arc_toolkit.files import read_bytes
-
     data = read_bytes(path)
     if data.startswith(b"\x1f\x8b"):
         import gzip
@@ -138,8 +137,6 @@ def read_named(path: str, kind: str) -> ClusterFacts:
 
 
 def parse_facts(log: LogFile) -> ClusterFacts:
-    from arc_toolkit.diagnosis.cluster_index import parse_list
-
     with log.open() as stream:
         parts, size = [], 0
         while piece := stream.read(1 << 20):

@@ -12,9 +12,8 @@ import re
 from dataclasses import dataclass
 
 LOG_FOLDERS = frozenset({"system_logs", "user_logs", "azureml-logs"})
-LOGS_CHILDREN = frozenset(
-    {"azureml", "sys", "user"}
-)  # of AzureML's own `logs/`; people use that name for folders too
+# Of AzureML's own `logs/`; people use that name for folders too.
+LOGS_CHILDREN = frozenset({"azureml", "sys", "user"})
 WRAPPERS = frozenset({"artifacts", "named-outputs", "ExperimentRun"})
 RETRY = re.compile(r"retry[-_](\d{1,9})", re.IGNORECASE)
 # `worker-0`, `<jobId>-master-1`, `rank_3`, `_process_07`; the roles are those that public logs and specs show.

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -113,34 +113,32 @@ def watch(
         note(f"stopped; {recorder.written} changes recorded into {path}")
 
 
+@dataclass
 class Recorder:
     """Reads the streams in threads and writes their changes in transactions."""
 
-    def __init__(
-        self,
-        client: ClusterReader,
-        history: History,
-        retention_days: float,
-        recovery: Callable[[Exception], Recovery],
-        note: Callable[[str], None],
-        detail: Callable[[str], None],
-    ) -> None:
-        self._client, self._history, self._retention_days = client, history, retention_days
-        self._recovery, self._note, self._detail = recovery, note, detail
-        self._changes: queue.Queue[RecordedChange | Exception | str] = queue.Queue(_QUEUE_SIZE)
-        self._pending: list[RecordedChange] = []
-        self.written = 0
+    client: ClusterReader
+    history: History
+    retention_days: float
+    recovery: Callable[[Exception], Recovery]
+    note: Callable[[str], None]
+    detail: Callable[[str], None]
+    written: int = 0
+    _pending: list[RecordedChange] = field(default_factory=list)
+    _changes: queue.Queue[RecordedChange | Exception | str] = field(
+        default_factory=lambda: queue.Queue(_QUEUE_SIZE)
+    )
 
     def run(self) -> None:
         """Until KeyboardInterrupt, or an error that a retry cannot fix."""
-        versions = {stream.name: self._history.resource_version(stream.name) for stream in STREAMS}
+        versions = {stream.name: self.history.resource_version(stream.name) for stream in STREAMS}
         for stream in STREAMS:
             threading.Thread(target=self._follow, args=(stream, versions[stream.name]), daemon=True).start()
         expired = float("-inf")
         try:
             while True:
                 if time.monotonic() - expired > EXPIRE_EVERY_SECONDS:
-                    self._history.expire(self._retention_days)
+                    self.history.expire(self.retention_days)
                     expired = time.monotonic()
                 self._collect()
                 self._write()
@@ -159,27 +157,27 @@ class Recorder:
                 self._write()
                 raise change
             if isinstance(change, str):
-                self._note(change)
+                self.note(change)
             else:
                 self._pending.append(change)
 
     def _write(self) -> None:
         if self._pending:
-            self.written += self._history.write(self._pending)
+            self.written += self.history.write(self._pending)
             self._pending = []
-            self._detail(f"{self.written} changes recorded")
+            self.detail(f"{self.written} changes recorded")
 
     def _follow(self, stream: ApiStream, version: str | None) -> None:
         """One stream without end. An error before the first change ends the recording; later ones are retried."""
         pause, started = 0.5, False
         while True:
             try:
-                for change in _changes(self._client, stream, version):
+                for change in _changes(self.client, stream, version):
                     self._changes.put(change)
                     version = change.version or version
                     pause, started = 0.5, True
             except Exception as error:  # what is not retried, the main thread raises: no stream ends unnoticed
-                recovery = self._recovery(error)
+                recovery = self.recovery(error)
                 if recovery is Recovery.LIST_AGAIN:
                     version = None
                 elif recovery is Recovery.RETRY and started:

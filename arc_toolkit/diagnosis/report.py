@@ -19,8 +19,8 @@ from arc_toolkit.diagnosis.model import (
     Stats,
 )
 from arc_toolkit.diagnosis.scan import LogScan
-from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.errors import ArcError
+from arc_toolkit.output.table import plural
 
 
 def build(

@@ -13,14 +13,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, DiagnosisReport, Job, Level, RunOutcome
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_text import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
+from arc_toolkit.output.table import plural
 
 MOST_JOBS = 1000  # the page stays fast; JSON and CSV have the rest
 MOST_ATTEMPTS = 100  # of one job
@@ -51,12 +52,10 @@ def render(report: DiagnosisReport) -> str:
     """The page."""
     from markupsafe import Markup
 
-    from arc_toolkit.resources import render as render_template
-    from arc_toolkit.resources import shipped
-
-    style = (shipped("templates") / "report.css").read_text(encoding="utf-8")
-    script = (shipped("templates") / "report.js").read_text(encoding="utf-8")
-    return render_template(
+    style, script = (
+        (resources.shipped("templates") / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
+    )
+    return resources.render(
         "report.html.j2",
         style=Markup(style),  # noqa: S704 (our own file, not input)
         script=Markup(script),  # noqa: S704

@@ -22,9 +22,8 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.report import attempts_by_job, levels, troubled
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.output.safe import printable
-from arc_toolkit.output.table import table
+from arc_toolkit.output.table import plural, table
 
 MOST_ROWS = 50
 MOST_NODES = 3

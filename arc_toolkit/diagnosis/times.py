@@ -1,4 +1,4 @@
-"""Times as seconds since the epoch: from Kubernetes, from logs, and back to text for people; and counts as text."""
+"""Times as seconds since the epoch: from Kubernetes, from logs, and back to text for people."""
 
 from __future__ import annotations
 
@@ -55,11 +55,6 @@ def short(value: float | None) -> str:
     """`2026-07-01 10:00`, for people; `-` when unknown."""
     text = iso(value)
     return text[:16].replace("T", " ") if text else "-"
-
-
-def plural(count: int, word: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def duration(seconds: float) -> str:

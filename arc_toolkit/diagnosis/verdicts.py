@@ -21,8 +21,8 @@ from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSo
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
-from arc_toolkit.diagnosis.times import plural
 from arc_toolkit.kube.nodes import Node
+from arc_toolkit.output.table import plural
 
 FALSE_DISCOVERY_RATE = 0.05
 NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
@@ -59,11 +59,11 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verd
     for name in (*cluster.nodes, *cluster.node_events):
         tallies.setdefault(name, Tally(pool=cluster.place(name).pool))
     _add_direct(tallies, cluster, _blamed_elsewhere(attempts, everywhere))
-    tested, p_values, rates = _test(tallies)
-    passed = dict(zip(tested, benjamini_hochberg(p_values, FALSE_DISCOVERY_RATE), strict=True))
-    probabilities = dict(zip(tested, p_values, strict=True))
+    tests = _test(tallies)
+    p_values = [p_value for p_value, _ in tests.values()]
+    passed = dict(zip(tests, benjamini_hochberg(p_values, FALSE_DISCOVERY_RATE), strict=True))
     verdicts = [
-        _verdict(name, tally, cluster, passed.get(name, False), probabilities.get(name), rates.get(name))
+        _verdict(name, tally, cluster, passed.get(name, False), *tests.get(name, (None, None)))
         for name, tally in tallies.items()
     ]
     order = list(Level)
@@ -202,14 +202,15 @@ def _inside(time: float | None, spans: list[tuple[float, float]]) -> bool:
     return time is not None and any(start <= time <= end for start, end in spans)
 
 
-def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, float]]:
-    """For each node with attempts: the probability of so many failures if it were like the rest of its pool."""
+def _test(tallies: dict[str, Tally]) -> dict[str, tuple[float, float]]:
+    """For each node with attempts: the probability of so many failures if it were like the rest of its pool, and the
+    failure rate of that rest."""
     pools: dict[str | None, list[int]] = {}
     for tally in tallies.values():
         total = pools.setdefault(tally.pool, [0, 0])
         total[0] += tally.failures
         total[1] += tally.attempts
-    names, p_values, rates = [], [], {}
+    tests = {}
     for name, tally in tallies.items():
         failures = pools[tally.pool][0] - tally.failures
         attempts = pools[tally.pool][1] - tally.attempts
@@ -217,22 +218,15 @@ def _test(tallies: dict[str, Tally]) -> tuple[list[str], list[float], dict[str, 
             continue
         # Half a failure more than observed, because a pool without failures so far may still have some.
         rate = (failures + 0.5) / (attempts + 1)
-        rates[name] = rate
-        names.append(name)
-        p_values.append(
-            binomial_tail(tally.failures, tally.attempts, rate) if tally.failures >= LEAST_FAILURES else 1.0
-        )
-    return names, p_values, rates
+        enough = tally.failures >= LEAST_FAILURES
+        tests[name] = binomial_tail(tally.failures, tally.attempts, rate) if enough else 1.0, rate
+    return tests
 
 
 def _significance(evidence: Evidence) -> int:
     """The evidence that explains the rest comes first: a SystemOOM before the NotReady that follows it."""
     signal = signals.table().get((evidence.source, evidence.reason))
     return signal.priority if signal else 9
-
-
-def _silence(tally: Tally) -> str:
-    return "no attempt on it counts" if tally.named else "no attempt ran on it"
 
 
 def _verdict(
@@ -261,7 +255,8 @@ def _verdict(
     elif interval and interval[1] < OK_BELOW:
         level, reason = Level.OK, share
     else:
-        level, reason = (Level.NOT_ENOUGH_DATA, share if tally.attempts else _silence(tally))
+        silence = "no attempt on it counts" if tally.named else "no attempt ran on it"
+        level, reason = Level.NOT_ENOUGH_DATA, share if tally.attempts else silence
     if tally.widely:
         many = f"{NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE} or more nodes"
         reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"

@@ -5,21 +5,31 @@ One for every command that reports findings. Pure: the command prints, and write
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Literal
 
 from arc_toolkit.edit.diff import unified
 from arc_toolkit.edit.discover import Problem, Skipped
+from arc_toolkit.edit.edits import Edit
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.findings import FileResult, Finding, Rule
 from arc_toolkit.output.jsonout import document
-from arc_toolkit.output.regions import Replacement, replacements
+from arc_toolkit.output.safe import printable
+from arc_toolkit.output.table import plural
 
 Format = Literal["text", "json", "sarif", "github"]
 NewFiles = Sequence[tuple[str, bytes]]
+Style = Callable[..., str]
+
+NEWLINES = ("\r\n", "\n", "\r")
+_NEWLINE = re.compile("|".join(NEWLINES))
+_COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
 class Mode(Enum):
@@ -39,6 +49,17 @@ class Status(Enum):
     WOULD_CHANGE = "would change"
     UNCHANGED = "unchanged"
     REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Text in place of a region; lines and columns count characters from 1, and the end is not part of the region."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +86,28 @@ class ReportedFinding:
             "fixed": self.fixed,
             "fix": fix and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
         }
+
+    def text(self, source: str, style: Style) -> str:
+        """`path:line:column: severity: message [rule]`, the source line, the reason, and what fixes it."""
+        finding = self.finding
+        place = f"{finding.path}:{finding.line}:{max(1, finding.column)}:" if finding.line else f"{finding.path}:"
+        severity = style(finding.severity, _COLORS[finding.severity])
+        lines = [f"{place} {severity}: {printable(finding.message)} [{finding.rule}]"]
+        line = _source_line(source, finding.line)
+        if line is not None:
+            number = str(finding.line)
+            lines.append(f"  {style(number + ' |', 'dim')} {printable(line)}")
+            lines.append(
+                f"  {' ' * len(number)} {style('|', 'dim')} {' ' * (finding.column - 1)}{style('^', 'bold')}"
+            )
+        if finding.reason:
+            lines.append(f"    {printable(finding.reason)}")
+        if self.fixed:
+            lines.append("    fixed")
+        elif finding.fixable:
+            unsafe = "" if finding.fixable == "safe" else " --unsafe-fixes"
+            lines.append(f"    `arc-toolkit patch --write{unsafe}` fixes it")
+        return "\n".join(lines)
 
 
 class RunReport:
@@ -163,15 +206,15 @@ class RunReport:
         """`3 files would change, 2 skipped. Run again with --write to apply.`"""
         counts = self._counts
         if self._mode is Mode.REPORT:
-            severities = ", ".join(_number(counts[name], name) for name in ("error", "warning", "note"))
-            checked = _number(counts[Status.CHECKED], self._subject)
+            severities = ", ".join(plural(counts[name], name) for name in ("error", "warning", "note"))
+            checked = plural(counts[Status.CHECKED], self._subject)
             return f"checked {checked}: {severities}, {counts['skipped']} skipped"
         main = Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
         others = [(status.value, counts[status]) for status in (Status.UNCHANGED, Status.REFUSED)]
         others.append(("skipped", counts["skipped"]))
         rest = "".join(f", {count} {name}" for name, count in others if count)
         hint = " Run again with --write to apply." if counts[Status.WOULD_CHANGE] else ""
-        return f"{_number(counts[main], self._subject)} {main.value}{rest}.{hint}"
+        return f"{plural(counts[main], self._subject)} {main.value}{rest}.{hint}"
 
     @property
     def machine_text(self) -> str:
@@ -218,5 +261,29 @@ def diff(result: FileResult, new_files: NewFiles) -> str:
     return changed + "".join(unified(path, None, content) for path, content in new_files)
 
 
-def _number(count: int, name: str) -> str:
-    return f"{count} {name}{'s' * (count != 1)}"
+@lru_cache(maxsize=1)  # a file has many findings
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in _NEWLINE.finditer(text))]
+
+
+def replacements(text: str, edits: Iterable[Edit]) -> tuple[Replacement, ...]:
+    """The edits of a text, in its order."""
+    starts = _line_starts(text)
+
+    def position(offset: int) -> tuple[int, int]:
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
+    return tuple(Replacement(*position(edit.start), *position(edit.end), edit.text) for edit in ordered)
+
+
+def _source_line(source: str, number: int) -> str | None:
+    """One line of a text, shortened; None if there is none."""
+    if number <= 0:
+        return None
+    lines = source.split("\n", number)
+    if number > len(lines):
+        return None
+    line = lines[number - 1].rstrip("\r").replace("\t", " ")
+    return line if len(line) <= 160 else line[:157] + "..."

@@ -8,17 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
 from arc_toolkit.edit.discover import Problem
 from arc_toolkit.findings import Fix, Rule
-from arc_toolkit.output.regions import NEWLINES, Replacement
 from arc_toolkit.output.rule_pages import page_url
-
-if TYPE_CHECKING:
-    from arc_toolkit.output.run_report import ReportedFinding
+from arc_toolkit.output.run_report import NEWLINES, Replacement, ReportedFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

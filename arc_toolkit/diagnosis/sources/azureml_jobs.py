@@ -57,7 +57,8 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
     with explained(f"reading the job {job}"):
         try:
             operations = client.jobs._runs_operations
-            runs, place = operations._operation, _place(operations)
+            place = operations._subscription_id, operations._resource_group_name, operations._workspace_name
+            runs = operations._operation
         except AttributeError:
             raise ArcError(
                 "this version of azure-ai-ml has no list of a run's log files: "
@@ -70,10 +71,6 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
         yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", None, partial(_open, url))
     for child in children:
         yield from _files(client, child, seen, depth - 1)
-
-
-def _place(operations: Any) -> tuple[str, str, str]:
-    return operations._subscription_id, operations._resource_group_name, operations._workspace_name
 
 
 def _open(url: str) -> BinaryIO:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arc_toolkit.edit.edits import Edit, apply_edits
-from arc_toolkit.output.regions import replacements
+from arc_toolkit.output.run_report import replacements
 
 
 @given(st.text("aé\U0001f600\r\n "), st.data())
