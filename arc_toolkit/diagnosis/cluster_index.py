@@ -25,6 +25,8 @@ Json = dict[str, Any]
 # The names of Linux nodes in AKS; the last six characters are the VM's instance id in base 36 (Azure/AKS #3293).
 AKS_LINUX = re.compile(r"(?:aks|ask|k8s)-(?P<pool>.+)-\d{8}-vmss(?P<id>[0-9a-z]*)")
 AKS_WINDOWS = re.compile(r"aks(?P<pool>[a-z][a-z0-9]{0,5})(?P<id>[0-9a-z]{6})")
+LAST_TIMES = ("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
+FIRST_TIMES = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
 PROVIDER_VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/(\d+)$", re.IGNORECASE)
 
 
@@ -168,7 +170,7 @@ def within(events: list[ClusterEvent], start: float, end: float) -> list[Cluster
     return events[low : bisect_right(events, end, key=lambda event: event.time or 0.0)]
 
 
-def parse_list(data: bytes, origin: str) -> ClusterFacts:
+def parse_list(data: bytes) -> ClusterFacts:
     """The output of `kubectl get ... -o json`: a list of objects, or one object. ValueError if it is something else."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # written by `>` in Windows PowerShell
         raise ValueError("UTF-16 text, which must be saved as UTF-8")
@@ -182,7 +184,7 @@ def parse_list(data: bytes, origin: str) -> ClusterFacts:
     whole = kind.endswith("List")
     items = document.get("items") if whole else [document]
     items = items if isinstance(items, list) else []
-    facts = ClusterFacts(origin=origin)
+    facts = ClusterFacts()
     for item in items:
         if isinstance(item, dict):
             facts.add(str(item.get("kind") or kind.removesuffix("List")), item)
@@ -254,19 +256,17 @@ def _pod(raw: Json) -> PodState:
 
 
 def _container(raw: Json) -> ContainerState:
-    state = mapping(raw.get("state"))
-    for word in ("terminated", "waiting", "running"):
-        if isinstance(state.get(word), dict):
-            inner = state[word]
-            code = inner.get("exitCode")
-            return ContainerState(
-                text(raw.get("name")),
-                word,
-                text(inner.get("reason")),
-                code if isinstance(code, int) and not isinstance(code, bool) else None,
-                times.parse(inner.get("finishedAt")),
-            )
-    return ContainerState(text(raw.get("name")), "", "", None, None)
+    states = mapping(raw.get("state"))
+    state = next((word for word in ("terminated", "waiting", "running") if isinstance(states.get(word), dict)), "")
+    inner = mapping(states.get(state))
+    code = inner.get("exitCode")
+    return ContainerState(
+        name=text(raw.get("name")),
+        state=state,
+        reason=text(inner.get("reason")),
+        exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
+        finished=times.parse(inner.get("finishedAt")),
+    )
 
 
 def _add_event(cluster: ClusterIndex, raw: Json) -> None:
@@ -276,15 +276,8 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
     """
     involved = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
     series, meta = mapping(raw.get("series")), mapping(raw.get("metadata"))
-    last = _first_time(
-        series.get("lastObservedTime"),
-        raw.get("lastTimestamp"),
-        raw.get("deprecatedLastTimestamp"),
-        raw.get("eventTime"),
-        raw.get("firstTimestamp"),
-        meta.get("creationTimestamp"),
-    )
-    first = _first_time(raw.get("firstTimestamp"), raw.get("deprecatedFirstTimestamp"), raw.get("eventTime"))
+    last = _first_time([series.get("lastObservedTime"), *map(raw.get, LAST_TIMES), meta.get("creationTimestamp")])
+    first = _first_time(map(raw.get, FIRST_TIMES))
     name = text(involved.get("name"))
     if involved.get("kind") == "Node":
         target = cluster.node_events.setdefault(name, [])
@@ -298,7 +291,7 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
         target.append(ClusterEvent(reason, message, moment))
 
 
-def _first_time(*values: object) -> float | None:
+def _first_time(values: Iterable[object]) -> float | None:
     return next((moment for value in values if (moment := times.parse(value)) is not None), None)
 
 

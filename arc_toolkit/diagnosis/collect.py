@@ -128,7 +128,7 @@ def read_named(path: str, kind: str) -> ClusterFacts:
         except (OSError, EOFError, zlib.error):
             raise ArcError(f"{path}: truncated or damaged compressed data: save it again") from None
     try:
-        facts = parse_list(data, path)
+        facts = parse_list(data)
     except ValueError as error:
         raise ArcError(f"{path}: {error}; save it with `kubectl get {kind} -A -o json`") from None
     if (facts.pods or facts.nodes or facts.events) and not getattr(facts, kind):
@@ -144,7 +144,7 @@ def parse_facts(log: LogFile) -> ClusterFacts:
             size += len(piece)
             if size > MAX_JSON_BYTES:
                 raise ValueError("larger than 1 GiB")
-    return parse_list(b"".join(parts), log.path)
+    return parse_list(b"".join(parts))
 
 
 def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:

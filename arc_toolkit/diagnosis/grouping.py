@@ -83,24 +83,22 @@ def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
     notes: tuple[str, ...] = (scan.note,) if scan.note else ()
     if len(scan.nodes) > 1:
         notes += (SEVERAL,)
-    drafts = []
-    for index, node in enumerate(scan.nodes or [None]):
-        drafts.append(
-            AttemptDraft(
-                number=place.number,
-                rank=place.rank if len(scan.nodes) < 2 else f"{place.rank or 'part'}-{index + 1}",
-                node=node,
-                truncated=scan.truncated and index == len(scan.nodes) - 1,
-                start=scan.start,
-                start_exact=scan.start_exact,
-                size=scan.size,
-                uid=scan.pod_uid,
-                failure=scan.failure,
-                sources=(scan.path,),
-                notes=notes,
-            )
+    return [
+        AttemptDraft(
+            number=place.number,
+            rank=place.rank if len(scan.nodes) < 2 else f"{place.rank or 'part'}-{index + 1}",
+            node=node,
+            truncated=scan.truncated and index == len(scan.nodes) - 1,
+            start=scan.start,
+            start_exact=scan.start_exact,
+            size=scan.size,
+            uid=scan.pod_uid,
+            failure=scan.failure,
+            sources=(scan.path,),
+            notes=notes,
         )
-    return drafts
+        for index, node in enumerate(scan.nodes or [None])
+    ]
 
 
 def _merge(groups: dict[str, JobGroup]) -> list[JobGroup]:
@@ -140,11 +138,8 @@ def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
             kept[key] = draft
         else:
             old.sources += draft.sources
-            old.start, old.uid, old.failure = (
-                old.start or draft.start,
-                old.uid or draft.uid,
-                old.failure or draft.failure,
-            )
+            old.start, old.uid = old.start or draft.start, old.uid or draft.uid
+            old.failure = old.failure or draft.failure
     # A log without a node line adds nothing to one of the same attempt that has it.
     named = {(draft.number, draft.rank) for draft in kept.values() if draft.node}
     return [draft for draft in kept.values() if draft.node or (draft.number, draft.rank) not in named]
@@ -173,7 +168,7 @@ def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
             run_id = next((by_uid[draft.uid].run_id for draft in group.drafts if draft.uid in by_uid), None) or ""
         if run_id in waiting:
             group.run_id = run_id
-            _match(group, sorted(waiting.pop(run_id), key=_by_start))
+            _match(group, waiting.pop(run_id))
     on_node: dict[str, list[PodState]] = {}
     for pod in cluster.pods:
         on_node.setdefault(pod.node or "", []).append(pod)
@@ -182,28 +177,22 @@ def _join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
             _match_by_time(group, waiting, on_node)
     for run_id, pods in waiting.items():
         group = JobGroup(f"cluster/{run_id}", run_id, run_id)
-        _match(group, sorted(pods, key=_by_start))
+        _match(group, pods)
         groups.append(group)
 
 
 def _agreement(group: JobGroup, waiting: dict[str, list[PodState]]) -> int:
-    pods = waiting.get(group.run_id or group.name, [])
-    return (
-        sum(any(_fits(draft, pod) or draft.uid == pod.uid for pod in pods) for draft in group.drafts)
-        if pods
-        else 0
-    )
-
-
-def _by_start(pod: PodState) -> tuple[float, str]:
-    return pod.start or 0.0, pod.uid
+    pods = waiting.get(group.run_id or group.name)
+    if not pods:
+        return 0
+    return sum(any(_fits(draft, pod) or draft.uid == pod.uid for pod in pods) for draft in group.drafts)
 
 
 def _match(group: JobGroup, pods: list[PodState]) -> None:
     """Match each pod to an attempt by UID, otherwise by node, time and rank; the rest are attempts without a log."""
     by_uid = {draft.uid: draft for draft in group.drafts if draft.uid}
     unmatched: list[PodState] = []
-    for pod in pods:
+    for pod in sorted(pods, key=lambda pod: (pod.start or 0.0, pod.uid)):
         draft = by_uid.pop(pod.uid, None)
         if draft is None:
             unmatched.append(pod)
@@ -215,12 +204,9 @@ def _match(group: JobGroup, pods: list[PodState]) -> None:
         if draft.node is None and draft.pod is None and len(unmatched) == 1:
             _take_pod(group, draft, unmatched.pop())
     counted: Counter[str | None] = Counter()
+    has_logs = any(draft.sources for draft in group.drafts)
     for pod in unmatched:
-        number = (
-            _free_number(group, pod) if group.drafts and any(draft.sources for draft in group.drafts) else None
-        )
-        if number is None:
-            number = counted[pod.rank]
+        number = _free_number(group, pod) if has_logs else counted[pod.rank]
         counted[pod.rank] += 1
         draft = AttemptDraft(number, pod.rank, pod.node)
         _take_pod(group, draft, pod)
@@ -318,7 +304,7 @@ def _match_by_time(
         if len(near) == 1:
             group.run_id = near.pop() or ""
             group.notes.append("the run id was found by node and time")
-            _match(group, sorted(waiting.pop(group.run_id), key=_by_start))
+            _match(group, waiting.pop(group.run_id))
             return
 
 

@@ -61,7 +61,7 @@ def read(path: str) -> ClusterFacts:
         )
     with _sentences(path), closing(_connect(path, "ro")) as database:
         _check(database, path)
-        facts = ClusterFacts(origin=path)
+        facts = ClusterFacts()
         for kind, gone, body in database.execute("SELECT kind, gone, body FROM objects"):
             item = json.loads(body)
             if gone is not None:
@@ -216,8 +216,7 @@ def _news(old: Json, new: Json) -> bool:
 
 
 def _without_version(item: Json) -> Json:
-    metadata = {name: value for name, value in item["metadata"].items() if name != "resourceVersion"}
-    return {**item, "metadata": metadata}
+    return {**item, "metadata": {**item["metadata"], "resourceVersion": None}}
 
 
 def _condition_event(node: str, uid: str, kind: str, since: str, reason: str, message: str) -> Json:

@@ -73,7 +73,9 @@ def _locate(parts: list[str]) -> LogIdentity:
             break
         index -= 1
     job = parts[index] if index >= 0 else ""
-    return LogIdentity("/".join(parts[: index + 1]), job_name(job), number, rank)
+    # The run's name, without the prefix of the blob store and the scheme.
+    name = job.removeprefix("dcid.").removeprefix("azureml:").removesuffix(".zip")
+    return LogIdentity("/".join(parts[: index + 1]), name, number, rank)
 
 
 def _is_log_folder(parts: list[str], index: int) -> bool:
@@ -84,8 +86,3 @@ def _is_log_folder(parts: list[str], index: int) -> bool:
     while below < len(parts) - 1 and any(kind.fullmatch(parts[below]) for kind in (RETRY, RANK, ADDRESS)):
         below += 1
     return below == len(parts) - 1 or parts[below] in LOGS_CHILDREN
-
-
-def job_name(folder: str) -> str:
-    """The run's name: without the blob store's `dcid.`, the scheme `azureml:` and `.zip`."""
-    return folder.removeprefix("dcid.").removeprefix("azureml:").removesuffix(".zip")

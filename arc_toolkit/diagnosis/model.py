@@ -240,11 +240,10 @@ class LogFile:
     """A file that a source offers. `open` may raise OSError; the scanner turns that into SkippedFile.
 
     `path` is shown to people and contains job, attempt and rank (`azureml:JOB/system_logs/...`, `az://c/p/...`,
-    `logs.zip/job/...`), with `/` between the parts. `size` may be unknown (None).
+    `logs.zip/job/...`), with `/` between the parts.
     """
 
     path: str
-    size: int | None
     open: Callable[[], BinaryIO]
 
 
@@ -260,7 +259,6 @@ class ClusterFacts:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     nodes_complete: bool = False
-    origin: str = ""  # "cluster prod", "events.json", "history.db"
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""

@@ -15,6 +15,8 @@ from arc_toolkit.kube.nodes import Node
 
 # VMs that were removed on purpose: no fault of the node.
 EXPLANATIONS = (CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
+# Causes that are not the job's own either.
+TAKEN_AWAY = (*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED)
 
 # A drain may take half an hour, and a VM that is scaled down some time until it is gone. A notice may also be
 # recorded after the loss, because several watchers report it.

@@ -51,7 +51,6 @@ class ClusterReader(Protocol):
     """What is needed of a client of the Kubernetes API."""
 
     server: str
-    name: str
     where: str
 
     def list(self, path: str, params: dict[str, str]) -> ResourceList: ...
@@ -88,7 +87,7 @@ STREAMS = (
 
 def read_cluster(client: ClusterReader) -> ClusterFacts:
     """The pods, nodes and events that the cluster has now."""
-    facts = ClusterFacts(nodes_complete=True, origin=f"cluster {client.name}")
+    facts = ClusterFacts(nodes_complete=True)
     for stream in STREAMS:
         for item in client.list(stream.path, stream.params):
             if stream.is_relevant(item):

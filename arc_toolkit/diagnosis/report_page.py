@@ -15,7 +15,8 @@ from typing import Any
 
 from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, DiagnosisReport, Job, Level, RunOutcome
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, DiagnosisReport, Job, Level, RunOutcome
+from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_text import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.signals import KINDS
@@ -29,14 +30,6 @@ MOST_BARS = 60
 MOST_SKIPPED = 200
 
 # The meaning of a bar's colour; the text is next to it, so nothing is shown by colour alone.
-POOL_KINDS = (
-    CauseKind.SPOT,
-    CauseKind.DRAIN,
-    CauseKind.SCALE_DOWN,
-    CauseKind.SCHEDULER,
-    CauseKind.GANG,
-    CauseKind.CANCELLED,
-)
 GROUPS = {
     "node": "the node's fault",
     "pool": "taken away: spot, drain, scale-down, preemption, cancel",
@@ -77,6 +70,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
     counts = levels(report)
     jobs = sorted(report.jobs, key=_trouble)
     shown = jobs[:MOST_JOBS]
+    groups = {group(attempt) for job in shown for attempt in grouped.get(job.name, [])}
     bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD and not verdict.gone]
     return {
         "report": report,
@@ -94,7 +88,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         "jobs_left_out": len(jobs) - len(shown),
         "outcomes": Counter(job.outcome for job in shown).most_common(),
         "kinds": Counter(kind for job in shown for kind in job.causes).most_common(),
-        "legend": _legend([attempt for job in shown for attempt in grouped.get(job.name, [])]),
+        "legend": [(name, words) for name, words in GROUPS.items() if name in groups],
         "node_ids": {verdict.node: f"node-{index}" for index, verdict in enumerate(report.verdicts)},
         "anti_affinity": anti_affinity(bad) if bad else "",
         "reasons": Counter(report.stats.skipped).most_common(),
@@ -160,20 +154,12 @@ def group(attempt: Attempt) -> str:
         return "running"
     if attempt.outcome is RunOutcome.UNKNOWN and attempt.cause is None:
         return "unsure"
-    return _cause_group(attempt.cause)
-
-
-def _cause_group(cause: Cause | None) -> str:
+    cause = attempt.cause
     if cause is None or cause.kind is CauseKind.UNKNOWN:
         return "unknown"
     if KINDS[cause.kind].blames_node:
         return "node"
-    return "pool" if cause.kind in POOL_KINDS else "own"
-
-
-def _legend(attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
-    groups = {group(attempt) for attempt in attempts}
-    return [(name, words) for name, words in GROUPS.items() if name in groups]
+    return "pool" if cause.kind in TAKEN_AWAY else "own"
 
 
 def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:

@@ -33,13 +33,11 @@ NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
 RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
 Style = Callable[..., str]
 
-_COLORS = {
+_COLORS: dict[Level | RunOutcome, tuple[str, ...]] = {
     Level.BAD: ("red", "bold"),
     Level.SUSPECT: ("yellow",),
     Level.NOT_ENOUGH_DATA: ("dim",),
     Level.OK: ("green",),
-}
-_ENDS = {
     RunOutcome.FAILED: ("red",),
     RunOutcome.SUCCEEDED: ("green",),
     RunOutcome.RUNNING: ("blue",),
@@ -94,9 +92,7 @@ def node_text(node: str | None, truncated: bool = False) -> str:
     return (printable(node) + ("..." if truncated else "")) if node else "?"
 
 
-def cause_text(cause: Cause | None) -> str:
-    if cause is None:
-        return "-"
+def cause_text(cause: Cause) -> str:
     label = KINDS[cause.kind].label
     if cause.confidence == "high" or cause.kind is CauseKind.UNKNOWN:
         return label
@@ -161,7 +157,7 @@ def _jobs(report: DiagnosisReport, style: Style) -> str:
         [
             printable(job.name),
             attempts_text(job),
-            style(job.outcome, *_ENDS[job.outcome]),
+            style(job.outcome, *_COLORS[job.outcome]),
             nodes_text(job.nodes),
             causes_text(job),
             times.short(job.since),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from arc_toolkit.diagnosis import signals, suggestions
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource, Level, RunOutcome, Verdict
-from arc_toolkit.diagnosis.node_signals import EXPLANATIONS, explanation, from_event, node_signals
+from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
 from arc_toolkit.kube.nodes import Node
@@ -31,8 +31,6 @@ LEAST_FAILURES = 2  # one failure may be chance
 OK_BELOW = 0.30  # `ok` means that the interval of the failure rate ends below this: 9 good attempts do
 QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
 
-# Causes that are not the job's own, so they do not make it one that fails everywhere.
-_NOT_THE_JOB = frozenset({*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED})
 # Evidence that a job itself can cause: while a job that fails everywhere runs, it proves nothing about the node.
 _CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, CauseKind.NODE_LOST})
 
@@ -79,7 +77,7 @@ def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
     first: dict[str, dict[int, Attempt]] = {}
     for attempt in attempts:
         failed = attempt.outcome is RunOutcome.FAILED
-        if failed and attempt.cause and attempt.node and attempt.cause.kind not in _NOT_THE_JOB:
+        if failed and attempt.cause and attempt.node and attempt.cause.kind not in TAKEN_AWAY:
             by_number = first.setdefault(attempt.job, {})
             known = by_number.get(attempt.number)
             if known is None or _ended(attempt) < _ended(known):

@@ -58,14 +58,5 @@ To ignore it in one place: `# arc-toolkit: ignore[{rule.id}] reason`.
 
 def rule_data(rule: Rule) -> dict[str, Any]:
     """A rule in JSON."""
-    return {
-        "id": rule.id,
-        "severity": rule.severity,
-        "fix": rule.fix,
-        "command": rule.command,
-        "language": rule.language,
-        "summary": rule.summary,
-        "why": rule.why,
-        "before": rule.before,
-        "after": rule.after,
-    }
+    names = ("id", "severity", "fix", "command", "language", "summary", "why", "before", "after")
+    return {name: getattr(rule, name) for name in names}

@@ -72,17 +72,10 @@ class ReportedFinding:
 
     @property
     def data(self) -> dict[str, Any]:
-        finding = self.finding
-        fix = finding.fix
+        names = ("rule", "severity", "message", "path", "line", "column", "reason", "fixable")
+        fix = self.finding.fix
         return {
-            "rule": finding.rule,
-            "severity": finding.severity,
-            "message": finding.message,
-            "path": finding.path,
-            "line": finding.line,
-            "column": finding.column,
-            "reason": finding.reason,
-            "fixable": finding.fixable,
+            **{name: getattr(self.finding, name) for name in names},
             "fixed": self.fixed,
             "fix": fix and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
         }

@@ -28,7 +28,7 @@ def node_line(name: str) -> bytes:
 
 def scanned(data: bytes, path: str = "job/system_logs/amlarc_cr_bootstrap.log") -> LogScan:
     """Scan bytes as a log that has a node."""
-    found = scan(LogFile(path, len(data), lambda: io.BytesIO(data)))
+    found = scan(LogFile(path, lambda: io.BytesIO(data)))
     assert isinstance(found, LogScan)
     return found
 

@@ -130,7 +130,7 @@ def fleet() -> ClusterFacts:
         event(f"{SPOT}01", "PreemptScheduled", 71),
         event(f"{SPOT}02", "PreemptScheduled", 126),
     ]
-    return ClusterFacts(pods, nodes, events, nodes_complete=True, origin="sample")
+    return ClusterFacts(pods, nodes, events, nodes_complete=True)
 
 
 def sample_report() -> DiagnosisReport:

@@ -75,7 +75,7 @@ def test_newest_state_of_each_object_is_read_back(path: str) -> None:
         assert put(store, pod("p1", 5, reason="Evicted")) == 1
     facts = history.read(path)
     assert [item["status"].get("reason") for item in facts.pods] == ["Evicted", None]
-    assert (len(facts.nodes), len(facts.events), facts.nodes_complete, facts.origin) == (1, 1, False, path)
+    assert (len(facts.nodes), len(facts.events), facts.nodes_complete) == (1, 1, False)
 
 
 def test_same_or_older_state_is_written_once(path: str) -> None:
@@ -317,7 +317,6 @@ def test_what_is_kept_is_enough_for_the_same_diagnosis() -> None:
         [trim.node(item) for item in whole.nodes],
         [trim.event(item) for item in whole.events if trim.is_relevant_event(item)],
         nodes_complete=True,
-        origin="sample",
     )
     assert len(whole.pods) > 20
     assert report.build([], [kept], [], [], [], Stats()) == report.build([], [whole], [], [], [], Stats())

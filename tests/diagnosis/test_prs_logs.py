@@ -19,7 +19,7 @@ USAGE = "job/logs/sys/perf/10.0.0.7/node_resource_usage.csv"
 
 def file(path: str, text: str | bytes) -> LogFile:
     data = text.encode() if isinstance(text, str) else text
-    return LogFile(path, len(data), lambda: io.BytesIO(data))
+    return LogFile(path, lambda: io.BytesIO(data))
 
 
 def is_recognized(path: str) -> bool:
@@ -89,7 +89,7 @@ def test_file_that_cannot_be_opened_is_skipped_and_the_rest_is_read() -> None:
     def fail() -> BinaryIO:
         raise PermissionError(13, "Permission denied")
 
-    evidence, [skipped] = prs_logs.read([LogFile(BATCHES, None, fail), file(BATCHES, "Picked Count\n2\n")])
+    evidence, [skipped] = prs_logs.read([LogFile(BATCHES, fail), file(BATCHES, "Picked Count\n2\n")])
     assert len(evidence) == 1
     assert "denied" in skipped.reason
 

@@ -128,7 +128,7 @@ def test_two_names_are_found_anywhere_and_however_the_stream_returns_its_bytes(
         def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
             return super().readinto(memoryview(buffer)[:step])
 
-    found = scan(LogFile("j/amlarc_cr_bootstrap.log", None, lambda: Slow(data)))
+    found = scan(LogFile("j/amlarc_cr_bootstrap.log", lambda: Slow(data)))
     assert not isinstance(found, SkippedFile)
     assert (found.nodes, found.size) == ([NODE_A, NODE_B], len(data))
 
@@ -236,9 +236,9 @@ def test_a_sentence_is_not_a_node() -> None:
 
 def test_utf_16_is_named_with_what_to_do() -> None:
     data = "Run on node: gpu-1\n".encode("utf-16")
-    assert scan(LogFile("p", None, lambda: io.BytesIO(data))) == SkippedFile("p", scanner.UTF_16)
+    assert scan(LogFile("p", lambda: io.BytesIO(data))) == SkippedFile("p", scanner.UTF_16)
     with pytest.raises(ValueError, match="saved as UTF-8"):
-        parse_list('{"kind":"List"}'.encode("utf-16"), "pods.json")
+        parse_list('{"kind":"List"}'.encode("utf-16"))
 
 
 def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
@@ -247,7 +247,7 @@ def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
 
 
 def test_binary_and_empty_files_are_named_as_such() -> None:
-    binary = scan(LogFile("p", None, lambda: io.BytesIO(b"\x00\x01Run on node: aks-1\n")))
+    binary = scan(LogFile("p", lambda: io.BytesIO(b"\x00\x01Run on node: aks-1\n")))
     assert binary == SkippedFile("p", scanner.BINARY)
     assert scanned(b"").note == scanner.EMPTY
 
@@ -265,7 +265,7 @@ def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) ->
                 more.write(b"y" * CHUNK)
             return super().readinto(buffer) or 0
 
-    found = scan(LogFile(str(path), None, lambda: Growing(str(path))))
+    found = scan(LogFile(str(path), lambda: Growing(str(path))))
     assert not isinstance(found, SkippedFile)
     assert found.nodes == [NODE_A]
     assert size <= found.size < size + 4 * CHUNK
@@ -286,6 +286,6 @@ def test_a_file_of_many_names_costs_no_more_than_its_length() -> None:
 )
 def test_any_bytes_are_scanned_without_a_fault(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
-    found = scan(LogFile("p", None, lambda: io.BytesIO(data)))
+    found = scan(LogFile("p", lambda: io.BytesIO(data)))
     if not isinstance(found, SkippedFile):
         assert all(name.isascii() and 0 < len(name) <= 253 for name in found.nodes)

@@ -68,7 +68,7 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
         # From the run history: `jobs.list` builds a whole job for each child and omits those that it cannot parse.
         children = [run.run_id for run in runs.get_child(*place, job)] if depth else []
     for path, url in sorted(files.items()):
-        yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", None, partial(_open, url))
+        yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", partial(_open, url))
     for child in children:
         yield from _files(client, child, seen, depth - 1)
 

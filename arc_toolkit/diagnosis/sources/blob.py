@@ -39,7 +39,7 @@ def list_logs(url: str, jobs: int) -> Iterator[LogFile]:
     exists = False
     for path, size in _walk(store, url, container, prefix, jobs):
         exists = True
-        yield LogFile(f"az://{path}", size, partial(_open, store, path, size))
+        yield LogFile(f"az://{path}", partial(_open, store, path, size))
     if not exists:
         raise ArcError(f"{url}: no blob has this prefix in the container {container}")
 

@@ -112,7 +112,7 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     if head.startswith(b"SQLite format 3\x00"):
         return inventory.skip(path, "an SQLite file: use --history")
     packed = head.startswith(b"\x1f\x8b")
-    log = LogFile(clean(path), None, partial(open_gzip if packed else io.FileIO, path))
+    log = LogFile(clean(path), partial(open_gzip if packed else io.FileIO, path))
     name = os.path.basename(path)
     if inventory.offer(name, log):
         return None
@@ -176,7 +176,7 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
 
 def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
     opener = open_gzip if name.endswith(".gz") else io.FileIO
-    if inventory.offer(name, LogFile(clean(path), None, partial(opener, path))):
+    if inventory.offer(name, LogFile(clean(path), partial(opener, path))):
         return
     if name.lower().endswith(".zip"):
         add_zip(path, inventory)
@@ -202,7 +202,7 @@ def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
     if head.startswith(b"\x1f\x8b"):
         stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unzip(stream, None))))
         head = _peek(stream)
-    log = LogFile(name, None, partial(plain, stream))
+    log = LogFile(name, partial(plain, stream))
     (inventory.kubernetes if _is_json(head) else inventory.streams).append(log)
 
 

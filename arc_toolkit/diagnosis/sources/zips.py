@@ -96,7 +96,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
     except (BadZipFile, ValueError, RuntimeError, EOFError, struct.error):
         inventory.skip(path, "zip truncated or damaged: its members are read as far as possible")
         for name, opener in _salvage(path):
-            _offer(f"{shown}/{clean(name)}", name, None, opener, inventory)
+            _offer(f"{shown}/{clean(name)}", name, opener, inventory)
         return None
     total, most = 0, limit(os.path.getsize(path))
     for index, member in enumerate(members):
@@ -115,17 +115,17 @@ def add_zip(path: str, inventory: Inventory) -> None:
             inventory.seen += 1
             inventory.skip(f"{shown}/{clean(name)}", problem)
         else:
-            _offer(f"{shown}/{clean(name)}", name, size, partial(open_member, path, index), inventory)
+            _offer(f"{shown}/{clean(name)}", name, partial(open_member, path, index), inventory)
     return None
 
 
-def _offer(shown: str, name: str, size: int | None, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
+def _offer(shown: str, name: str, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
     inventory.seen += 1
     parts = name.replace("\\", "/").split("/")
     shown = shown.replace("\\", "/")
     if not parts[0] or ".." in parts or parts[0].endswith(":"):
         inventory.skip(shown, "zip member with a path outside the zip")
-    elif inventory.offer(parts[-1], LogFile(shown, size, opener)):
+    elif inventory.offer(parts[-1], LogFile(shown, opener)):
         return
     elif parts[-1].lower().endswith((".zip", *ARCHIVES)):
         inventory.skip(shown, "archive inside a zip: unpack it first")
