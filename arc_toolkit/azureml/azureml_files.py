@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Iterator
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
@@ -12,8 +11,6 @@ from arc_toolkit.azureml.yaml_engine import patch_yaml
 from arc_toolkit.edit.discover import Problem
 from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult
-
-Patch = Callable[[str, bytes, Settings, Library], FileResult]
 
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
 _PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
@@ -33,14 +30,14 @@ class AzureMLFiles:
 
     def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
         ending = path.rpartition(".")[2].lower()
-        if ending == "py" or (path == "-" and _PYTHON.search(data)):
-            patch: Patch = import_module("arc_toolkit.azureml.python.python_engine").patch_source
-            result = patch(path, data, self._settings, self._library)
-        elif ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data):
-            patch = import_module("arc_toolkit.azureml.python.python_engine").patch_notebook
-            result = patch(path, data, self._settings, self._library)
-        else:
+        is_source = ending == "py" or (path == "-" and _PYTHON.search(data))
+        is_notebook = ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data)
+        if not is_source and not is_notebook:
             return patch_yaml(path, data, self._settings, self._library, in_folder)
+        from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+
+        patch = patch_source if is_source else patch_notebook
+        result = patch(path, data, self._settings, self._library)
         if result.skipped is None:
             # Names of steps in Python are not listed: a name counts as known if the code has it.
             self._library.steps |= {name for name in self._settings.steps if name.encode() in data}

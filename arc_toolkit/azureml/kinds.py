@@ -89,10 +89,6 @@ class TargetKind:
         return Slot.INSTANCE_TYPE in self.slots
 
     @cached_property
-    def compute(self) -> bool:
-        return Slot.COMPUTE in self.slots
-
-    @cached_property
     def variables(self) -> bool:
         return Slot.VARIABLES in self.slots
 
@@ -158,6 +154,8 @@ _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settin
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
 # `type: command` is in many kinds of files; with these keys beside it, it is AzureML.
 _NEEDED_KEYS = {Family.COMMAND: ("command",), Family.PIPELINE: ("jobs",), Family.SPARK: ("entry", "code")}
+# What a step without `type` is, by its keys.
+_STEP_SHAPES = (("trial", "sweep"), ("task", "parallel"), ("jobs", "pipeline"))
 
 # A file without any of these at the start of a line is not composed at all.
 HINTS = re.compile(
@@ -245,20 +243,8 @@ def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: Targ
     """The kind of a pipeline's step; `referenced` is the kind of the component file it names, where it is known."""
     declared = text_of(own["type"][1] if "type" in own else get(step, "type")) or ""
     if not declared:
-        if get(step, "trial") is not None:
-            declared = "sweep"
-        elif get(step, "task") is not None:
-            declared = "parallel"
-        elif get(step, "jobs") is not None:
-            declared = "pipeline"
-        elif referenced is not None:
-            declared = referenced.family
-        else:
-            inline = text_of(get(step, "component", "type"))
-            # azure-ai-ml takes a step without `type` for a command.
-            declared = inline or "command"
-    return kind_of_step(declared)
-
-
-def kind_of_step(family: str) -> TargetKind:
-    return KINDS.get((_V2_TYPES.get(family, Family.OTHER), Role.STEP), KINDS[Family.OTHER, Role.STEP])
+        shapes = (family for key, family in _STEP_SHAPES if get(step, key) is not None)
+        component = referenced.family if referenced is not None else text_of(get(step, "component", "type"))
+        # azure-ai-ml takes a step without `type` for a command.
+        declared = next(shapes, None) or component or "command"
+    return KINDS.get((_V2_TYPES.get(declared, Family.OTHER), Role.STEP), KINDS[Family.OTHER, Role.STEP])

@@ -204,7 +204,7 @@ def decide_for(
         windows=is_windows(plan, target),
         literal_only=literal_only,
     )
-    if decision.writes and processes is not None and number is None:
+    if decision.how in ("prestep", "literal") and processes is not None and number is None:
         written = target.written(("max_concurrency_per_instance",)) or processes
         return Decision("cannot", reason=f"its processes per node are {written}, which is not a literal")
     return decision

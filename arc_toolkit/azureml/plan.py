@@ -1,7 +1,7 @@
 """The plan for one file: what is known about it, what is to change, and the findings so far.
 
-Settings (`place.py`, `place_threads.py`, `expose.py`) and rules speak to a `Plan` and read `Target`s; none of them
-knows a language. `YamlPlan` and `PythonPlan` write values into theirs.
+Settings (`place.py`) and rules speak to a `Plan` and read `Target`s; none of them knows a language. `YamlPlan` and
+`PythonPlan` write values into theirs.
 """
 
 from __future__ import annotations

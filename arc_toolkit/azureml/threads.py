@@ -53,14 +53,13 @@ def merge_prestep(old: str | None, names: Iterable[str]) -> str:
 
 def exported_names(text: str) -> dict[str, str]:
     """Names that shell text exports, with their values as written."""
-    found = {}
+    names = {}
     for command in _simple_commands(text):
-        if _is_export(command):
-            for word in _words(command)[1:]:
-                name, equals, value = word.partition("=")
-                if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
-                    found[name] = value
-    return found
+        for word in _cut(command, " \t")[1:] if _is_export(command) else ():
+            name, equals, value = word.partition("=")
+            if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+                names[name] = value
+    return names
 
 
 def _is_export(command: str) -> bool:
@@ -70,10 +69,6 @@ def _is_export(command: str) -> bool:
 def _simple_commands(text: str) -> list[str]:
     """Shell text cut at `;`, `&`, `|` and newlines that stand outside of quotes and substitutions."""
     return [part.strip() for part in _cut(text, ";&|\n") if part.strip()]
-
-
-def _words(command: str) -> list[str]:
-    return [word for word in _cut(command, " \t") if word]
 
 
 def _cut(text: str, separators: str) -> list[str]:
@@ -111,11 +106,10 @@ def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None,
         return settings.cores, f"--cores {settings.cores}"
     if instance_type is None:
         return None, "no instance type is set here: use --instance-type or --cores"
-    known = settings.instance_types.get(instance_type)
-    if known is not None:
+    if known := settings.instance_types.get(instance_type):
         return known.cores, f"the manifest of {instance_type}"
-    if found := _CORES_IN_NAME.search(instance_type):
-        return int(found[1]), f"the name {instance_type}"
+    if match := _CORES_IN_NAME.search(instance_type):
+        return int(match[1]), f"the name {instance_type}"
     return None, f"nothing says how many cores {instance_type} has: use --instance-types DIR or --cores"
 
 
@@ -125,9 +119,8 @@ def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
         return None
     if known := settings.instance_types.get(instance_type):
         return known.gpus
-    if found := _GPUS_IN_NAME.search(instance_type):
-        return int(found[1] or found[2])
-    return None
+    match = _GPUS_IN_NAME.search(instance_type)
+    return int(match[1] or match[2]) if match else None
 
 
 # --- evidence --------------------------------------------------------------------------------------------------
@@ -216,23 +209,17 @@ class Decision:
     number: int | None = None
     reason: str = ""
 
-    @property
-    def writes(self) -> bool:
-        return self.how in ("prestep", "literal")
-
     def variables(self, old: Mapping[str, str]) -> dict[str, str]:
         """The environment variables to set, given those that are there; only what has to be written.
 
         In a PRESTEP, names that already have a literal value of their own are left to it.
         """
         if self.how == "literal":
-            wanted = {name: str(self.number) for name in self.names}
-        elif self.how == "prestep":
-            free = [name for name in self.names if name not in old]
-            wanted = {PRESTEP: merge_prestep(old.get(PRESTEP), free)} if free else {}
+            new = {name: str(self.number) for name in self.names}
         else:
-            wanted = {}
-        return {name: value for name, value in wanted.items() if old.get(name) != value}
+            free = [name for name in self.names if name not in old]
+            new = {PRESTEP: merge_prestep(old.get(PRESTEP), free)} if free and self.how == "prestep" else {}
+        return {name: value for name, value in new.items() if old.get(name) != value}
 
     def export_command(self, yielding: bool = False) -> str:
         """The same as shell text, for places that lose environment variables: `export A=32 B=32`.

@@ -78,9 +78,8 @@ class _Patch:
         from arc_toolkit.batch import pending, write
 
         new = pending(result)
-        problems = (
-            write(result) if self._mode == "write" and result.path != "-" and (result.changed or new) else []
-        )
+        writes = self._mode == "write" and result.path != "-" and (result.changed or new)
+        problems = write(result) if writes else []
         for problem in problems:
             self.reporter.problem(problem)
         _, rows = self._report.file(result, new, writing_failed=bool(problems))
@@ -97,12 +96,8 @@ class _Patch:
     def _is_shown(self, row: ReportedFinding, named: bool) -> bool:
         finding = row.finding
         setting = finding.rule in SETTING_RULES
-        if (
-            finding.severity != "note"
-            or self._console.verbose
-            or finding.rule in _DECISIONS
-            or (setting and named)
-        ):
+        decided = finding.severity != "note" or finding.rule in _DECISIONS
+        if decided or self._console.verbose or (setting and named):
             return True
         if setting:
             self._not_set.setdefault((finding.rule, finding.reason), set()).add(finding.path)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.documents import parse
-from arc_toolkit.azureml.kinds import KINDS, Family, Role, TargetKind, recognise
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind, recognise
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Unreadable
@@ -224,7 +224,7 @@ SLOTS = {
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_a_kind_has_exactly_these_slots(kind: TargetKind) -> None:
-    groups = {"resources": kind.resources, "compute": kind.compute, "variables": kind.variables}
+    groups = {"resources": kind.resources, "compute": Slot.COMPUTE in kind.slots, "variables": kind.variables}
     assert " ".join(name for name, kept in groups.items() if kept) == SLOTS.get(kind.name, "")
 
 

@@ -225,7 +225,7 @@ def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, 
     if not anchors:
         raise Refused("hyperdrive is not imported at the top of the file")
     classes = {name for change in changes for name in change.classes}
-    imported = _hyperdrive_names(anchors)
+    imported = {name for anchor in anchors for name in _imported_names(anchor.stmt)}
     uses = [
         node
         for source in plan.module.sources
@@ -258,22 +258,18 @@ def _imports_hyperdrive(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.Import) and any(alias.name.startswith(MODULE) for alias in stmt.names)
 
 
-def _hyperdrive_names(anchors: list[Place]) -> set[str]:
-    """The names that are imported from hyperdrive; not those of the module itself."""
-    return {
-        alias.asname or alias.name
-        for anchor in anchors
-        if isinstance(anchor.stmt, ast.ImportFrom) and (anchor.stmt.module or "").startswith(MODULE)
-        for alias in anchor.stmt.names
-    }
+def _imported_names(stmt: ast.stmt) -> dict[str, ast.alias]:
+    """What a statement imports from hyperdrive; not the module itself."""
+    if not isinstance(stmt, ast.ImportFrom) or not (stmt.module or "").startswith(MODULE):
+        return {}
+    return {alias.asname or alias.name: alias for alias in stmt.names}
 
 
 def _without(stmt: ast.stmt, names: set[str]) -> str | None:
     """An import from hyperdrive without these names; None where it has none of them."""
-    if not isinstance(stmt, ast.ImportFrom) or not (stmt.module or "").startswith(MODULE):
-        return None
-    kept = [alias for alias in stmt.names if (alias.asname or alias.name) not in names]
-    if len(kept) == len(stmt.names):
+    every = _imported_names(stmt)
+    kept = [alias for name, alias in every.items() if name not in names]
+    if not isinstance(stmt, ast.ImportFrom) or len(kept) == len(every):
         return None
     return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
 

@@ -58,8 +58,10 @@ def _sweeps(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepCha
     for scope in plan.module.scopes:
         for name, uses in step_sweeps(plan, scope):
             yield uses[0].statement, partial(step_change, plan, scope, name, uses)
-        for statement in config_statements(plan, scope):
-            yield statement, partial(config_change, plan, statement)
+        for statement in scope.statements:
+            value = statement.stmt.value if isinstance(statement.stmt, ast.Assign) else None
+            if HyperdriveReader(plan.meanings, statement).called(value) == "HyperDriveConfig":
+                yield statement, partial(config_change, plan, statement)
 
 
 # Argument -> where a v1.5 spec has it.
@@ -70,15 +72,6 @@ _VALUES = {
     "max_duration_minutes": ("limits", "timeout_minutes"),
 }
 _KNOWN = (*_VALUES, "hyperparameter_sampling", "primary_metric_goal", "policy", "run_config")
-
-
-def config_statements(plan: PythonPlan, scope: Scope) -> Iterator[Statement]:
-    """The assignments of a HyperDriveConfig."""
-    for statement in scope.statements:
-        if isinstance(statement.stmt, ast.Assign):
-            reader = HyperdriveReader(plan.meanings, statement)
-            if reader.called(statement.stmt.value) == "HyperDriveConfig":
-                yield statement
 
 
 def config_change(plan: PythonPlan, statement: Statement) -> SweepChange:

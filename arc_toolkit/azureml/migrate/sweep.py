@@ -108,15 +108,13 @@ def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str,
             evidence += evidence_in_code(code.decode("utf-8", "replace"), word)
     # As `patch` decides it for the v1.5 spec, so that the order of the two makes no difference.
     decision = decide(plan.settings, evidence, instance_type=plan.settings.instance_type)
+    path = plan.sweep.path
     if decision.how == "cannot":
-        plan.sweep.notes.append(
-            Finding("threads", "warning", "no threads are set", plan.sweep.path, reason=decision.reason)
-        )
+        message = "no threads are set"
+        plan.sweep.notes.append(Finding("threads", "warning", message, path, reason=decision.reason))
     elif added := decision.variables(variables):
         message = f"{' and '.join(added)} set for threads"
-        plan.sweep.notes.append(
-            Finding("threads", "note", message, plan.sweep.path, applied=True, reason=decision.reason)
-        )
+        plan.sweep.notes.append(Finding("threads", "note", message, path, reason=decision.reason, applied=True))
         variables.update(added)
     return variables
 

@@ -156,13 +156,10 @@ class CodeReader:
                 self._set(fields, keyword.arg, keyword.value, statement)
         for keyword in call.keywords:
             if keyword.arg is None:
-                self._hide(fields, keyword.value, statement, (*_RESOURCES[:2], "compute", *_VARIABLES))
+                # It may say more than can be read.
+                for name in (*_RESOURCES[:2], "compute", *_VARIABLES):
+                    fields.setdefault(_PATHS[name], self.value(keyword.value, statement, opaque=True))
         return fields
-
-    def _hide(self, fields: Fields, expression: ast.expr, statement: Statement, names: tuple[str, ...]) -> None:
-        """Values that may come from an expression which says more than can be read."""
-        for name in names:
-            fields.setdefault(_PATHS[name], self.value(expression, statement, opaque=True))
 
     def _set(self, fields: Fields, name: str, expression: ast.expr, statement: Statement) -> None:
         path = _PATHS.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from arc_toolkit.azureml.library import Library
@@ -11,7 +11,6 @@ from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.names import Module, read_module
 from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit import notebook
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits, compose_edits, old_offsets
 from arc_toolkit.edit.python_proof import prove
@@ -46,7 +45,9 @@ def patch_source(path: str, data: bytes, settings: Settings, library: Library | 
 
 def patch_notebook(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
     """What the settings and rules make of the code cells of one notebook, as one module."""
-    findings: tuple[Finding, ...] = ()
+    from arc_toolkit.edit import notebook
+
+    findings: list[Finding] = []
     try:
         with quiet():
             text = notebook.decode(data)
@@ -54,13 +55,18 @@ def patch_notebook(path: str, data: bytes, settings: Settings, library: Library 
             if not _is_candidate(data):
                 return _foreign(path, data)
             parsed, broken = notebook.parse_cells(text, cells)
-            findings = tuple(_about_broken(text, broken, settings, path))
+            # A warning for each cell that something may have been asked for in vain.
+            for cell, error in broken if settings.placed else ():
+                message = f"cell {cell.number} line {error.line}: left as it is"
+                lines = notebook.file_lines(text, cell)
+                line = lines[min(max(error.line, 1), len(lines)) - 1]
+                findings.append(Finding("instance-type", "warning", message, path, line, 1, reason=error.reason))
             result = _rewrite([source for _, source in parsed], settings, path, library)
             after = notebook.change_cells(text, [cell for cell, _ in parsed], result.edits)
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
     except Refused as error:
-        return FileResult(path, data, findings=findings, refused=error.reason)
+        return FileResult(path, data, findings=tuple(findings), refused=error.reason)
     result = replace(result, findings=(*findings, *result.findings))
     return _file_result(path, data, notebook.encode(after, data), result, "utf-8")
 
@@ -76,17 +82,6 @@ def _is_candidate(data: bytes) -> bool:
 
 def _foreign(path: str, data: bytes) -> FileResult:
     return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no AzureML code"))
-
-
-def _about_broken(
-    text: str, broken: Sequence[tuple[notebook.Cell, Unreadable]], settings: Settings, path: str
-) -> Iterator[Finding]:
-    """A warning for each cell that something may have been asked for in vain."""
-    for cell, error in broken if settings.placed else ():
-        message = f"cell {cell.number} line {error.line}: left as it is"
-        lines = notebook.file_lines(text, cell)
-        line = lines[min(max(error.line, 1), len(lines)) - 1]
-        yield Finding("instance-type", "warning", message, path, line, 1, reason=error.reason)
 
 
 @dataclass(frozen=True)

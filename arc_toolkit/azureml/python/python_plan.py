@@ -11,7 +11,7 @@ from arc_toolkit.azureml import threads
 from arc_toolkit.azureml.documents import Setting, Target
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place import not_set, place_settings
+from arc_toolkit.azureml.place import EXPOSE, not_set, place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.find_targets import documents, find_targets
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Step, Sweep
@@ -198,7 +198,9 @@ class PythonPlan(Plan):
                 elif self._inherits(target, setting):
                     continue
                 else:
-                    self._write(target, setting, text)
+                    text = str(setting.path[-1]) if setting.rule == EXPOSE else text
+                    in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
+                    self.writer.write(target, setting, text, in_call=in_call)
             except Refused as refusal:
                 message = f"{setting.path[-1]} of {target.shown} is not changed"
                 self.add_finding(setting.rule, "warning", message, target.at, reason=refusal.reason)
@@ -206,12 +208,6 @@ class PythonPlan(Plan):
             self.expect((*target.path, *setting.path), setting.value)
             written.append(setting)
         return written
-
-    def _write(self, target: PythonTarget, setting: Setting, text: str) -> None:
-        if setting.rule == "expose-parameters":
-            text = str(setting.path[-1])
-        in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
-        self.writer.write(target, setting, text, in_call=in_call)
 
     def _inherits(self, target: PythonTarget, setting: Setting) -> bool:
         """Whether a target has a value from what it is made of, which is given it, and has no value of its own."""
@@ -300,9 +296,7 @@ class PythonPlan(Plan):
                 except Refused as refusal:
                     reason = refusal.reason
             if reason:
-                self.add_finding(
-                    "expose-parameters", "warning", f"{name} is not exposed", pipeline.at, reason=reason
-                )
+                self.add_finding(EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason)
                 return False
             add = partial(self.writer.changes.add_parameter, statement, function, name, text)
             self.writer.on_bound(function, name, add)

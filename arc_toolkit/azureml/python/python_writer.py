@@ -89,15 +89,10 @@ class PythonWriter:
 
     def add_resource(self, target: PythonTarget, name: str, text: str, *, keep: bool = False) -> None:
         """Into the new resources of a target; with `keep` unless it says that already."""
+        new = self._statements(target)
         if target.generation == "v2":
-            repeated = _repeated(target)
-            statements = self._statements(target)
-            statements.callee, statements.repeated = self.resources_class(target.statement), repeated
-        statements = self._statements(target)
-        if keep:
-            statements.resources.setdefault(name, text)
-        else:
-            statements.resources[name] = text
+            new.repeated, new.callee = _repeated(target), self.resources_class(target.statement)
+        new.resources[name] = new.resources.get(name, text) if keep else text
 
     def _add_variable(self, target: PythonTarget, name: str, text: str) -> None:
         holder = target.variables_holder

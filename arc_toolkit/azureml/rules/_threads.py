@@ -10,14 +10,14 @@ from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place import is_windows
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
 from arc_toolkit.edit.yaml_nodes import pairs
-from arc_toolkit.findings import Rule
 
 OMP = "OMP_NUM_THREADS"
 
 
-def check_threads(plan: Plan, rule: Rule, framework: Framework) -> None:
+def check_threads(plan: Plan, framework: Framework) -> None:
     """Report targets with evidence of a framework whose OMP_NUM_THREADS is missing or wrong."""
     if plan.settings.threads == "off":
         return
@@ -25,7 +25,9 @@ def check_threads(plan: Plan, rule: Rule, framework: Framework) -> None:
         kind = target.kind
         # A sweep loses environment variables: what counts is what the trial's command exports.
         sweeping = not kind.variables
-        if sweeping and (kind.family != Family.SWEEP or (not kind.role.is_trial and _settled(plan, target))):
+        # A sweep without a trial file, or with one whose own findings tell what `--threads` makes of it.
+        settled = plan.settings.threads is not None or plan.library.referenced(target) is None
+        if sweeping and (kind.family != Family.SWEEP or (settled and not kind.role.is_trial)):
             continue
         if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
             continue
@@ -42,27 +44,19 @@ def check_threads(plan: Plan, rule: Rule, framework: Framework) -> None:
             processes=int(processes) if processes and processes.isdigit() else None,
             literal_only=sweeping,
         )
-        if right.names and (OMP in right.names) and _decides(framework, right.names):
+        # FAISS sets OMP alone, LightGBM all three: with evidence of both only one of the rules speaks.
+        if OMP in right.names and (len(right.names) == 1) == (framework == "faiss"):
             problem = _problem(plan, target, right.how, right.number)
             if problem:
+                rule = all_rules()[f"{framework}-threads"]
                 reason = f"{right.reason}; `patch --threads auto` sets them"
                 plan.report(rule, f"{target.shown}: {problem}", target.at, reason=reason)
-
-
-def _settled(plan: Plan, target: Target) -> bool:
-    """Whether a sweep has no trial file, or one whose own findings tell what `--threads` makes of it."""
-    return plan.library.referenced(target) is None or plan.settings.threads is not None
 
 
 def _command(plan: Plan, target: Target) -> str:
     if target.kind.family == Family.SWEEP and (trial := plan.library.referenced(target)):
         return trial.root.text("command") or ""
     return plan.planned(target, "command") or ""
-
-
-def _decides(framework: Framework, names: tuple[str, ...]) -> bool:
-    """FAISS sets OMP alone, LightGBM all three: with evidence of both only one of the rules speaks."""
-    return (len(names) == 1) == (framework == "faiss")
 
 
 def _problem(plan: Plan, target: Target, how: str, number: int | None) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.plan import Plan
+from functools import partial
+
 from arc_toolkit.azureml.rules._threads import check_threads
 from arc_toolkit.findings import Rule
-
-
-def _check(plan: Plan) -> None:
-    check_threads(plan, RULE, "faiss")
-
 
 RULE = Rule(
     id="faiss-threads",
@@ -33,5 +29,5 @@ resources:
   instance_type: 32cpu128g
 """,
     language="yaml, python",
-    check=_check,
+    check=partial(check_threads, framework="faiss"),
 )

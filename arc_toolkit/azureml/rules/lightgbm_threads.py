@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.plan import Plan
+from functools import partial
+
 from arc_toolkit.azureml.rules._threads import check_threads
 from arc_toolkit.findings import Rule
-
-
-def _check(plan: Plan) -> None:
-    check_threads(plan, RULE, "lightgbm")
-
 
 RULE = Rule(
     id="lightgbm-threads",
@@ -31,5 +27,5 @@ environment_variables:
   AMLARC_PRESTEP: "export MKL_NUM_THREADS=` get_cores ` NUMEXPR_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
 """,
     language="yaml, python",
-    check=_check,
+    check=partial(check_threads, framework="lightgbm"),
 )
