@@ -21,6 +21,7 @@ from arc_toolkit.azureml.migrate.forms import (
     filled,
 )
 from arc_toolkit.azureml.migrate.trial import legal
+from arc_toolkit.azureml.rules.prs_instance_type import EQUIVALENTS
 from arc_toolkit.edit.yaml_writer import Comment, file_text
 
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"
@@ -42,21 +43,7 @@ _ARGUMENTS = (
     "resource_monitor_interval",
     "copy_logs_to_parent",
 )
-_KNOWN = {
-    *(*_SAME, *_ARGUMENTS),
-    *(
-        "name",
-        "description",
-        "parallel_run_config",
-        "environment",
-        "source_directory",
-        "entry_script",
-        "arguments",
-    ),
-    *("inputs", "side_inputs", "output", "output_action", "append_row_file_name", "compute_target", "node_count"),
-    *("instance_type", "mini_batch_size", "run_invocation_timeout", "run_max_try", "environment_variables"),
-    "allow_reuse",
-}
+_KNOWN = {*EQUIVALENTS, *_ARGUMENTS, "name", "description", "parallel_run_config", "instance_type"}
 # v1's defaults where v2's differ: v1 takes 10 files a mini batch (or 1 MB of a table), v2 takes 1.
 _MINI_BATCH_SIZE = "10"
 
