@@ -6,7 +6,7 @@ The resource: https://learn.microsoft.com/azure/machine-learning/how-to-manage-k
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,45 +90,35 @@ class InstanceType:
         return [
             f"{self.name}: {self.what}.",
             f"{portion.per_node} on a node, which leaves {left}.",
-            *_arithmetic(
-                "memory", [(line.name, line.memory // KI) for line in _taken(group.tightest_memory)], "Ki"
-            ),
+            *_arithmetic("memory", group.tightest_memory, lambda line: line.memory // KI, "Ki"),
             f"  = {group.tightest_memory.memory // KI}Ki schedulable; {self.share_rule} -> {self.memory}",
-            *_arithmetic("cpu", [(line.name, line.cpu_m) for line in _taken(group.tightest_cpu)], "m"),
+            *_arithmetic("cpu", group.tightest_cpu, lambda line: line.cpu_m, "m"),
             f"  = {group.tightest_cpu.cpu_m}m schedulable; {self.share_rule} -> {self.cpu}",
         ]
 
     def manifest(self) -> dict[str, Any]:
         """The object as plain data."""
         spec: dict[str, Any] = {"nodeSelector": dict(self.selector)} if self.selector else {}
-        limits: dict[str, Any] = {"cpu": self.cpu, "memory": self.memory}
+        requests = {"cpu": self.cpu, "memory": self.memory}
+        limits: dict[str, Any] = dict(requests)
         if self.gpu_resource and self.gpus:
             limits[self.gpu_resource] = self.gpus
+        labels = {MANAGED_BY: "arc-toolkit"}
         return {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {
-                "name": self.name,
-                "labels": {MANAGED_BY: "arc-toolkit"},
-                "annotations": self.annotations,
-            },
-            "spec": {
-                **spec,
-                "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits},
-            },
+            "metadata": {"name": self.name, "labels": labels, "annotations": self.annotations},
+            "spec": {**spec, "resources": {"requests": requests, "limits": limits}},
         }
 
 
-def _taken(schedulable: Schedulable) -> list[WaterfallLine]:
-    """The first level and everything that is taken from it."""
-    return [line for index, line in enumerate(schedulable.lines) if index == 0 or not line.is_level]
-
-
-def _arithmetic(title: str, amounts: list[tuple[str, int]], unit: str) -> list[str]:
-    width = len(str(amounts[0][1]))
-    (name, first), *taken = amounts
-    return [f"{title}:", f"    {first}{unit} {name}"] + [
-        f"  - {-amount:>{width}}{unit} {name}" for name, amount in taken if amount
+def _arithmetic(title: str, node: Schedulable, amount: Callable[[WaterfallLine], int], unit: str) -> list[str]:
+    """The first level, and everything that is taken from it."""
+    first, *others = node.lines
+    top = str(amount(first))
+    taken = [line for line in others if not line.is_level and amount(line)]
+    return [f"{title}:", f"    {top}{unit} {first.name}"] + [
+        f"  - {-amount(line):>{len(top)}}{unit} {line.name}" for line in taken
     ]
 
 
@@ -152,21 +142,16 @@ def generate(
     for group in groups:
         for request in dict.fromkeys(requests):
             try:
-                portion = (
-                    split(group, request, whole_cores=whole_cores)
-                    if isinstance(request, Share)
-                    else fit(group, request)
-                )
+                if isinstance(request, Share):
+                    portion = split(group, request, whole_cores=whole_cores)
+                else:
+                    portion = fit(group, request)
             except DoesNotFit as error:
                 refused.append(str(error))
                 continue
-            name = make_name(template, group, request, portion)
-            chosen = _selector(selector, group)
-            types.append(
-                InstanceType(
-                    name, portion, chosen, group, request, f"{request} of {group.title}", str(assumptions.reserve)
-                )
-            )
+            name, what = make_name(template, group, request, portion), f"{request} of {group.title}"
+            chosen, reserve = _selector(selector, group), str(assumptions.reserve)
+            types.append(InstanceType(name, portion, chosen, group, request, what, reserve))
     if not types:
         raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
     return _unique(types, merge), refused

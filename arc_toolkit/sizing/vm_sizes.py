@@ -103,10 +103,7 @@ def lookup(name: str) -> VmSize:
         key = name.strip().lower()
         key = key if key.startswith(("standard_", "basic_")) else "standard_" + key
         near = difflib.get_close_matches(key, table(), n=3, cutoff=0.6)
-        hint = (
-            f"did you mean {', '.join(table()[match].name for match in near)}?"
-            if near
-            else "see `az vm list-skus`"
-        )
+        names = ", ".join(table()[match].name for match in near)
+        hint = f"did you mean {names}?" if names else "see `az vm list-skus`"
         raise ArcError(f"no VM size {name!r} in the shipped table: {hint}")
     return size
