@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from arc_toolkit.azureml.documents import Document, Setting, Target, is_bound
@@ -93,8 +94,7 @@ class Plan(ABC):
 
     def known_targets(self) -> Iterator[Target]:
         """Everything that is known well enough for rules to judge it."""
-        for document in self.documents:
-            yield from document.targets
+        return chain.from_iterable([document.targets for document in self.documents])
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         """Why a target does not take a setting; None where it does."""

@@ -129,6 +129,8 @@ def _values(leaf: Any) -> Any:
 
 def holds(node: Node | None, value: Any) -> bool:
     """Whether a node is exactly this value."""
+    if isinstance(value, str):
+        return isinstance(node, yaml.ScalarNode) and bool(node.tag == STR and node.value == value)
     if isinstance(value, dict):
         if not isinstance(node, yaml.MappingNode) or len(node.value) != len(value):
             return False
@@ -148,4 +150,4 @@ def holds(node: Node | None, value: Any) -> bool:
         return bool(node.tag == BOOL and node.value.lower() == str(value).lower())
     if isinstance(value, float):
         return bool(node.tag == FLOAT and node.value == number(value))
-    return bool(node.tag == (INT if isinstance(value, int) else STR) and node.value == str(value))
+    return bool(node.tag == INT and node.value == str(value))

@@ -109,18 +109,8 @@ class Writer:
 
     def scalar(self, value: Any, *, flow: bool = False, quote: bool = False, column: int = 0) -> str:
         """One value; the lines of a block scalar begin at `column` (0: it has to be on one line)."""
-        if value is None:
-            return "null"
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int):
-            return str(value)
-        if isinstance(value, float):
-            return number(value)
-        if isinstance(value, date):  # and datetime
-            return value.isoformat()
         if not isinstance(value, str):
-            raise Refused(f"a value of type {type(value).__name__} has no safe form in YAML")
+            return _not_text(value)
         text = str(value)
         if quote:
             return quoted(text)
@@ -158,10 +148,24 @@ def file_text(tree: dict[str, Any], style: YamlStyle | None = None) -> str:
     return "".join(f"{line}\n" for line in Writer(style or YamlStyle(), prose=True).lines(tree, 0))
 
 
+def _not_text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, date):  # and datetime
+        return value.isoformat()
+    raise Refused(f"a value of type {type(value).__name__} has no safe form in YAML")
+
+
 def quoted(value: Any) -> str:
     """Text in double quotes on one line, as YAML and, unless it has strange characters, JSON; numbers as they are."""
     if not isinstance(value, str):
-        return Writer(YamlStyle()).scalar(value)
+        return _not_text(value)
     written = json.dumps(value, ensure_ascii=False)
     if written.isprintable():
         return written

@@ -8,11 +8,9 @@ from arc_toolkit.findings import Rule
 
 
 def _check(plan: Plan) -> None:
-    if not plan.in_folder or plan.library.uses(plan.path):
-        return
     reason = "settings that a component cannot hold (environment variables, compute) have no step to go to"
-    for root in (document.root for document in plan.documents):
-        if root.kind.role == Role.COMPONENT:
+    for root in (document.root for document in plan.documents if plan.in_folder):
+        if root.kind.role == Role.COMPONENT and not plan.library.uses(plan.path):
             message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
             plan.report(RULE, message, root.at, reason=reason)
 
