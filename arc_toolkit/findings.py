@@ -68,7 +68,7 @@ class Rule:
     before: str
     after: str
     language: Language = "yaml"
-    # The command that reports it; `patch` fixes what `check` reports.
+    # The command that reports it, or several as `check, validate`; `patch` fixes what `check` reports.
     command: str = "check"
     # Called by the package that the rule belongs to, with what that package checks.
     check: Callable[..., None] | None = None

@@ -17,12 +17,13 @@ PACKAGE = ROOT / "arc_toolkit"
 # What every package may import besides itself and the standard library.
 BASE = {"errors", "files"}
 # Data and text helpers of the packages that decide something.
-CORE = BASE | {"edit", "kube", "findings", "inputs", "resources", "output", "__version__"}
+CORE = BASE | {"edit", "kube", "findings", "ignore_rules", "inputs", "resources", "output", "__version__"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "inputs": BASE,
     "findings": BASE | {"edit"},
+    "ignore_rules": {"edit", "findings"},
     "resources": BASE | {"output"},
     "console": BASE,
     "edit": BASE,

@@ -13,7 +13,7 @@ DOCS_URL = "https://github.com/OWNER/arc-toolkit/blob/main/docs"
 _FIXES = {
     "safe": "`patch` fixes it.",
     "unsafe": "`patch --unsafe-fixes` fixes it.",
-    "none": "`{command}` reports it; there is no automatic fix.",
+    "none": "{commands} it; there is no automatic fix.",
 }
 
 
@@ -32,11 +32,13 @@ def listing(rules: Sequence[Rule]) -> str:
 
 def page(rule: Rule) -> str:
     """The rule's page in Markdown."""
+    commands = [f"`{command}`" for command in rule.command.split(", ")]
+    reported = " and ".join(commands) + (" report" if len(commands) > 1 else " reports")
     language = "python" if rule.language == "python" else "yaml"
     return f"""\
 # {rule.id}
 
-{rule.summary[0].upper()}{rule.summary[1:]}. Severity: {rule.severity}. {_FIXES[rule.fix].format(command=rule.command)}
+{rule.summary[0].upper()}{rule.summary[1:]}. Severity: {rule.severity}. {_FIXES[rule.fix].format(commands=reported)}
 
 {rule.why}
 

@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 
 from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.ignores import find_ignores
+from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_nodes import compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, of_unknown_rule, without_reason
 from arc_toolkit.inputs import broken_yaml
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecProblem, SpecRule, manifests_in, problems
 from arc_toolkit.kube.labels import labels_text, matches
@@ -75,8 +76,17 @@ def validate(
                 count += 1
                 findings += _check(_Manifest(path, _at(node, place), manifest), candidates, seen)
         ignores = find_ignores(text)
+        if count:  # in other files, rules that are not known here may well be those of `check`
+            findings += _ignore_findings(path, ignores)
         shown = tuple(finding for finding in findings if not ignores.covers(finding.rule, finding.line))
         yield FileResult(path, text.encode(), findings=shown), count
+
+
+def _ignore_findings(path: str, ignores: Ignores) -> Iterator[Finding]:
+    for line, message in without_reason(ignores):
+        yield Finding(WITHOUT_REASON.id, WITHOUT_REASON.severity, message, path, line)
+    for line, message, hint in of_unknown_rule(ignores, RULES):
+        yield Finding(OF_UNKNOWN_RULE.id, OF_UNKNOWN_RULE.severity, message, path, line, reason=hint)
 
 
 def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> SpecProblem | None:

@@ -6,6 +6,7 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-inst
 from __future__ import annotations
 
 from arc_toolkit.findings import Rule
+from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON
 
 PREFIX = "instance-type-"
 
@@ -43,7 +44,7 @@ resources.""",
     ),
     "name": (
         "a name that Kubernetes does not allow",
-        "A name has lower case letters, digits, `-` and `.` only, and has to fit into the value of a label.",
+        "A name has lower case letters, digits, `-` and `.` only, and at most 253 characters (RFC 1123).",
         "metadata:\n  name: Standard_NC6s_v3\n",
         "metadata:\n  name: standard-nc6s-v3\n",
     ),
@@ -86,7 +87,7 @@ Other keys are ignored without an error.""",
         "spec:\n  nodeSelector:\n    pool: spot\n",
     ),
 }
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {rule.id: rule for rule in (OF_UNKNOWN_RULE, WITHOUT_REASON)} | {
     PREFIX + name: Rule(
         PREFIX + name,
         "warning" if name in _WARNINGS else "error",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.sizing.validation_rules import RULES
+from arc_toolkit.sizing.validation_rules import PREFIX, RULES
 from tests.sizing.builders import as_list, node
 from tests.support import Result
 
@@ -201,7 +201,7 @@ def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> N
 
 def test_every_rule_has_a_case() -> None:
     cases = {f"instance-type-{case[2]}" for case in CASES} | {"instance-type-misplaced", "instance-type-duplicate"}
-    assert cases == {*RULES}
+    assert cases == {rule for rule in RULES if rule.startswith(PREFIX)}
 
 
 def test_a_request_below_its_limit_is_a_warning(arc: Arc, tmp_path: Path) -> None:
@@ -216,9 +216,24 @@ def test_findings_are_ignored_with_a_reason(arc: Arc, tmp_path: Path) -> None:
         check(arc, tmp_path, wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name] a test")) == []
     )
     assert check(arc, tmp_path, "# arc-toolkit: ignore-file[instance-type-name] a test\n" + wrong) == []
-    assert len(check(arc, tmp_path, wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name]"))) == 1
+    lazy = wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name]")
+    assert [(finding["rule"], finding["line"]) for finding in check(arc, tmp_path, lazy)] == [
+        ("ignore-without-reason", 4),
+        ("instance-type-name", 4),
+    ]
+    assert len(check(arc, tmp_path, lazy, "--skip", "ignore-without-reason")) == 1
+    misspelt = "# arc-toolkit: ignore-file[instance-type-nam] a test\n" + GOOD
+    (finding,) = check(arc, tmp_path, misspelt)
+    assert (finding["rule"], finding["line"]) == ("ignore-of-unknown-rule", 1)
+    assert "did you mean `instance-type-name`?" in str(finding["reason"])
     other = wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-gpu] a test")
     assert len(check(arc, tmp_path, other)) == 1
+
+
+def test_ignores_in_files_without_a_type_are_not_judged(arc: Arc, tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text("command: x  # arc-toolkit: ignore[lightgbm-threads] a test\n")
+    (tmp_path / "types.yaml").write_text(GOOD)
+    assert arc("validate", tmp_path).code == 0
 
 
 def test_rules_are_chosen(arc: Arc, tmp_path: Path) -> None:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.findings import Rule
+from arc_toolkit.ignore_rules import WITHOUT_REASON, without_reason
 
 
 def _check(plan: Plan) -> None:
-    message = "an ignore without a reason does not count: `# arc-toolkit: ignore[rule] reason`"
     for ignores, place in plan.ignores():
-        for line in ignores.without_reason:
+        for line, message in without_reason(ignores):
             plan.report(RULE, message, place(line))
 
 
-RULE = Rule(
-    id="ignore-without-reason",
-    severity="warning",
-    fix="none",
-    summary="an inline ignore without a reason",
-    why="""\
-Whoever reads the file later wants to know why a finding was set aside. An ignore without a reason is not obeyed.""",
-    before="""\
-command: python train.py  # arc-toolkit: ignore[lightgbm-threads]
-""",
-    after="""\
-command: python train.py  # arc-toolkit: ignore[lightgbm-threads] one thread is wanted here
-""",
-    language="yaml, python",
-    check=_check,
-    needs=("arc-toolkit:",),
-)
+RULE = replace(WITHOUT_REASON, check=_check)
