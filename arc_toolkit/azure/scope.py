@@ -28,6 +28,7 @@ class OptionSource(NamedTuple):
     help: str
     variables: tuple[str, ...]
     key: str | None = None
+    of_workspace: bool = False  # only commands about a workspace have it
 
 
 # `az` itself reads AZURE_DEFAULTS_*: https://learn.microsoft.com/cli/azure/azure-cli-configuration
@@ -43,12 +44,13 @@ SOURCES = {
     ),
     "cluster": OptionSource("--cluster", "name of the cluster in Azure", ("AZURE_CLUSTER_NAME",)),
     "workspace": OptionSource(
-        "--workspace", "AzureML workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace"
+        "--workspace", "AzureML workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace", True
     ),
     "workspace's resource group": OptionSource(
         "--workspace-resource-group",
         "resource group of the workspace, if another than the cluster's",
         ("AZURE_ML_RESOURCE_GROUP",),
+        of_workspace=True,
     ),
 }
 
@@ -141,7 +143,7 @@ class Resolver:
 
     def find(self, what: str) -> str | None:
         """The value, or None where nobody says it."""
-        option, _, variables, key = SOURCES[what]
+        option, _, variables, key, _ = SOURCES[what]
         candidates = [
             (self._options.get(what), option),
             *((self._environment.get(name), name) for name in variables),
@@ -158,7 +160,7 @@ class Resolver:
         """The value, or one sentence about the ways to say it."""
         value = self.find(what)
         if value is None:
-            option, _, variables, key = SOURCES[what]
+            option, _, variables, key, _ = SOURCES[what]
             ways = [f"pass {option}", f"set {variables[0]}"]
             if what == "subscription":
                 ways.append("run `az account set --subscription ...`")

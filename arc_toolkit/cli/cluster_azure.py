@@ -24,7 +24,7 @@ def where_text(*, workspace: bool) -> str:
     for what, source in SOURCES.items():
         ways = [*source.variables, *([f"`az configure --defaults {source.key}=...`"] if source.key else [])]
         ways += {"subscription": ["`az account set`"], "workspace's resource group": [_SAME_GROUP]}.get(what, [])
-        if workspace or not what.startswith("workspace"):
+        if workspace or not source.of_workspace:
             rows.append(f"  {source.option:<27} {', '.join(ways)}")
     return "\n".join(
         [
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:
     """--subscription and its kind."""
     group = parser.add_argument_group("where in Azure")
     for what, source in SOURCES.items():
-        if workspace or not what.startswith("workspace"):
+        if workspace or not source.of_workspace:
             metavar = "ID" if what == "subscription" else "NAME"
             group.add_argument(source.option, metavar=metavar, help=source.help)
     group.add_argument(

@@ -54,6 +54,7 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: f
                 fails_everywhere=name in everywhere,
                 unsure=_unsure(own) if kinds else (),
                 missing=group.missing,
+                folder=group.name,
                 notes=tuple(group.notes),
             )
         )

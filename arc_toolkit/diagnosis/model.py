@@ -132,6 +132,9 @@ class Job:
     since: float | None
     fails_everywhere: bool = False
     missing: int = 0  # attempts before the last without any data
+    folder: str = (
+        ""  # the name of its folder or run; other jobs may have the same, and `name` then has more of the path
+    )
     unsure: tuple[CauseKind, ...] = ()  # the causes that have only low confidence
     notes: tuple[str, ...] = ()
 

@@ -66,7 +66,7 @@ def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
     """The part of the report that concerns one job, by its name or run id."""
     jobs = [job for job in report.jobs if name in (job.name, job.run_id)]
     if not jobs:
-        jobs = [job for job in report.jobs if job.name.startswith(f"{name} (")]
+        jobs = [job for job in report.jobs if job.folder == name]
     if not jobs:
         import difflib
 

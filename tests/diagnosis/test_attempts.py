@@ -9,7 +9,7 @@ import pytest
 from arc_toolkit.diagnosis import report_page
 from arc_toolkit.diagnosis.cluster_index import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import CauseKind, DiagnosisReport, RunOutcome
-from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.report import build, only_job
 from arc_toolkit.diagnosis.report_text import overview, to_markdown
 from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
@@ -193,6 +193,14 @@ def test_two_jobs_of_one_name_are_two_jobs() -> None:
     assert [job.name for job in report.jobs] == ["job (a)", "job (b)"]
     assert report.jobs[0].notes == ("2 jobs have the name job",)
     assert not any(job.retried for job in report.jobs)
+
+
+def test_a_name_that_several_jobs_have_selects_all_of_them() -> None:
+    report = build(
+        [log(f"a/{FIRST}", NODE_A), log(f"b/{FIRST}", NODE_B), log(FIRST.replace("job", "job (2)"), NODE_A)]
+    )
+    assert [job.name for job in only_job(report, "job").jobs] == ["job (a)", "job (b)"]
+    assert [job.name for job in only_job(report, "job (b)").jobs] == ["job (b)"]
 
 
 def test_one_job_downloaded_twice_is_one_job() -> None:

@@ -30,7 +30,7 @@ from arc_toolkit.azureml.migrate.hyperdrive import (
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.space import call_lines, call_text, literal
 from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.python.meaning import Builder
+from arc_toolkit.azureml.python.meaning import Builder, Component, PipelineFunction
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
@@ -194,14 +194,24 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     for use in others:
         change.replace(use.statement, "")
     change.replace(last.statement, "\n".join(lines))
-    is_v15 = any("azure.ml.component" in source.text for source in plan.module.sources)
     reason = (
         "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec"
-        + _OF_V15 * is_v15
+        + _OF_V15 * _is_v15(plan, scope, made)
     )
     change.message = f"runsettings.sweep of {name} is written as {name}.sweep(...)"
     change.warning = f"{ast.unparse(call.func)} has to be a command component now", reason, call
     return change
+
+
+def _is_v15(plan: PythonPlan, scope: Scope, made: Binding) -> bool:
+    """Whether the step's pipeline, or the component that it is made of, is of SDK v1.5."""
+    pipeline = plan.meanings.pipeline(scope)
+    assert isinstance(made.value, ast.Call)
+    component = plan.meanings.of(made.value.func, made.statement)
+    return any(
+        isinstance(origin, PipelineFunction | Component) and origin.generation == "v1.5"
+        for origin in (pipeline, component)
+    )
 
 
 def _is_call(made: Binding) -> bool:

@@ -33,9 +33,12 @@ class SdkName:
     path: str
 
     @property
-    def role(self) -> str:
-        default = "resources" if is_resources_class(self.path) else ""
-        return sdk.ROLES.get(self.path, "automl" if self.path.startswith(sdk.AUTOML) else default)
+    def role(self) -> sdk.SdkRole:
+        if self.path not in sdk.ROLES and self.path.startswith(sdk.AUTOML):
+            return sdk.SdkRole("automl", family=Family.AUTOML)
+        if self.path not in sdk.ROLES and is_resources_class(self.path):
+            return sdk.SdkRole("resources")
+        return sdk.ROLES.get(self.path, sdk.NO_ROLE)
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,9 @@ class Meanings:
             return None
         return ".".join((binding.value, *parts[1]))
 
-    def role(self, node: ast.expr, statement: Statement) -> str:
+    def role(self, node: ast.expr, statement: Statement) -> sdk.SdkRole:
         path = self.path(node, statement)
-        return SdkName(path).role if path else ""
+        return SdkName(path).role if path else sdk.NO_ROLE
 
     def makes_resources(self, node: ast.expr, statement: Statement) -> bool:
         """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
@@ -157,7 +160,7 @@ class Meanings:
             return False
         is_named = isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS
         is_unbound = is_named and self.binding(sdk.RESOURCES_CLASS, statement) is NOTHING
-        return is_unbound or self.role(node.func, statement) == "resources"
+        return is_unbound or self.role(node.func, statement).name == "resources"
 
     def pipeline(self, scope: Scope) -> PipelineFunction | None:
         """The pipeline function that a scope is the inside of."""
@@ -220,11 +223,10 @@ class Meanings:
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
             role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, statement)
-            generation: Generation = "v1.5" if role.endswith(":v1.5") else "v2"
-            if role.startswith("pipeline:"):
-                return PipelineFunction(generation, function)
-            if role.startswith("command_component:"):
-                return Component(generation, Family.COMMAND)
+            if role.name == "pipeline":
+                return PipelineFunction(role.generation, function)
+            if role.name == "command_component":
+                return Component(role.generation, role.family)
         return UnknownMeaning(f"{function.name} is a helper function")
 
     def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
@@ -262,16 +264,14 @@ class Meanings:
         return NOTHING
 
     def _library_call(self, what: SdkName, call: ast.Call, statement: Statement) -> Meaning:
-        role, _, detail = what.role.partition(":")
-        match role:
+        role = what.role
+        match role.name:
             case "command" | "parallel":
-                return Builder(Family(role), call)
+                return Builder(role.family, call)
             case "spark" | "automl":
-                return Step("v2", Family(role), Component("v2", Family(role)), call)
-            case "component":
-                return Component("v2", Family(detail))
-            case "command_component":
-                return Component("v1.5" if detail == "v1.5" else "v2", Family.COMMAND)
+                return Step("v2", role.family, Component("v2", role.family), call)
+            case "component" | "command_component":
+                return Component(role.generation, role.family)
             case "load_component":
                 if {keyword.arg for keyword in call.keywords} & {"client", "name", "version"}:
                     return _from_workspace("load_component(client=..., name=...)")

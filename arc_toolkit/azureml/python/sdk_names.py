@@ -7,6 +7,7 @@ names), and the v1.5 to v2 map in the tests of azure-sdk-for-python (`tests/inte
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from arc_toolkit.azureml.kinds import Family
@@ -42,38 +43,49 @@ ACTIONS = (
 IMPORT = re.compile(rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)")
 MISSPELT = b"AMLARC_RESTEP"
 
+
+@dataclass(frozen=True, slots=True)
+class SdkRole:
+    """What a name of an SDK is here; with the kind of job that it makes, and the SDK, where they matter."""
+
+    name: str
+    family: Family = Family.COMMAND
+    generation: Generation = "v2"
+
+
+NO_ROLE = SdkRole("")
 # Import path -> what it is here.
-ROLES: dict[str, str] = {
-    "azure.ai.ml.command": "command",
-    "azure.ai.ml.parallel.parallel_run_function": "parallel",
-    "azure.ai.ml.spark": "spark",
-    "azure.ai.ml.load_component": "load_component",
-    "azure.ai.ml.entities.load_component": "load_component",
-    "azure.ai.ml.entities.CommandComponent": "component:command",
-    "azure.ai.ml.entities.ParallelComponent": "component:parallel",
-    "azure.ai.ml.entities.SparkComponent": "component:spark",
-    "azure.ai.ml.dsl.pipeline": "pipeline:v2",
-    "azure.ai.ml.dsl._pipeline_decorator.pipeline": "pipeline:v2",
-    "mldesigner.dsl.pipeline": "pipeline:v2",
-    "mldesigner.command_component": "command_component:v2",
-    "azure.ai.ml.dsl.command_component": "command_component:v2",
-    "azure.ai.ml.entities.ResourceConfiguration": "resources",
-    "azure.ml.component.dsl.pipeline": "pipeline:v1.5",
-    "azure.ml.component.pipeline.pipeline": "pipeline:v1.5",
-    "azure.ml.component.dsl.command_component": "command_component:v1.5",
-    "azure.ml.component.Component.from_yaml": "from_yaml",
-    "azure.ml.component.Component.from_func": "from_func",
-    "azure.ml.component.Component.from_notebook": "from_func",
-    "azure.ml.component.Component.load": "workspace",
-    "azure.ml.component.Component.batch_load": "workspace",
-    "azure.ml.component.component.Component.from_yaml": "from_yaml",
-    "azure.ml.component.component.Component.load": "workspace",
-    "azureml.pipeline.steps.ParallelRunConfig": "ParallelRunConfig",
-    "azureml.pipeline.steps.ParallelRunStep": "ParallelRunStep",
-    "azureml.pipeline.steps.parallel_run_config.ParallelRunConfig": "ParallelRunConfig",
-    "azureml.pipeline.steps.parallel_run_step.ParallelRunStep": "ParallelRunStep",
-    "azureml.contrib.pipeline.steps.ParallelRunConfig": "ParallelRunConfig",
-    "azureml.contrib.pipeline.steps.ParallelRunStep": "ParallelRunStep",
+ROLES: dict[str, SdkRole] = {
+    "azure.ai.ml.command": SdkRole("command", family=Family.COMMAND),
+    "azure.ai.ml.parallel.parallel_run_function": SdkRole("parallel", family=Family.PARALLEL),
+    "azure.ai.ml.spark": SdkRole("spark", family=Family.SPARK),
+    "azure.ai.ml.load_component": SdkRole("load_component"),
+    "azure.ai.ml.entities.load_component": SdkRole("load_component"),
+    "azure.ai.ml.entities.CommandComponent": SdkRole("component", family=Family.COMMAND),
+    "azure.ai.ml.entities.ParallelComponent": SdkRole("component", family=Family.PARALLEL),
+    "azure.ai.ml.entities.SparkComponent": SdkRole("component", family=Family.SPARK),
+    "azure.ai.ml.dsl.pipeline": SdkRole("pipeline"),
+    "azure.ai.ml.dsl._pipeline_decorator.pipeline": SdkRole("pipeline"),
+    "mldesigner.dsl.pipeline": SdkRole("pipeline"),
+    "mldesigner.command_component": SdkRole("command_component"),
+    "azure.ai.ml.dsl.command_component": SdkRole("command_component"),
+    "azure.ai.ml.entities.ResourceConfiguration": SdkRole("resources"),
+    "azure.ml.component.dsl.pipeline": SdkRole("pipeline", generation="v1.5"),
+    "azure.ml.component.pipeline.pipeline": SdkRole("pipeline", generation="v1.5"),
+    "azure.ml.component.dsl.command_component": SdkRole("command_component", generation="v1.5"),
+    "azure.ml.component.Component.from_yaml": SdkRole("from_yaml"),
+    "azure.ml.component.Component.from_func": SdkRole("from_func"),
+    "azure.ml.component.Component.from_notebook": SdkRole("from_func"),
+    "azure.ml.component.Component.load": SdkRole("workspace"),
+    "azure.ml.component.Component.batch_load": SdkRole("workspace"),
+    "azure.ml.component.component.Component.from_yaml": SdkRole("from_yaml"),
+    "azure.ml.component.component.Component.load": SdkRole("workspace"),
+    "azureml.pipeline.steps.ParallelRunConfig": SdkRole("ParallelRunConfig"),
+    "azureml.pipeline.steps.ParallelRunStep": SdkRole("ParallelRunStep"),
+    "azureml.pipeline.steps.parallel_run_config.ParallelRunConfig": SdkRole("ParallelRunConfig"),
+    "azureml.pipeline.steps.parallel_run_step.ParallelRunStep": SdkRole("ParallelRunStep"),
+    "azureml.contrib.pipeline.steps.ParallelRunConfig": SdkRole("ParallelRunConfig"),
+    "azureml.contrib.pipeline.steps.ParallelRunStep": SdkRole("ParallelRunStep"),
 }
 AUTOML = "azure.ai.ml.automl."
 

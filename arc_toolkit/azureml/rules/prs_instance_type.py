@@ -68,7 +68,7 @@ def _calls(plan: PythonPlan) -> Iterator[tuple[str, Statement, ast.Call]]:
         for statement in scope.statements:
             if plan.module.mentions(statement):
                 for call in calls_in(statement.stmt):
-                    role = plan.meanings.role(call.func, statement)
+                    role = plan.meanings.role(call.func, statement).name
                     if role in ("ParallelRunConfig", "ParallelRunStep"):
                         yield role, statement, call
 

@@ -104,6 +104,19 @@ def train_all(train, kind="a"):
     assert "load what `patch --sweep-to-v2` writes" in findings[0].reason
 
 
+@pytest.mark.parametrize(
+    ("head", "is_v15"),
+    [
+        ("from azure.ml.component import dsl\n", True),
+        ("import azure.ml.component as c\ndsl = c.dsl\ntrial = c.Component.from_yaml(yaml_file='t.yml')\n", True),
+        ("# was: from azure.ml.component import dsl\nfrom azure.ai.ml import dsl\n", False),
+    ],
+)
+def test_only_steps_of_sdk_v15_get_a_word_about_it(head: str, is_v15: bool) -> None:
+    _, findings = rewritten(head + STEP)
+    assert ("SDK v1.5" in findings[0].reason) == is_v15
+
+
 def test_settings_of_the_command_line_win() -> None:
     after, _ = rewritten(STEP, instance_type="32cpu128g", instance_count=3, compute="azureml:arc")
     assert 'JobResourceConfiguration(instance_type="32cpu128g", instance_count=3)' in after
