@@ -25,7 +25,6 @@ ALLOWED: dict[str, set[str]] = {
     "findings": BASE | {"edit"},
     "ignore_rules": {"edit", "findings"},
     "resources": BASE | {"output"},
-    "console": BASE,
     "edit": BASE,
     "batch": BASE | {"edit", "findings"},
     "kube": BASE,
@@ -53,7 +52,7 @@ ONLY_IN: dict[str, set[str]] = {
 }
 # These run inside other people's training jobs.
 STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files")
-PRINTS = ("cli", "console")
+PRINTS = ("cli",)
 
 
 @cache

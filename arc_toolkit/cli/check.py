@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.patch_options import add_common
-from arc_toolkit.console import Console
 
 EPILOG = """\
 examples:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import add_common_options
-from arc_toolkit.console import Console
 from arc_toolkit.errors import OK, ArcError
 from arc_toolkit.output.safe import printable, redact
 

@@ -7,8 +7,8 @@ import argparse
 from arc_toolkit.azure import operations
 from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
 from arc_toolkit.cli import cluster_azure
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
-from arc_toolkit.console import Console
 from arc_toolkit.errors import OK, ArcError
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from arc_toolkit.azure.scope import PROVIDERS, SOURCES, Resolver
 from arc_toolkit.azure.session import Session, WouldSend
-from arc_toolkit.console import Console
+from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import ArcError
 
 _T = TypeVar("_T")

@@ -9,8 +9,8 @@ from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session
 from arc_toolkit.cli import cluster_azure
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED, add_common_options
-from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.jsonout import document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from arc_toolkit.cli import live, node_options
-from arc_toolkit.console import Console
+from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import OK
 
 EPILOG = """\

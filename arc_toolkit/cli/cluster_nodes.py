@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli import live, node_options
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
-from arc_toolkit.console import Console
 from arc_toolkit.errors import OK
 
 if TYPE_CHECKING:

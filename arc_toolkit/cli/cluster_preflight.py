@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli import cluster_azure, live
-from arc_toolkit.console import Console
+from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.safe import printable

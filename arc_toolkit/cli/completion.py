@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import COMMANDS, command_parser
-from arc_toolkit.console import Console
 from arc_toolkit.errors import OK
 
 

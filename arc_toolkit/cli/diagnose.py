@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from arc_toolkit.console import Console
+from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.safe import show_source
 

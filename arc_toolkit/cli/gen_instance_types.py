@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli import live, node_options
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
-from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, generate

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
-from arc_toolkit.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
 
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ def _dispatch(words: list[str]) -> int:
         raise ArcError(f"no command `{name}`: {hint}")
     args = command_parser(name).parse_args(_negatives(words[1:]) + leading)
 
-    from arc_toolkit.console import Console
+    from arc_toolkit.cli.console import Console
 
     console = Console(
         quiet=getattr(args, "quiet", False),

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from arc_toolkit import inputs
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
-from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import items_of

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arc_toolkit.azureml.settings import SETTING_RULES
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.patch_options import add_common, add_patch
-from arc_toolkit.console import Console
 
 if TYPE_CHECKING:
     from arc_toolkit.cli.reporter import Reporter

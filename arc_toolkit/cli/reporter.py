@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from arc_toolkit.console import Console
+from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:

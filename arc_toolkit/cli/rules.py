@@ -6,7 +6,7 @@ import argparse
 import difflib
 from typing import TYPE_CHECKING
 
-from arc_toolkit.console import Console
+from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import OK, ArcError
 
 if TYPE_CHECKING:

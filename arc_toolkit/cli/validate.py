@@ -6,8 +6,8 @@ import argparse
 from dataclasses import replace
 
 from arc_toolkit.cli import node_options
+from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.reporter import Reporter, add_report_options, rule_names
-from arc_toolkit.console import Console
 from arc_toolkit.errors import ArcError
 from arc_toolkit.files import read_text
 from arc_toolkit.inputs import yaml_files
