@@ -77,7 +77,7 @@ def cache_folder() -> Path:
 
 
 def locate() -> dict[str, Path]:
-    """Every binary that is there already, by name; builds nothing."""
+    """Every binary that already exists, by name; builds nothing."""
     found = {}
     for part in PARTS:
         path = _find(part)

@@ -362,14 +362,17 @@ ADVICE = (
     ("because it is being terminated", "an uninstall is not finished: wait until the namespace azureml is gone"),
     ("path not found", "that version does not exist: leave out --extension-version to get the latest"),
     ("failed to resolve the extension version", "no such version on this release train in this region"),
-    ("invalid ownership metadata", "a resource of that name is there already: if Volcano is, use --no-volcano"),
+    (
+        "invalid ownership metadata",
+        "a resource of that name already exists: if Volcano is installed, use --no-volcano",
+    ),
     (
         "extension-immutable-values",
         "register Microsoft.KubernetesConfiguration and restart the cluster's extension agent",
     ),
     ("load_balancer_not_support", "--set inferenceRouterServiceType=NodePort or ClusterIP"),
     ("insufficient_node", "three nodes are needed for the router: --set inferenceRouterHA=False"),
-    ("prometheus_conflict", "a Prometheus operator is there already: --set installPromOp=False"),
+    ("prometheus_conflict", "a Prometheus operator already exists: --set installPromOp=False"),
     ("bad_network_connectivity", "the cluster cannot reach what AzureML needs: check firewall and proxy"),
     ("timed out waiting", "pods of the extension did not start: `kubectl get pods,events -n azureml`"),
 )

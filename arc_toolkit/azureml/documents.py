@@ -233,5 +233,5 @@ def local_reference(written: str | None, path: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def folder_of(path: str) -> str:
-    """The full path of the folder that a file lies in."""
+    """The full path of the folder of a file."""
     return os.path.dirname(os.path.abspath(path))

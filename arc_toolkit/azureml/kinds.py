@@ -217,7 +217,7 @@ def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
     if role and name in _V2_TYPES and (kind := KINDS.get((_V2_TYPES[name], Role(role)))):
         return kind, ""
     if "azureml" in schema.lower():
-        return None, f"an AzureML document ({match[0].removesuffix('.json').removesuffix('.schema')}), no job"
+        return None, f"an AzureML document ({match[0].removesuffix('.json').removesuffix('.schema')}), not a job"
     return None, ""
 
 

@@ -102,7 +102,7 @@ class Plan(ABC):
 
     @abstractmethod
     def says_equal(self, target: Target, setting: Setting) -> None:
-        """A value that is there already: nothing to do, which is said in code only."""
+        """A value that is already set: nothing to do, which is said in code only."""
 
     def bind(self, step: Target, slot: Slot) -> bool:
         """Make ready for binding a slot of a step to an input; False where that cannot be done."""

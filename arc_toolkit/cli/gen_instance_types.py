@@ -174,7 +174,7 @@ def write(types: list[InstanceType], selection: Selection, output: str, form: st
     from arc_toolkit.sizing import instance_types
 
     if not output:
-        raise ArcError("-o: give a folder, a file or -")
+        raise ArcError("-o: use a folder, a file or -")
     target = Path(output)
     if target.suffix in (".yaml", ".yml", ".json") and not target.is_dir():
         form = "json" if target.suffix == ".json" and form == "yaml" else form

@@ -37,7 +37,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="InstanceType manifests: their cores and GPUs, and which names exist",
     )
     known.add_argument(
-        "--cores", type=int, metavar="N", help="cores of the instance type, if nothing else says it"
+        "--cores", type=int, metavar="N", help="cores of the instance type, if they are not known otherwise"
     )
     known.add_argument(
         "--dataloader-workers", type=int, metavar="N", help="workers of the PyTorch DataLoader, for FAISS"

@@ -78,7 +78,7 @@ class Editor:
                 return
             if isinstance(value, dict | list):
                 if not is_null(node):
-                    raise Refused(f"`{_shown(path)}` is there already")
+                    raise Refused(f"`{_shown(path)}` already exists")
                 self._fill(path, rest, key, node, value)
             elif isinstance(node, yaml.ScalarNode):
                 self._replace_scalar(node, value, flow)
@@ -136,7 +136,7 @@ class Editor:
         self._others = True
         mapping, key, child = self._pair(path)
         if name in pairs(mapping):
-            raise Refused(f"`{name}` is there already")
+            raise Refused(f"`{name}` already exists")
         edit = self._layout.word(key, str(path[-1]), name)
         if value is not None:
             if not isinstance(child, yaml.ScalarNode):

@@ -79,13 +79,13 @@ class Reserve:
             if text.endswith("%"):
                 percent = Fraction(text[:-1])
                 if not 0 <= percent < 100:
-                    raise ArcError(f"--reserve {text}: give a percentage from 0% to less than 100%")
+                    raise ArcError(f"--reserve {text}: use a percentage from 0% to less than 100%")
                 return cls(percent, asked=True)
             amount = bytes_requested(text)
             if 0 < amount < MI:
                 raise ArcError(f"--reserve {text} is less than 1Mi: did you mean {text}% or {text}Gi?")
         except (QuantityError, ValueError, ZeroDivisionError):
-            raise ArcError(f"--reserve {text}: give a percentage such as 5% or an amount such as 8Gi") from None
+            raise ArcError(f"--reserve {text}: use a percentage such as 5% or an amount such as 8Gi") from None
         if amount < 0:
             raise ArcError(f"--reserve {text}: a reservation cannot be negative")
         return cls(None, amount, asked=True)

@@ -191,7 +191,7 @@ THERE: dict[str, Any] = {
 }
 
 
-def test_an_update_to_what_is_there_already_has_no_plan() -> None:
+def test_an_update_that_changes_nothing_has_no_plan() -> None:
     same = extension.PlanOptions({"enableTraining": "true"}, (), "stable", "1.1.60")
     assert extension.plan_update(CLUSTER, THERE, same) is None
     plan = extension.plan_update(CLUSTER, THERE, extension.PlanOptions({}, [SPOT], "preview", "1.1.61"))

@@ -160,7 +160,7 @@ def test_two_problems_of_the_settings_are_fixed_by_one_command() -> None:
     assert fix(row) == "arc-toolkit cluster extension update --spot --skip-resource-validation"
 
 
-def test_a_volcano_that_is_there_already_need_not_come_with_the_extension() -> None:
+def test_a_volcano_that_already_exists_need_not_come_with_the_extension() -> None:
     assert check("extension settings", facts(extension=installed(installVolcano="False"))).state == "ok"
 
 

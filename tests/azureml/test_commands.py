@@ -126,7 +126,7 @@ def test_check_shows_the_line_and_exits_one(arc: Arc, tmp_path: Path) -> None:
     result = arc("check", path)
     assert result.code == 1
     assert result.out == (
-        f"{path}:8:3: error: AMLARC_RESTEP is read by nothing: the variable is called AMLARC_PRESTEP [amlarc-restep]\n"
+        f"{path}:8:3: error: AMLARC_RESTEP has no effect: the variable is called AMLARC_PRESTEP [amlarc-restep]\n"
         "  8 |   AMLARC_RESTEP: x\n"
         "    |   ^\n"
         "    `arc-toolkit patch --write` fixes it\n"

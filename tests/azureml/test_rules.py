@@ -136,7 +136,7 @@ def test_restep_is_fixed_in_keys_and_in_commands() -> None:
     both = JOB + "environment_variables: {AMLARC_RESTEP: x, AMLARC_PRESTEP: y}\n"
     finding = check_noop(both).findings[0]
     assert not finding.applied
-    assert "there already" in finding.reason
+    assert "already exists" in finding.reason
 
 
 def test_unsafe_fixes_wait_for_their_option() -> None:

@@ -161,7 +161,7 @@ def test_rename_keeps_the_quotes_of_the_key() -> None:
 
 
 def test_rename_refuses_a_name_that_is_there() -> None:
-    with pytest.raises(Refused, match="there already"):
+    with pytest.raises(Refused, match="already exists"):
         Editor(read(b"a: 1\nb: 2\n")).rename((0, "a"), "b")
 
 

@@ -225,8 +225,8 @@ REFUSALS = {
     "the alias of a list": (SHARED, ("b",), "y", "anchor"),
     "a list that comes from a merge key": ("d: &d {l: [x]}\ns:\n  <<: *d\n  y: 2\n", ("s", "l"), "y", "merge key"),
     "a list of a shared mapping": ("d: &d\n  l: [x]\ns: *d\n", ("d", "l"), "y", "anchor"),
-    "a mapping": ("l: {a: 1}\n", ("l",), "y", "there already"),
-    "text": ("l: a\n", ("l",), "y", "there already"),
+    "a mapping": ("l: {a: 1}\n", ("l",), "y", "already exists"),
+    "text": ("l: a\n", ("l",), "y", "already exists"),
     "a list that ends with an alias": ("a: &x 1\nl:\n- 2\n- *x\n", ("l",), "y", "alias|not clear"),
     "a flow list that ends with an alias": ("a: &x 1\nl: [2, *x]\n", ("l",), "y", "not clear"),
     "an alias inside of the list": ("l:\n- &x a\n- *x\n", ("l",), "y", "not clear"),
@@ -266,7 +266,7 @@ def test_a_shared_list_is_refused_even_if_both_places_ask_for_the_same() -> None
     ("text", "value"), [("a: [1]\n", [2]), ("a: {b: 1}\n", {"b": 2}), ("a: x\n", ["x"]), ("a: x\n", {"b": 1})]
 )
 def test_set_replaces_no_list_and_no_mapping_and_makes_none_of_a_value(text: str, value: Any) -> None:
-    with pytest.raises(Refused, match="there already"):
+    with pytest.raises(Refused, match="already exists"):
         put(text, ("a",), value)
 
 

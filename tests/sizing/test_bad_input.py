@@ -43,7 +43,7 @@ SKU = ("--sku", "Standard_D64s_v5")
         ((*SKU, "--name-template", "{size:d}"), "as they are"),
         ((*SKU, "--name-template", "{cpu!r}"), "as they are"),
         ((*SKU, "--node-selector", "a b=c d"), "as a Kubernetes label"),
-        ((*SKU, "-o", ""), "give a folder"),
+        ((*SKU, "-o", ""), "use a folder"),
         ((*SKU, "--format", "list", "-o", "x.json"), "--format json"),
         (("--nodes", "-", "--pods", "-"), "not both"),
         (("--pods", "x.json"), "--pods goes with --nodes"),

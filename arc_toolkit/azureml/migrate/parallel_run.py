@@ -66,7 +66,7 @@ def to_yaml(fields: Mapping[str, object]) -> tuple[str, list[str]]:
     inputs = [*split, *_names(old, "side_inputs")]
     output = _output(old, notes)
     step = _step(old, split, inputs, output, notes)
-    notes.append(f"give a path to {', '.join(inputs)} before the job is submitted")
+    notes.append(f"set a path for {', '.join(inputs)} before the job is submitted")
     if "instance_type" not in old:
         notes.append(f"no instance type is given: {DEFAULT_INSTANCE_TYPE} is written, which v1 always used")
     if "compute_target" not in old:

@@ -125,7 +125,7 @@ def distribution(spec: LegacySpec, value: object, *at: Any) -> dict[str, Any]:
     for key in known.keys:
         whole = kind == "randint"
         if not number(value[key]) or (whole and not isinstance(value[key], int)):
-            hint = "give a whole number" if whole else "give a number"
+            hint = "use a whole number" if whole else "use a number"
             raise spec.refuse(f"{name}: {key} is {value[key]!r}: {hint}", *at, key)
     return {"type": kind, **{key: value[key] for key in known.keys}}
 
@@ -208,7 +208,7 @@ def limits(spec: LegacySpec) -> dict[str, int]:
     for key in ("max_total_trials", "max_concurrent_trials"):
         if (value := section.get(key)) is not None:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise spec.refuse_value("give a whole number above 0", "limits", key)
+                raise spec.refuse_value("use a whole number above 0", "limits", key)
             out[key] = value
     if "max_total_trials" not in out:
         reason = (
@@ -217,7 +217,7 @@ def limits(spec: LegacySpec) -> dict[str, int]:
         raise spec.refuse(f"{reason}: add it", "limits")
     if (minutes := section.get("timeout_minutes")) is not None:
         if not number(minutes) or not 0 < minutes < math.inf:
-            raise spec.refuse_value("give a number above 0", "limits", "timeout_minutes")
+            raise spec.refuse_value("use a number above 0", "limits", "timeout_minutes")
         out["timeout"] = round(minutes * 60)
     spec.warn_unknown(section, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits")
     return out
@@ -243,7 +243,7 @@ def early_termination(spec: LegacySpec) -> dict[str, Any] | None:
     for key in (*policy.keys, *POLICY_DEFAULTS):
         value = section.get(key, POLICY_DEFAULTS.get(key))
         if value is not None and not number(value):
-            raise spec.refuse_value("give a number", at, key)
+            raise spec.refuse_value("use a number", at, key)
         if value is not None:
             out[key] = value
     slacks = [key for key in policy.keys if key in out]

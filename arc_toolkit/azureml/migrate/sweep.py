@@ -50,7 +50,7 @@ def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> 
         there = {name: read_or_none(read_file, name) for name in new_files}
         for name, old in there.items():
             if old is not None and MARK.encode() not in old:
-                raise Refused(f"{name} is there already and was not written by this command: move it away")
+                raise Refused(f"{name} already exists and was not written by this command: move it away")
     except Refused as refused:
         return FileResult(path, data, refused=refused.sentence(path))
     new_files = {name: text for name, text in new_files.items() if text.encode() != there[name]}
@@ -140,7 +140,7 @@ def _note_settings(plan: SweepPlan) -> None:
     unset = [item.name for item in plan.constants if not item.has_default]
     if unset:
         plan.sweep.warn(
-            f"v1.5 gets {', '.join(unset)} from the caller: give a path or value before it is submitted"
+            f"v1.5 gets {', '.join(unset)} from the caller: set a path or value before it is submitted"
         )
     if plan.absent:
         names = ", ".join(item.name for item in plan.absent)

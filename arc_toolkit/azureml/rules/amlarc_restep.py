@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arc_toolkit.azureml.python.python_writer import PythonWriter
     from arc_toolkit.edit.python_editor import Place
 
-_MESSAGE = f"{RESTEP} is read by nothing: the variable is called {PRESTEP}"
+_MESSAGE = f"{RESTEP} has no effect: the variable is called {PRESTEP}"
 _TITLE = f"Rename {RESTEP} to {PRESTEP}"
 
 

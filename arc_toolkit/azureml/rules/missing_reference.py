@@ -47,7 +47,7 @@ RULE = Rule(
     fix="none",
     summary="a component, trial or conda file that does not exist",
     why="""\
-Paths in a file start from the folder that the file lies in; those in Python code start where it is run, which is not
+Paths in a file start from the folder of the file; those in Python code start where it is run, which is not
 known here. A pipeline whose component is not there cannot be loaded,
 and settings that belong on the component's step are decided without knowing what it runs.""",
     before="""\

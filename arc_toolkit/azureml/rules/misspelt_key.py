@@ -73,7 +73,7 @@ def _look(
             editor.rename(at, right)
 
         message = f"`{name}` does nothing: `{near[0]}` is meant"
-        reason = "renaming it brings a setting to life that had no effect so far"
+        reason = "after renaming, a setting takes effect that had none so far"
         title = f"Rename `{name}` to `{near[0]}`"
         plan.report(RULE, message, own[name][0], reason=reason, fix=fix, title=title)
 

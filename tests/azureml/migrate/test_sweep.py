@@ -86,7 +86,7 @@ def test_a_second_run_has_nothing_to_write_and_another_form_only_what_differs(tm
 
 def test_a_file_of_someone_else_is_not_overwritten(tmp_path: Path) -> None:
     result = convert(tmp_path, files={"sweep.v2.yaml": "type: sweep\n"})
-    assert "sweep.v2.yaml is there already" in (result.refused or "")
+    assert "sweep.v2.yaml already exists" in (result.refused or "")
     assert not result.new_files
 
 
@@ -441,16 +441,16 @@ def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
         ({"search_space": {"lr": 3}}, TRIAL, "lr is not a distribution"),
         ({"search_space": {"lr": {"type": "uniform", "min_value": 1}}}, TRIAL, "uniform needs max_value"),
         ({"search_space": {"lr": {"type": "randint", "upper": 2, "lower": 1}}}, TRIAL, "randint has no lower"),
-        ({"search_space": {"lr": {"type": "randint", "upper": 2.5}}}, TRIAL, "give a whole number"),
+        ({"search_space": {"lr": {"type": "randint", "upper": 2.5}}}, TRIAL, "use a whole number"),
         ({"search_space": {"lr": {"type": "choice", "values": []}}}, TRIAL, "choice needs a list"),
         ({"search_space": {"lr": {"type": "choice", "values": [None]}}}, TRIAL, "cannot be a value of a choice"),
         ({"algorithm": "genetic"}, TRIAL, "the algorithm 'genetic' is unknown"),
         ({"objective": {"goal": "minimize"}}, TRIAL, "names no metric"),
         ({"objective": {"goal": "best", "primary_metric": "m"}}, TRIAL, "use minimize or maximize"),
         ({"limits": {}}, TRIAL, "limits.max_total_trials is missing"),
-        ({"limits": {"max_total_trials": "many"}}, TRIAL, "give a whole number above 0"),
-        ({"limits": {"max_total_trials": 1, "timeout_minutes": -3}}, TRIAL, "give a number above 0"),
-        ({"limits": {"max_total_trials": 1, "timeout_minutes": float("inf")}}, TRIAL, "give a number above 0"),
+        ({"limits": {"max_total_trials": "many"}}, TRIAL, "use a whole number above 0"),
+        ({"limits": {"max_total_trials": 1, "timeout_minutes": -3}}, TRIAL, "use a number above 0"),
+        ({"limits": {"max_total_trials": 1, "timeout_minutes": float("inf")}}, TRIAL, "use a number above 0"),
         ({"early_termination": {"policy_type": "hope"}}, TRIAL, "policy 'hope' is unknown"),
         ({"early_termination": {"policy_type": "bandit"}}, TRIAL, "bandit needs slack_factor or slack_amount"),
         (
