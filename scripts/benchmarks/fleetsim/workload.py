@@ -115,7 +115,7 @@ class Workload:
             self.jobs.append(job)
 
     def _pipeline(self, broken: bool) -> None:
-        """Steps are runs with names of their own; the parent stands at most in an environment variable."""
+        """Steps are runs with names of their own; the parent is at most in an environment variable."""
         rng = self.rng
         parent, pool, at = self._friendly(), self._pool(), self._arrival()
         root = parent if rng.random() < 0.5 else ""
