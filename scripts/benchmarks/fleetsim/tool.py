@@ -21,9 +21,7 @@ NOTHING = Answer(frozenset(), frozenset(), frozenset(), frozenset())
 
 
 def diagnose(snapshot: Snapshot) -> Answer:
-    facts = ClusterFacts(
-        pods=snapshot.pods, nodes=snapshot.nodes, events=snapshot.events, nodes_complete=True, origin="simulation"
-    )
+    facts = ClusterFacts(pods=snapshot.pods, nodes=snapshot.nodes, events=snapshot.events, nodes_complete=True)
     verdicts = report.build([], [facts]).verdicts
 
     def at(level: str) -> frozenset[str]:
