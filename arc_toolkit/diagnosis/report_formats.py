@@ -86,7 +86,9 @@ def to_json(report: DiagnosisReport) -> str:
 
 
 def _data(value: Any, name: str = "") -> Any:
-    """A record as the fields above, with times in ISO 8601 and durations in milliseconds precision."""
+    """A record as the fields above, with times in ISO 8601 and durations to the millisecond."""
+    if value is None or isinstance(value, (str, bool)):  # most fields: a fleet has many attempts
+        return value
     if name in TIMES:
         return times.iso(value)
     if isinstance(value, float):
@@ -128,21 +130,24 @@ def to_csv(report: DiagnosisReport) -> str:
     writer.writerow(columns)
     for attempt in report.attempts:
         cause = attempt.cause
-        values = _data(attempt) | {
-            "job": attempt.job,
+        values: dict[str, str | int | None] = {
             "run_id": runs.get(attempt.job),
             "attempt": attempt.number,
-            "cause": cause and cause.kind,
-            "confidence": cause and cause.confidence,
+            "start": times.iso(attempt.start),
+            "end": times.iso(attempt.end),
+            "cause": cause.kind if cause else None,
+            "confidence": cause.confidence if cause else None,
             "evidence": "; ".join(evidence_text(item) for item in cause.evidence) if cause else "",
             "sources": "; ".join(attempt.sources),
             "notes": "; ".join(attempt.notes),
         }
-        writer.writerow([_cell(values[name]) for name in columns])
+        writer.writerow([_cell(values[name] if name in values else getattr(attempt, name)) for name in columns])
     return out.getvalue().rstrip("\n")
 
 
 def _cell(value: str | float | None) -> str:
     """No control characters, and nothing that a spreadsheet would take for a formula."""
-    text = "" if value is None else str(value).lower() if isinstance(value, bool) else printable(str(value))
+    if value is None:
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else printable(str(value))
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

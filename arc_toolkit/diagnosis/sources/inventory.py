@@ -114,13 +114,9 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     packed = head.startswith(b"\x1f\x8b")
     log = LogFile(clean(path), partial(open_gzip if packed else io.FileIO, path))
     name = os.path.basename(path)
-    if inventory.offer(name, log):
-        return None
-    text = name.removesuffix(".gz") if packed else name
-    if text.endswith(".json") or _is_json(head):
-        inventory.kubernetes.append(log)
-    else:
-        inventory.logs.append(log)
+    if not inventory.offer(name, log):
+        json_name = (name.removesuffix(".gz") if packed else name).endswith(".json")
+        (inventory.kubernetes if json_name or _is_json(head) else inventory.logs).append(log)
     return None
 
 
