@@ -105,6 +105,14 @@ class Target:
             return State.EQUAL
         return State.BOUND if is_bound(text) else State.DIFFERENT
 
+    def owns(self, path: Path) -> bool:
+        """Whether it has a value of its own at a path."""
+        return self.text(*path) is not None
+
+    def is_bound(self, path: Path) -> bool:
+        """Whether an input gives the value at a path."""
+        return is_bound(self.text(*path))
+
     def written(self, path: Path) -> str:
         """The value at a path as it is written, for a message."""
         return self.text(*path) or ""

@@ -45,6 +45,8 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
         if (why := plan.unsupported(target, setting.slot)) is not None:
             plan.add_finding(rule, "note", f"not set on {target.shown}", target.at, reason=why)
             continue
+        if plan.inherits(target, setting.path):
+            continue
         match target.state(setting):
             case State.ABSENT | State.DIFFERENT:
                 different.append(setting)
@@ -90,7 +92,7 @@ def place_compute(plan: Plan) -> None:
     for target in plan.targets():
         if plan.unsupported(target, Slot.COMPUTE) is not None:
             continue
-        own = target.text("compute") is not None
+        own = target.owns(("compute",))
         paths: list[Path] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
             if target.text(*DEFAULT_COMPUTE) is not None or (not own and plan.language == "yaml"):
@@ -235,6 +237,8 @@ def _done(plan: Plan, target: Target, message: str, reason: str) -> None:
 
 
 def _on_variables(plan: Plan, target: Target) -> None:
+    if plan.inherits(target, Slot.VARIABLES.value):
+        return
     decision = decide_for(plan, target)
     if decision.how == "nothing":
         return

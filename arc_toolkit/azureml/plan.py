@@ -104,6 +104,10 @@ class Plan(ABC):
     def says_equal(self, target: Target, setting: Setting) -> None:
         """A value that is already set: nothing to do, which is said in code only."""
 
+    def inherits(self, target: Target, path: Path) -> bool:
+        """Whether a target gets a value by way of another target, which is given it."""
+        return False
+
     def bind(self, step: Target, slot: Slot) -> bool:
         """Make ready for binding a slot of a step to an input; False where that cannot be done."""
         return True

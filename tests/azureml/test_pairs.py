@@ -297,26 +297,387 @@ PAIRS: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_the_same_job_gets_the_same_findings(name: str, tmp_path: Path) -> None:
-    rules, text, code, settings = PAIRS[name]
-    (tmp_path / "train.yml").write_text(COMMAND)
-    (tmp_path / "score.yml").write_text(PARALLEL)
+# The same with a command object that is made outside of the pipeline function and called there: the step copies it.
+# What azure-ai-ml copies is tested in python/test_real.py.
+CALLED: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
+    "resources, image and variables": (
+        {"old-base-image", "threads-above-cores", "gpus-without-distribution"},
+        """
+        type: pipeline
+        settings: {default_compute: 'azureml:k8s'}
+        jobs:
+          a:
+            type: command
+            command: python train.py
+            environment: {image: 'ubuntu:18.04'}
+            resources: {instance_type: 96cpu880g8gpu, instance_count: 2}
+            environment_variables: {OMP_NUM_THREADS: '128'}
+        """,
+        """
+        step = command(
+            command="python train.py",
+            environment=Environment(image="ubuntu:18.04"),
+            instance_type="96cpu880g8gpu",
+            instance_count=2,
+            environment_variables={"OMP_NUM_THREADS": "128"},
+        )
+
+        @dsl.pipeline(default_compute="azureml:k8s")
+        def pipeline():
+            a = step()
+        """,
+        {"instance_types": TYPES},
+    ),
+    "a distribution": (
+        set(),
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: command
+            command: python train.py
+            environment: e
+            distribution: {type: pytorch}
+            resources: {instance_type: 96cpu880g8gpu, instance_count: 2}
+        """,
+        """
+        step = command(
+            command="python train.py",
+            environment="e",
+            distribution=PyTorchDistribution(),
+            instance_type="96cpu880g8gpu",
+            instance_count=2,
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+        """,
+        {"instance_types": TYPES},
+    ),
+    "no resources": (
+        {"missing-instance-type", "lightgbm-threads", "amlarc-restep"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: command
+            command: python train.py
+            environment: azureml:lightgbm:1
+            compute: azureml:aks
+            environment_variables: {AMLARC_RESTEP: 'export OMP_NUM_THREADS=4'}
+        """,
+        """
+        step = command(
+            command="python train.py",
+            environment="azureml:lightgbm:1",
+            compute="azureml:aks",
+            environment_variables={"AMLARC_RESTEP": "export OMP_NUM_THREADS=4"},
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+        """,
+        {},
+    ),
+    "exports in the command": (
+        {"faiss-threads"},
+        """
+        type: pipeline
+        jobs:
+          a: {type: command, command: export OMP_NUM_THREADS=4 && python train.py, environment: 'azureml:lightgbm:1'}
+          b: {type: command, command: python search.py, environment: 'azureml:faiss:1'}
+        """,
+        """
+        train = command(command="export OMP_NUM_THREADS=4 && python train.py", environment="azureml:lightgbm:1")
+        search = command(command="python search.py", environment="azureml:faiss:1")
+
+        @dsl.pipeline
+        def pipeline():
+            a = train()
+            b = search()
+        """,
+        {},
+    ),
+    "settings of the command object that are assigned": (
+        {"unknown-instance-type"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: command
+            command: python train.py
+            environment: azureml:lightgbm:1
+            compute: azureml:aks
+            resources: {instance_type: 8cpu-32g, instance_count: 2}
+            environment_variables: {OMP_NUM_THREADS: '4'}
+        """,
+        """
+        step = command(command="python train.py", environment="azureml:lightgbm:1", instance_count=3)
+        step.compute = "azureml:aks"
+        step.resources = JobResourceConfiguration(instance_type="8cpu-32g", instance_count=2)
+        step.environment_variables["OMP_NUM_THREADS"] = "4"
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+        """,
+        {"instance_types": TYPES},
+    ),
+    "settings of the step that replace those of the command object": (
+        {"lightgbm-threads"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: command
+            command: python train.py
+            environment: azureml:lightgbm:1
+            resources: {instance_type: 96cpu880g8gpu}
+            environment_variables: {A: b}
+          b:
+            type: command
+            command: python train.py
+            environment: azureml:lightgbm:1
+            resources: {instance_type: 8cpu32g, instance_count: 2}
+            environment_variables: {OMP_NUM_THREADS: '4', A: b}
+        """,
+        """
+        step = command(
+            command="python train.py",
+            environment="azureml:lightgbm:1",
+            instance_type="8cpu-32g",
+            instance_count=2,
+            environment_variables={"OMP_NUM_THREADS": "4"},
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+            a.resources = JobResourceConfiguration(instance_type="96cpu880g8gpu")
+            a.environment_variables = {"A": "b"}
+            b = step()
+            b.resources.instance_type = "8cpu32g"
+            b.environment_variables["A"] = "b"
+        """,
+        {"instance_types": TYPES},
+    ),
+    "parallel step": (
+        {"missing-instance-type", "lightgbm-threads", "old-base-image", "threads-above-cores"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: parallel
+            compute: azureml:aks
+            task: {type: run_function, entry_script: s.py, environment: 'azureml:lightgbm-ubuntu18.04:1'}
+            max_concurrency_per_instance: 4
+            environment_variables: {OMP_NUM_THREADS: '64'}
+        """,
+        """
+        step = parallel_run_function(
+            task=RunFunction(entry_script="s.py", environment="azureml:lightgbm-ubuntu18.04:1"),
+            compute="azureml:aks",
+            max_concurrency_per_instance=4,
+            environment_variables={"OMP_NUM_THREADS": "64"},
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+        """,
+        {"cores": 16},
+    ),
+    "a bound count": (
+        {"bound-instance-count"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: command
+            command: x
+            environment: e
+            resources: {instance_count: '${{parent.inputs.n}}'}
+          b:
+            type: command
+            component: {type: command, command: x, environment: e}
+            resources: {instance_count: '${{parent.inputs.n}}'}
+          c: {type: command, command: x, environment: e, resources: {instance_count: 2}}
+        """,
+        """
+        rejected = command(command="x", environment="e", instance_count="${{parent.inputs.n}}")
+        taken = command(command="x", environment="e", instance_count=2)
+        unknown = command(command="x", environment="e", instance_count=options.count)
+
+        @dsl.pipeline
+        def pipeline(n):
+            a = rejected()
+            b = taken()
+            b.resources.instance_count = n
+            c = unknown()
+        """,
+        {},
+    ),
+    "parallel step with resources": (
+        {"unknown-instance-type", "threads-above-cores"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: parallel
+            task: {type: run_function, entry_script: s.py, environment: e}
+            resources: {instance_type: 8cpu-32g}
+          b:
+            type: parallel
+            task: {type: run_function, entry_script: s.py, environment: e}
+            resources: {instance_type: 8cpu32g}
+            environment_variables: {OMP_NUM_THREADS: '64'}
+        """,
+        """
+        task = RunFunction(entry_script="s.py", environment="e")
+        first = parallel_run_function(task=task, instance_type="8cpu-32g")
+        second = parallel_run_function(
+            task=task, instance_type="8cpu32g", environment_variables={"OMP_NUM_THREADS": "64"}
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            a = first()
+            b = second()
+        """,
+        {"instance_types": TYPES},
+    ),
+    "sweep step": (
+        {"lightgbm-threads", "dropped-environment-variables", "old-base-image", "unknown-instance-type"},
+        """
+        type: pipeline
+        jobs:
+          tuned:
+            type: sweep
+            compute: azureml:aks
+            trial:
+              command: python train.py
+              environment: azureml:lightgbm-ubuntu18.04:1
+              resources: {instance_type: 8cpu-32g}
+              environment_variables: {A: b}
+        """,
+        f"""
+        trial = command(
+            command="python train.py",
+            environment="azureml:lightgbm-ubuntu18.04:1",
+            compute="azureml:aks",
+            instance_type="8cpu-32g",
+            environment_variables={{"A": "b"}},
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            tuned = trial.sweep({SWEEP})
+        """,
+        {"instance_types": TYPES},
+    ),
+    "sweep step over a step": (
+        {"missing-instance-type", "lightgbm-threads", "dropped-environment-variables"},
+        """
+        type: pipeline
+        jobs:
+          first: &sweep
+            type: sweep
+            compute: azureml:aks
+            trial: {command: x, environment: 'azureml:lightgbm:1', environment_variables: {A: b}}
+          second: *sweep
+        """,
+        f"""
+        trial = command(
+            command="x", environment="azureml:lightgbm:1", compute="azureml:aks", environment_variables={{"A": "b"}}
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            step = trial()
+            first = step.sweep({SWEEP})
+            second = trial().sweep({SWEEP})
+        """,
+        {},
+    ),
+    "sweep job over a step": (
+        {"missing-instance-type", "lightgbm-threads"},
+        """
+        type: sweep
+        compute: azureml:aks
+        trial: {command: x, environment: 'azureml:lightgbm:1', environment_variables: {A: b}}
+        search_space: {}
+        objective: {}
+        """,
+        f"""
+        base = command(
+            command="x", environment="azureml:lightgbm:1", compute="azureml:aks", environment_variables={{"A": "b"}}
+        )
+        step = base()
+        tuned = step.sweep({SWEEP})
+        """,
+        {},
+    ),
+    "ignores": (
+        {"ignore-without-reason", "ignore-of-unknown-rule"},
+        """
+        type: pipeline
+        jobs:
+          a:
+            type: command
+            command: x  # arc-toolkit: ignore[threads]
+            environment: e  # arc-toolkit: ignore[thread] one is enough
+            compute: aks
+            resources: {instance_type: A_B}  # arc-toolkit: ignore[unknown-instance-type] made later
+        """,
+        """
+        step = command(
+            command="x",  # arc-toolkit: ignore[threads]
+            environment="e",  # arc-toolkit: ignore[thread] one is enough
+            compute="aks",
+            instance_type="A_B",  # arc-toolkit: ignore[unknown-instance-type] made later
+        )
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+        """,
+        {},
+    ),
+}
+
+
+def _compare(pair: tuple[set[str], str, str, dict[str, Any]], folder: Path) -> None:
+    rules, text, code, settings = pair
+    (folder / "train.yml").write_text(COMMAND)
+    (folder / "score.yml").write_text(PARALLEL)
     library = Library(lambda path: Path(path).read_bytes())
-    yaml_file, code_file = str(tmp_path / "job.yml"), str(tmp_path / "job.py")
+    yaml_file, code_file = str(folder / "job.yml"), str(folder / "job.py")
     data = textwrap.dedent(text).encode()
     as_yaml = patch_yaml(yaml_file, data, Settings(**settings), library)
     as_code = patch_source(code_file, (CODE + textwrap.dedent(code)).encode(), Settings(**settings))
-    found = [
+    yaml_findings, code_findings = (
         {(finding.rule, finding.severity, finding.message) for finding in result.findings}
         for result in (as_yaml, as_code)
-    ]
-    assert found[0] == found[1]
-    assert {rule for rule, _, _ in found[1]} == rules
+    )
+    assert yaml_findings == code_findings
+    assert {rule for rule, _, _ in code_findings} == rules
 
 
-def test_every_rule_of_both_languages_is_compared() -> None:
-    compared = set().union(*(rules for rules, *_ in PAIRS.values()))
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_same_job_gets_the_same_findings(name: str, tmp_path: Path) -> None:
+    _compare(PAIRS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_step_has_the_findings_of_the_command_object_that_it_copies(name: str, tmp_path: Path) -> None:
+    _compare(CALLED[name], tmp_path)
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, CALLED], ids=["inside", "called"])
+def test_every_rule_of_both_languages_is_compared(pairs: dict[str, tuple[set[str], str, str, Any]]) -> None:
+    compared = set().union(*(rules for rules, *_ in pairs.values()))
     both = {name for name, rule in all_rules().items() if rule.language == "yaml, python"}
     # In YAML it is a file of its own, in code the run settings of a step.
     assert both - compared == {"legacy-sweep"}

@@ -9,6 +9,7 @@ import ast
 import builtins
 import os.path
 from collections.abc import Container, Iterator, Sequence
+from copy import copy
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
@@ -89,13 +90,19 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
         trials = {
             id(target.meaning.base.call)
             for target in named.values()
-            if isinstance(target.meaning, Sweep) and isinstance(target.meaning.base, Step)
+            if isinstance(target.meaning, Sweep)
+            and isinstance(target.meaning.base, Step)
+            and isinstance(target.meaning.base.origin, Component)
         }
         nameless = list(_nameless(scope, pipeline, meanings, named.keys() | trials))
         targets += nameless
         for target in (*named.values(), *nameless):
             target.refusal = target.refusal or _why_not(target, here.get(target.name, []), meanings)
     _mark_swept(targets, meanings)
+    by_call = {id(target.call): target for target in targets}
+    for target in targets:
+        if target.builder is not None and target.builder.call is not target.call:
+            target.maker = by_call.get(id(target.builder.call))
     order = {id(source): index for index, source in enumerate(module.sources)}
     targets.sort(key=lambda target: (order[id(target.statement.source)], target.call.lineno))
     _read_settings(targets, meanings)
@@ -291,12 +298,15 @@ def _read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
             fields = inner
         elif isinstance(meaning, Sweep):
             inner |= trials.get(id(target), {})
-            fields = reader.call(target.call, statement)
+            if compute := inner.pop(("compute",), None):
+                fields = _inherited({("compute",): compute})
+            fields |= reader.call(target.call, statement)
             fields |= {("trial", *path): value for path, value in inner.items()}
         else:
-            fields = {("component", *path): value for path, value in inner.items()}
-            if not fields:
-                fields[("component",)] = reader.value(target.call.func, statement)
+            if target.maker is not None:
+                reader.uses(_before(target.maker.uses, statement), inner, target.maker.statement, False)
+            fields = _inherited(inner)
+            fields[("component",)] = reader.value(target.call.func, statement)
         reader.uses(target.uses, fields, statement, target.generation == "v1.5")
         if target.parent is not None and target.swept:
             trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
@@ -304,6 +314,25 @@ def _read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
         target.read(tree(fields, target.at))
         if target.component is not None and target.component.file:
             target.reference = os.path.normpath(os.path.join(meanings.folder, target.component.file))
+
+
+def _inherited(fields: Fields) -> Fields:
+    """What a step has of the command object that it is made of.
+
+    `Command.__call__` and `Parallel.__call__` copy compute, resources, environment variables, distribution,
+    environment and task, and `Command.sweep` the compute (azure-ai-ml 1.35.2).
+    """
+    copies = {path: copy(value) for path, value in fields.items()}
+    for value in copies.values():
+        value.inherited = True
+    return copies
+
+
+def _before(uses: list[Use], statement: Statement) -> list[Use]:
+    """What is said about a command object before a step is made of it; in another scope, all of it."""
+    return [
+        use for use in uses if use.statement.scope is not statement.scope or use.statement.order < statement.order
+    ]
 
 
 def documents(
@@ -320,7 +349,7 @@ def documents(
         for target in targets
         if target.generation == "v2"
         and not isinstance(target.meaning, UnknownMeaning)
-        and id(target.call) not in makers
+        and (target.swept or id(target.call) not in makers)
     ]
     pipelines: list[PythonPipeline] = []
     result: list[Document] = []
@@ -333,6 +362,9 @@ def documents(
         steps = [step for step in readable if step.pipeline and step.pipeline.function is pipeline.function]
         for step in steps:
             step.parent = step.parent or root
+        # The trial of a sweep may be made outside of the pipeline function.
+        inside = set(steps)
+        steps += [trial for trial in readable if trial.parent in inside and trial not in inside]
         if steps and pipeline.generation == "v2":
             result.append(Document(len(result), root, (root, *steps)))
     for target in readable:

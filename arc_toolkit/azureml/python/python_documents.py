@@ -72,6 +72,8 @@ class CodeValue(yaml.ScalarNode):
         self.statement = statement
         # What holds it cannot be read, so that nothing can be written beside it either.
         self.opaque = opaque
+        # Copied from what the target is made of: nothing says it about the target itself.
+        self.inherited = False
 
 
 def mark_of(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> CodeMark:
@@ -225,6 +227,9 @@ class CodeReader:
                         fields[path] = self.value(value.expression, use.statement, opaque=True)
 
     def _holder(self, use: Use, fields: Fields) -> None:
+        if use.path == ("resources",):  # a new object: nothing of the old one is kept
+            for path in [path for path in fields if path[:1] == use.path]:
+                del fields[path]
         names = named_values(use.value) if isinstance(use.value, ast.Call | ast.Dict) else None
         if use.path == ("resources",) and isinstance(use.value, ast.Call):
             names = names if self.meanings.makes_resources(use.value, use.statement) else None

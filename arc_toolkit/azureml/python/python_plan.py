@@ -122,7 +122,8 @@ class PythonPlan(Plan):
         """Targets that were asked for and must not be changed."""
         asked = [rule for rule in self.settings.placed if self.settings.wants(rule)]
         for target in self.python_targets if asked else ():
-            if target.refusal and self.chosen(target) and not self._inherits_all(target):
+            is_named = bool(target.name or not target.swept)
+            if target.refusal and is_named and self.chosen(target) and not self._inherits_all(target):
                 message = f"{target.shown} is not changed"
                 self.add_finding(asked[0], "warning", message, target.at, reason=target.refusal)
 
@@ -166,8 +167,8 @@ class PythonPlan(Plan):
         first = target
         if isinstance(target.meaning, Builder | Sweep):
             # A step in a pipeline that was made of this command object, else the object itself.
-            steps = (other for other in self.python_targets if other.pipeline and other.builder)
-            first = next((step for step in steps if step.builder and step.builder.call is target.call), target)
+            steps = (other for other in self.python_targets if other.pipeline and other.maker is target)
+            first = next(steps, target)
         if first.pipeline is None:
             return True
         pipeline = next(item for item in self.python_pipelines if item.function is first.pipeline.function)
@@ -176,6 +177,13 @@ class PythonPlan(Plan):
         default = ("settings", "default_compute")
         scopes = self.module.scopes
         return not any(use.path == default for scope in scopes for uses in scope.uses.values() for use in uses)
+
+    def planned(self, target: Target, name: str, *path: str | int) -> str | None:
+        """A step has what its command object will have."""
+        maker = target.maker if isinstance(target, PythonTarget) and target.copies((name, *path)) else None
+        if maker is not None and not self.is_planned((*target.path, name, *path)):
+            target = maker if self.is_planned((*maker.path, name, *path)) else target
+        return super().planned(target, name, *path)
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         found = super().evidence(target)
@@ -195,8 +203,6 @@ class PythonPlan(Plan):
                     node = target.get(*setting.path)
                     assert isinstance(node, CodeValue)
                     self.writer.changes.replace(node.statement, node.expression, text)
-                elif self._inherits(target, setting):
-                    continue
                 else:
                     text = str(setting.path[-1]) if setting.rule == EXPOSE else text
                     in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
@@ -209,41 +215,34 @@ class PythonPlan(Plan):
             written.append(setting)
         return written
 
-    def _inherits(self, target: PythonTarget, setting: Setting) -> bool:
-        """Whether a target has a value from what it is made of, which is given it, and has no value of its own."""
-        if target.get(*setting.path) is not None:
+    def inherits(self, target: Target, path: Path) -> bool:
+        """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
+        if not isinstance(target, PythonTarget) or target.owns(path):
             return False
-        if isinstance(target.meaning, Step) and target.swept and setting.slot != Slot.VARIABLES:
+        if isinstance(target.meaning, Step) and target.swept and path[:1] != Slot.VARIABLES.value:
             return True  # the sweep gets it
-        if target.builder is None or isinstance(target.meaning, Builder):
+        if path[:1] == Slot.INSTANCE_TYPE.value[:1] and (target.says_resources or self._exposes(target)):
             return False
-        if setting.slot in (Slot.COMPUTE, Slot.VARIABLES):
-            return True
-        return not target.says_resources and self._inherits_resources(target)
+        return target.copies(path) and self._gets_settings(target.maker)
 
-    def _inherits_resources(self, target: PythonTarget) -> bool:
-        builder = target.builder
-        if builder is None or builder is target.meaning or self._exposes(target):
-            return False
-        for other in self.python_targets:
-            if isinstance(other.meaning, Builder) and other.call is builder.call:
-                return self.chosen(other) and not other.refusal
-        return False
+    def _gets_settings(self, maker: PythonTarget | None) -> bool:
+        return maker is not None and self.chosen(maker) and not maker.refusal
 
     def _inherits_all(self, target: PythonTarget) -> bool:
         """Whether a step needs nothing of its own: its command object gets all, and nothing is said about it here."""
         own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
-        return not own and isinstance(target.meaning, Step) and self._inherits_resources(target)
+        return not own and not self._exposes(target) and self._gets_settings(target.maker)
 
     def _exposes(self, target: PythonTarget) -> bool:
         return target.pipeline is not None and id(target.pipeline.function) in self._exposed
 
     def replace_restep(self, target: Target, value: str) -> bool:
         """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""
-        node = target.get(*Slot.VARIABLES.value, RESTEP)
-        if not isinstance(node, CodeValue) or not self.settings.wants("amlarc-restep"):
+        assert isinstance(target, PythonTarget)
+        node = target.own_value((*Slot.VARIABLES.value, RESTEP))
+        if node is None or not self.settings.wants("amlarc-restep"):
             setting = Setting("threads", Slot.VARIABLES, value, (*Slot.VARIABLES.value, PRESTEP))
-            return bool(self.write(target, [setting]))
+            return not self.inherits(target, setting.path) and bool(self.write(target, [setting]))
         if not isinstance(node.expression, ast.Constant):
             not_set(self, target, f"its {RESTEP} is not a literal")
             return False

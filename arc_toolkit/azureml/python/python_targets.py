@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from arc_toolkit.azureml.documents import Parameter, Setting, State, Target
+import yaml
+
+from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import (
@@ -20,7 +22,7 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node
+from arc_toolkit.edit.yaml_nodes import Node, pairs
 
 # Attributes that the settings of `patch` go to.
 SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
@@ -52,6 +54,8 @@ class PythonTarget(CodeTarget):
     refusal: str = ""
     # The sweep made of this step, if any: it takes the settings then.
     swept: bool = False
+    # The command object that this step is made of, and copies.
+    maker: PythonTarget | None = None
 
     @property
     def family(self) -> Family:
@@ -163,10 +167,33 @@ class PythonTarget(CodeTarget):
         is_argument = any(keyword.value is node.expression for keyword in self.call.keywords)
         return is_argument and (self.is_sweep or isinstance(setting.value, Parameter))
 
+    def own_value(self, path: Path) -> CodeValue | None:
+        """What is said about this target itself, and not copied from its command object."""
+        node = self.get(*path)
+        return node if isinstance(node, CodeValue) and not node.inherited else None
+
+    def owns(self, path: Path) -> bool:
+        node = self.get(*path)
+        if isinstance(node, yaml.MappingNode):
+            return any(self.owns((*path, name)) for name in pairs(node))
+        return self.own_value(path) is not None
+
+    def is_bound(self, path: Path) -> bool:
+        """As in YAML, or by a parameter of the pipeline function; any other expression may be a plain number."""
+        node = self.get(*path)
+        if isinstance(node, CodeValue) and isinstance(node.expression, ast.Name):
+            names = parameters_of(self.pipeline.function) if self.pipeline is not None else ()
+            return not node.inherited and node.expression.id in names
+        return isinstance(node, CodeValue) and isinstance(node.expression, ast.Constant) and is_bound(node.value)
+
+    def copies(self, path: Path) -> bool:
+        """Whether it has what its command object says at a path, also if that is set later."""
+        replaced = any(use.how == "assign" and use.path == path[:1] for use in self.uses)
+        return self.maker is not None and not replaced and not self.owns(path)
+
     def opaque_reason(self, path: Path) -> str:
-        holder = self.get(path[0])
-        node = holder if isinstance(holder, CodeValue) else self.get(*path)
-        if isinstance(node, CodeValue) and node.opaque:
+        node = self.own_value(path[:1]) or self.own_value(path)
+        if node is not None and node.opaque:
             expression = node.expression
             is_holder = isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None
             if is_holder or any(item.arg is None and item.value is expression for item in self.call.keywords):
@@ -183,8 +210,8 @@ class PythonTarget(CodeTarget):
     def state(self, setting: Setting) -> State:
         if self.opaque_reason(setting.path):
             return State.OPAQUE
-        node = self.get(*setting.path)
-        if not isinstance(node, CodeValue) or self.is_rejected(node, setting):
+        node = self.own_value(setting.path)
+        if node is None or self.is_rejected(node, setting):
             return State.ABSENT
         value, expression = setting.value, node.expression
         if isinstance(value, Parameter):
@@ -209,10 +236,14 @@ class PythonPipeline(CodeTarget):
 
     @property
     def parameters(self) -> dict[str, ast.expr | None]:
-        """The parameters of the function with their defaults."""
-        arguments = self.function.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        required = [None] * (len(positional) - len(arguments.defaults))
-        defaults = (*required, *arguments.defaults, *arguments.kw_defaults)
-        every = (*positional, *arguments.kwonlyargs)
-        return {argument.arg: default for argument, default in zip(every, defaults, strict=True)}
+        return parameters_of(self.function)
+
+
+def parameters_of(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
+    """The parameters of a function with their defaults."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = [None] * (len(positional) - len(arguments.defaults))
+    defaults = (*required, *arguments.defaults, *arguments.kw_defaults)
+    every = (*positional, *arguments.kwonlyargs)
+    return {argument.arg: default for argument, default in zip(every, defaults, strict=True)}

@@ -17,7 +17,7 @@ from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class, short
 from arc_toolkit.azureml.python.names import Binding, Scope, Statement
-from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
+from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_editor import Changes, Place, quoted
@@ -59,8 +59,8 @@ class PythonWriter:
 
         `in_call`: a command object takes it as an argument of its call.
         """
-        node = target.get(*setting.path)
-        if isinstance(node, CodeValue) and not target.is_rejected(node, setting):
+        node = target.own_value(setting.path)
+        if node is not None and not target.is_rejected(node, setting):
             self.changes.replace(node.statement, node.expression, text)
         elif setting.slot == Slot.VARIABLES:
             self._add_variable(target, str(setting.path[-1]), text)
@@ -139,7 +139,11 @@ class PythonWriter:
                 )
             elif new.variables:
                 path = ".".join((name, *target.variables_path))
-                self.changes.insert_after(target.statement, f"{path} = {_display(new.variables)}")
+                lines = [f"{path} = {_display(new.variables)}"]
+                if target.maker is not None:  # it has those of its command object, and keeps them
+                    lines = [f"{path}[{quoted(key)}] = {text}" for key, text in new.variables.items()]
+                for line in lines:
+                    self.changes.insert_after(target.statement, line)
             if new.compute:
                 attribute = "compute" if is_v2 else "runsettings.target"
                 self.changes.insert_after(target.statement, f"{name}.{attribute} = {new.compute}")
@@ -204,17 +208,14 @@ class PythonWriter:
 
 
 def _repeated(target: PythonTarget) -> dict[str, str]:
-    """What command(...) says about resources: a new `resources` would forget it."""
-    builder = target.builder
+    """The resources that a target has of its command object: a new `resources` would forget them."""
     kept: dict[str, str] = {}
-    if builder is None:
-        return kept
-    source = builder.statement.source if builder.statement is not None else target.statement.source
-    for name, value in (named_values(builder.call) or {}).items():
-        if name in sdk.RESOURCE_ARGUMENTS:
-            if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(value)):
-                raise Refused(f"its command object sets {name} to {short(value)}")
-            kept[name] = " ".join(source.slice(value).split())
+    for name in sdk.RESOURCE_ARGUMENTS if target.builder is not None else ():
+        node = target.get("resources", name)
+        if isinstance(node, CodeValue):
+            if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(node.expression)):
+                raise Refused(f"its command object sets {name} to {short(node.expression)}")
+            kept[name] = " ".join(node.statement.source.slice(node.expression).split())
     return kept
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import is_bound
-from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
+
+_COUNT = Slot.INSTANCE_COUNT.value
 
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        node = target.get("resources", "instance_count")
-        value = target.text("resources", "instance_count")
-        if node is None or value is None or not is_bound(value) or not target.kind.resources:
+        node = target.get(*_COUNT)
+        if node is None or not target.kind.resources or not target.is_bound(_COUNT):
             continue
         if target.kind.role != Role.STEP:
+            value = target.text(*_COUNT)
             message = f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
             reason = "bind it on the pipeline's step: `patch --expose-parameters`"
             plan.report(RULE, message, node, reason=reason)
-        elif target.kind.family == Family.COMMAND and target.get("component") is None:
+        elif target.kind.family == Family.COMMAND and not (target.get("component") and target.owns(_COUNT)):
             message = "an inline command step rejects a bound instance_count (`component` missing)"
             plan.report(RULE, message, node, reason="move the job to a component file")
 
@@ -31,7 +32,8 @@ RULE = Rule(
     why="""\
 `resources.instance_count: ${{inputs.x}}` in a component, a job or a trial is rejected ("Not a valid integer"), and so
 is `${{parent.inputs.x}}` in a command step that is written in place (with the misleading message that `component` is
-missing). A step that names a component file, a parallel step and a sweep step take it.
+missing). A step that names a component file, a parallel step and a sweep step take it. In Python `command(...)` and
+`set_resources` reject it, and the `resources` of a step take it.
 `patch --expose-parameters` writes the working form.""",
     before="""\
 # train.yml, a component

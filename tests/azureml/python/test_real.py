@@ -153,3 +153,75 @@ tuned = trial.sweep(compute="cpu", primary_metric="m", goal="minimize", max_tota
     assert (sent["resources"]["instanceType"], sent["resources"]["instanceCount"]) == ("32cpu128g", 2)
     assert sent["computeId"] == "k8s"
     assert "AMLARC_PRESTEP" in sent["trial"]["environmentVariables"]
+
+
+COPIES = """\
+from azure.ai.ml import Input, command
+from azure.ai.ml.dsl import pipeline
+from azure.ai.ml.entities import JobResourceConfiguration
+from azure.ai.ml.parallel import RunFunction, parallel_run_function
+
+step = command(
+    command="x",
+    environment="azureml:e:1",
+    distribution={"type": "pytorch"},
+    instance_type="small",
+    environment_variables={"A": "1"},
+)
+step.compute = "aks"
+step.environment_variables["B"] = "2"
+step.resources.instance_count = 2
+score = parallel_run_function(
+    inputs={"data": Input(type="uri_folder")},
+    input_data="${{inputs.data}}",
+    mini_batch_size="1",
+    max_concurrency_per_instance=4,
+    compute="aks",
+    instance_type="small",
+    environment_variables={"A": "1"},
+    task=RunFunction(code=folder, entry_script="s.py", environment="azureml:e:1"),
+)
+
+
+@pipeline()
+def p(data, n=3):
+    copied = step()
+    amended = step()
+    amended.resources.instance_count = n
+    amended.environment_variables["C"] = "3"
+    replaced = step()
+    replaced.resources = JobResourceConfiguration(instance_type="large")
+    replaced.environment_variables = {"C": "3"}
+    scores = score(data=data)
+    tuned = step.sweep(primary_metric="m", goal="minimize", sampling_algorithm="random")
+
+
+job = p(Input(type="uri_folder", path="azureml:d:1"))
+"""
+
+
+def test_a_step_copies_its_command_object(tmp_path: Path) -> None:
+    """What the findings about `step = command(...)`, `a = step()` and `step.sweep(...)` take for granted."""
+    try:
+        import azure.ai.ml  # noqa: F401
+    except ImportError:
+        unavailable("azure-ai-ml is not installed")
+    (tmp_path / "s.py").write_text("")
+    space: dict[str, Any] = {"folder": str(tmp_path)}
+    exec(COPIES, space)
+    jobs = space["job"]._to_rest_object().properties.jobs
+    both = {"instance_type": "small", "instance_count": 2}
+    for name, resources, variables in (
+        ("copied", both, {"A": "1", "B": "2"}),
+        ("amended", both | {"instance_count": "${{parent.inputs.n}}"}, {"A": "1", "B": "2", "C": "3"}),
+        ("replaced", {"instance_type": "large"}, {"C": "3"}),
+        ("scores", {"instance_type": "small"}, {"A": "1"}),
+    ):
+        job = jobs[name]
+        assert (job["computeId"], job["resources"], job["environment_variables"]) == ("aks", resources, variables)
+    assert jobs["copied"]["distribution"]["distribution_type"] == "PyTorch"
+    assert jobs["scores"]["max_concurrency_per_instance"] == 4
+    assert jobs["scores"]["task"]["environment"].endswith("e:1")
+    assert jobs["tuned"]["computeId"] == "aks"
+    trial = jobs["tuned"]["trial"]["properties"]["componentSpec"]
+    assert trial["resources"] == both
