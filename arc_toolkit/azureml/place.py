@@ -50,8 +50,6 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
         match target.state(setting):
             case State.ABSENT | State.DIFFERENT:
                 different.append(setting)
-            case State.EQUAL:
-                plan.says_equal(target, setting)
             case State.BOUND:
                 # Whoever bound it chose so: no fault.
                 reason = f"it is bound to {target.written(setting.path)}"
@@ -271,8 +269,6 @@ def _on_variables(plan: Plan, target: Target) -> None:
         Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.value, name))
         for name, text in decision.variables(old).items()
     ]
-    if not settings and not kept:
-        plan.says_equal(target, Setting(THREADS, Slot.VARIABLES, "as it should be"))
     for setting in place(plan, target, settings):
         _done(plan, target, f"{setting.path[-1]} on {target.shown} {value}", decision.reason)
 

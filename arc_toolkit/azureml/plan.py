@@ -100,10 +100,6 @@ class Plan(ABC):
         """Why a target does not take a setting; None where it does."""
         return None if slot in target.kind.slots else target.kind.why
 
-    @abstractmethod
-    def says_equal(self, target: Target, setting: Setting) -> None:
-        """A value that is already set: nothing to do, which is said in code only."""
-
     def inherits(self, target: Target, path: Path) -> bool:
         """Whether a target gets a value by way of another target, which is given it."""
         return False

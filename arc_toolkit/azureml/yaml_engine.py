@@ -91,9 +91,6 @@ class YamlPlan(Plan):
     def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
         return bool(self._ignores.lines) and super().ignored(rule, target, path)
 
-    def says_equal(self, target: Target, setting: Setting) -> None:
-        pass
-
     def compute_reference(self, name: str) -> str:
         """`azureml:NAME`, unless it is a reference, a resource id, or one of the two names that need none."""
         if name.startswith(("azureml:", "/", "${{")) or name in _BARE_COMPUTES:

@@ -127,19 +127,6 @@ class PythonPlan(Plan):
                 message = f"{target.shown} is not changed"
                 self.add_finding(asked[0], "warning", message, target.at, reason=target.refusal)
 
-    def report_missing_resources(self) -> None:
-        """`node.resources.x = ...` where nothing gave it any: `resources` is None then (azure-ai-ml 1.35.2)."""
-        for target in self.python_targets:
-            giver = target.resources_giver if target.generation == "v2" else ""
-            for use in target.uses if giver else ():
-                if use.how == "argument" or use.path[0] not in ("resources", "set_resources"):
-                    continue
-                if len(use.path) == 1:
-                    break
-                message = f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
-                reason = f"write {target.name}.resources = JobResourceConfiguration(...)"
-                self.add_finding("instance-type", "error", message, self.at(use.statement), reason=reason)
-
     # --- what a target takes -----------------------------------------------------------------------------------
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
@@ -153,12 +140,6 @@ class PythonPlan(Plan):
         if isinstance(target, PythonTarget) and slot == Slot.COMPUTE and isinstance(target.meaning, Builder):
             return None  # command(...) takes it, also where a sweep is made of it
         return super().unsupported(target, slot)
-
-    def says_equal(self, target: Target, setting: Setting) -> None:
-        if isinstance(target, PythonTarget):
-            value = quoted(setting.value) if isinstance(setting.value, str) else setting.value
-            message = f"{target.shown}: {setting.path[-1]} is already {value}"
-            self.add_finding(setting.rule, "note", message, target.at, reason="nothing to do")
 
     def needs_compute(self, target: Target) -> bool:
         """Whether nothing else says where a step or job runs."""
@@ -314,7 +295,6 @@ def make_plan(
     plan = PythonPlan(module, library, settings, path, first)
     place_settings(plan)
     plan.report_refusals()
-    plan.report_missing_resources()
     run_rules(plan, "\n".join(source.text for source in module.sources))
     plan.writer.finish()
     return plan

@@ -146,6 +146,8 @@ class PythonTarget(CodeTarget):
             if None in names or names & set(sdk.RESOURCE_ARGUMENTS):
                 return ""
             return f"its {self.meaning.family}(...)" if self.meaning.family == Family.COMMAND else "its call"
+        if self.maker is not None:
+            return "" if self.maker.says_resources else self.maker.resources_giver
         component = self.component
         if component is None or component.document is None or component.document.root.get("resources") is not None:
             return ""

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 from arc_toolkit.azureml.documents import is_bound
+from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 
+_TYPE = Slot.INSTANCE_TYPE.value
+
 
 def _check(plan: Plan) -> None:
     known = plan.settings.instance_types
-    if not known:
-        _check_names(plan)
-        return
     for target in plan.known_targets():
-        name = plan.planned(target, "resources", "instance_type") if target.kind.resources else None
-        if name and not is_bound(name) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:5])}"
-            node = target.get("resources", "instance_type") or target.at
-            plan.report(RULE, f"no instance type {name} in --instance-types", node, reason=hint)
+        name = plan.planned(target, *_TYPE) if target.kind.resources else None
+        if not name or is_bound(name) or name in known:
+            continue
+        message, reason = f"no instance type {name} in --instance-types", _hint(name, known)
+        if not known:  # what cannot be a name in Kubernetes is the name of no instance type
+            message = name_problem(name) or ""
+            reason = kubernetes(plan, target) if message else ""
+        if reason:
+            plan.report(RULE, message, target.get(*_TYPE) or target.at, reason=reason)
 
 
-def _check_names(plan: Plan) -> None:
-    """Without manifests: what cannot be a name in Kubernetes is the name of no instance type."""
-    for target in plan.known_targets():
-        if target.kind.resources and "resources" in target.own:
-            name = target.text("resources", "instance_type")
-            if (
-                name
-                and not is_bound(name)
-                and (problem := name_problem(name))
-                and (why := kubernetes(plan, target))
-            ):
-                plan.report(RULE, problem, target.get("resources", "instance_type") or target.at, reason=why)
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:5])}"
 
 
 RULE = Rule(

@@ -85,6 +85,7 @@ def test_an_ignore_without_a_reason_is_reported_and_not_obeyed() -> None:
         ("lightgbm-threads", 'job = command(command="x", environment="azureml:lightgbm:1")'),
         ("sweep-instance-type", 'job = trial.sweep(primary_metric="m", instance_type="a")'),
         ("set-resources", 'node.set_resources(instance_type="a")'),
+        ("missing-resources", 'job = command(command="x"); job.resources.instance_type = "a"'),
         ("prs-instance-type", "config = ParallelRunConfig(node_count=2)"),
         ("legacy-sweep", 'step.runsettings.sweep.algorithm = "random"'),
         ("ignore-of-unknown-rule", "x = 1  # arc-toolkit: ignore[no-rule] for a reason"),

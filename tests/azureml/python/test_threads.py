@@ -58,8 +58,7 @@ def _merged() -> str:
 
 def test_what_is_right_is_left() -> None:
     text = STEP + f'    node.environment_variables = {{"AMLARC_PRESTEP": "{VALUE}"}}\n'
-    found = check_noop(text, LIGHTGBM)
-    assert [finding.reason for finding in found if finding.rule == "threads"] == ["nothing to do"]
+    assert [finding.rule for finding in check_noop(text, LIGHTGBM)] == ["missing-instance-type"]
 
 
 @pytest.mark.parametrize(
