@@ -601,6 +601,42 @@ CALLED: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
         """,
         {},
     ),
+    "sweep step over a step without a name": (
+        {"lightgbm-threads", "dropped-environment-variables"},
+        """
+        type: pipeline
+        jobs:
+          tuned:
+            type: sweep
+            trial: {command: x, environment: 'azureml:lightgbm:1', environment_variables: {A: b}}
+        """,
+        f"""
+        trial = command(command="x", environment="azureml:lightgbm:1", environment_variables={{"A": "b"}})
+
+        @dsl.pipeline
+        def pipeline():
+            tuned = trial().sweep({SWEEP})
+        """,
+        {},
+    ),
+    "step and sweep of the same command object": (
+        {"dropped-environment-variables"},
+        """
+        type: pipeline
+        jobs:
+          a: {type: command, command: x, environment: e, environment_variables: {A: b}}
+          tuned: {type: sweep, trial: {command: x, environment: e, environment_variables: {A: b}}}
+        """,
+        f"""
+        step = command(command="x", environment="e", environment_variables={{"A": "b"}})
+
+        @dsl.pipeline
+        def pipeline():
+            a = step()
+            tuned = step.sweep({SWEEP})
+        """,
+        {},
+    ),
     "sweep job over a step": (
         {"missing-instance-type", "lightgbm-threads"},
         """

@@ -35,6 +35,14 @@ def test_variables_that_a_step_replaces_are_set_there_too() -> None:
     check_transformed(text, after, Settings(threads="auto", manual=True, cores=8))
 
 
+def test_a_variable_that_stays_is_reported_once() -> None:
+    text = OBJECT + FAISS.replace('"A": "1"', '"OMP_NUM_THREADS": "1"') + STEPS
+    findings = check_noop(text, Settings(threads="auto"))
+    assert [finding.message for finding in findings if finding.rule == "threads"] == [
+        "OMP_NUM_THREADS=1 is set on command job and stays"
+    ]
+
+
 def test_new_resources_of_one_step_repeat_what_was_assigned_to_the_command_object() -> None:
     text = (
         OBJECT
