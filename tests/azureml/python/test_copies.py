@@ -94,7 +94,7 @@ def test_an_unknown_count_of_a_command_object_is_not_bound() -> None:
     assert check_noop(text + STEPS.replace("k8s", "c"), Settings()) == ()
 
 
-def test_values_in_resources_that_are_none_are_reported() -> None:
+def test_values_set_in_missing_resources_are_reported() -> None:
     none = 'step = command(command="x", environment="e")\n'
     for text, lines in (
         (none + 'step.resources.instance_type = "t"\n', [5]),
