@@ -16,7 +16,7 @@ import yaml
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
+from arc_toolkit.azureml.threads import NOTHING, PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import get, text_of
 
@@ -190,10 +190,12 @@ def decide_for(
     plan: Plan, target: Target, literal_only: bool = False, instance_type: str | None = None
 ) -> Decision:
     """The decision for one target, with all that is known about it."""
-    processes = plan.effective(target, "max_concurrency_per_instance")
-    number = int(processes) if processes is not None and processes.isdigit() else None
     # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
     evidence = () if plan.settings.threads == "lightgbm" else plan.evidence(target)
+    if plan.settings.threads == "auto" and not evidence:
+        return NOTHING
+    processes = plan.effective(target, "max_concurrency_per_instance")
+    number = int(processes) if processes is not None and processes.isdigit() else None
     decision = decide(
         plan.settings,
         evidence,
