@@ -1,4 +1,5 @@
-"""The rules of `validate`: what can be wrong with a hand-written InstanceType. The checks are in `validation.py`.
+"""The rules of `validate`: what can be wrong with a hand-written InstanceType. The checks are
+`problems` in `kube/instance_type_spec.py`, if the manifest alone shows it, and in `validation.py`.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
 """
