@@ -17,7 +17,7 @@ from arc_toolkit.edit.python_source import Source
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class StatementSite:
     """Where a statement is: its text, and the list that holds it."""
 
     source: Source
@@ -29,7 +29,7 @@ class Place:
 class _OnNode:
     """What is to happen to one node."""
 
-    place: Place
+    site: StatementSite
     node: ast.AST
     values: dict[str, str] = field(default_factory=dict)
     drops: set[str] = field(default_factory=set)
@@ -60,61 +60,61 @@ class Changes:
         finally:
             self._copies.remove(copy)
 
-    def _on(self, place: Place, node: ast.AST) -> list[_OnNode]:
-        return [changes._nodes.setdefault(id(node), _OnNode(place, node)) for changes in (self, *self._copies)]
+    def _on(self, site: StatementSite, node: ast.AST) -> list[_OnNode]:
+        return [changes._nodes.setdefault(id(node), _OnNode(site, node)) for changes in (self, *self._copies)]
 
     # --- the operations ------------------------------------------------------------------------------------------
 
-    def set_argument(self, place: Place, call: ast.Call, name: str, value: str) -> None:
+    def set_argument(self, site: StatementSite, call: ast.Call, name: str, value: str) -> None:
         """A keyword argument of a call: replaced, or added at the end."""
-        for change in self._on(place, call):
+        for change in self._on(site, call):
             change.values[name] = value
 
-    def drop_argument(self, place: Place, call: ast.Call, name: str) -> None:
-        for change in self._on(place, call):
+    def drop_argument(self, site: StatementSite, call: ast.Call, name: str) -> None:
+        for change in self._on(site, call):
             change.drops.add(name)
 
-    def set_item(self, place: Place, node: ast.Dict, key: str, value: str) -> None:
+    def set_item(self, site: StatementSite, node: ast.Dict, key: str, value: str) -> None:
         """An item of a dict display: replaced, or added at the end."""
-        for change in self._on(place, node):
+        for change in self._on(site, node):
             change.values[key] = value
 
-    def add_import(self, place: Place, stmt: ast.ImportFrom, name: str) -> None:
+    def add_import(self, site: StatementSite, stmt: ast.ImportFrom, name: str) -> None:
         """One more name in a `from ... import`."""
-        for change in self._on(place, stmt):
+        for change in self._on(site, stmt):
             change.values[name] = ""
 
-    def add_parameter(self, place: Place, function: ast.FunctionDef, name: str, default: str) -> None:
-        for change in self._on(place, function):
+    def add_parameter(self, site: StatementSite, function: ast.FunctionDef, name: str, default: str) -> None:
+        for change in self._on(site, function):
             change.values[name] = default
 
-    def replace(self, place: Place, node: ast.expr, text: str) -> None:
+    def replace(self, site: StatementSite, node: ast.expr, text: str) -> None:
         """An expression becomes another."""
-        for change in self._on(place, node):
+        for change in self._on(site, node):
             change.text = text
 
-    def replace_statement(self, place: Place, text: str) -> None:
-        """The statement at `place` becomes those of `text`, or goes where there are none."""
-        for change in self._on(place, place.stmt):
+    def replace_statement(self, site: StatementSite, text: str) -> None:
+        """The statement at `site` becomes those of `text`, or goes where there are none."""
+        for change in self._on(site, site.stmt):
             change.text = text
 
-    def call_to_assignment(self, place: Place, target: str, callee: str) -> None:
+    def call_to_assignment(self, site: StatementSite, target: str, callee: str) -> None:
         """`node.set_resources(...)` becomes `target = callee(...)`; the arguments keep their text."""
-        for change in self._on(place, place.stmt):
+        for change in self._on(site, site.stmt):
             change.assigned = target, callee
 
-    def rename_argument(self, place: Place, keyword: ast.keyword, name: str) -> None:
-        for change in self._on(place, keyword):
+    def rename_argument(self, site: StatementSite, keyword: ast.keyword, name: str) -> None:
+        for change in self._on(site, keyword):
             change.text = name
 
-    def insert_after(self, place: Place, line: str) -> None:
-        """A statement of its own after the one at `place`."""
-        for change in self._on(place, place.stmt):
+    def insert_after(self, site: StatementSite, line: str) -> None:
+        """A statement of its own after the one at `site`."""
+        for change in self._on(site, site.stmt):
             if line not in change.lines:
                 change.lines.append(line)
 
-    def insert_before(self, place: Place, line: str) -> None:
-        for change in self._on(place, place.stmt):
+    def insert_before(self, site: StatementSite, line: str) -> None:
+        for change in self._on(site, site.stmt):
             if line not in change.before:
                 change.before.append(line)
 
@@ -124,7 +124,7 @@ class Changes:
         """Edits by source; `Refused` when one has no safe place."""
         by_source: dict[int, tuple[Source, list[Edit]]] = {}
         for change in self._nodes.values():
-            source = change.place.source
+            source = change.site.source
             edits = by_source.setdefault(id(source), (source, []))[1]
             edits += _edits(change, source)
         return by_source
@@ -133,8 +133,8 @@ class Changes:
         """By source, the lines of the statements that something happens in, as offsets."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for change in self._nodes.values():
-            spans.setdefault(id(change.place.source), []).append(
-                layout.whole_lines(change.place.source, change.place.stmt)
+            spans.setdefault(id(change.site.source), []).append(
+                layout.whole_lines(change.site.source, change.site.stmt)
             )
         return spans
 
@@ -159,9 +159,9 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
         text = " = ".join(change.assigned)
         edits.append(Edit(source.start(node), source.end(node.value.func), text))
     if change.lines:
-        edits.append(layout.after_statement(source, change.place.stmt, change.lines))
+        edits.append(layout.after_statement(source, change.site.stmt, change.lines))
     if change.before:
-        edits.append(layout.before_statement(source, change.place.stmt, change.before))
+        edits.append(layout.before_statement(source, change.site.stmt, change.before))
     new = dict(change.values)
     match node:
         case ast.Call():
@@ -209,7 +209,7 @@ def _apply(change: _OnNode) -> None:
         case ast.FunctionDef():
             node.args.args += [ast.arg(name) for name in new]
             node.args.defaults += [expression(value) for value in new.values()]
-    body, stmt = change.place.body, change.place.stmt
+    body, stmt = change.site.body, change.site.stmt
     if change.lines:
         at = _index(body, stmt) + 1
         body[at:at] = ast.parse("\n".join(change.lines)).body

@@ -10,7 +10,7 @@ import pytest
 
 from arc_toolkit.edit import notebook
 from arc_toolkit.edit.edits import Edit, Refused, apply_edits
-from arc_toolkit.edit.python_editor import Changes, Place
+from arc_toolkit.edit.python_editor import Changes, StatementSite
 from arc_toolkit.edit.python_proof import prove
 from arc_toolkit.edit.python_source import Source, parse
 from arc_toolkit.edit.yaml_editor import Editor
@@ -131,7 +131,7 @@ def changed_python() -> tuple[Source, Changes]:
     assert isinstance(stmt, ast.Assign)
     assert isinstance(stmt.value, ast.Call)
     changes = Changes()
-    changes.set_argument(Place(source, source.body, stmt), stmt.value, "c", "3")
+    changes.set_argument(StatementSite(source, source.body, stmt), stmt.value, "c", "3")
     return source, changes
 
 
@@ -169,7 +169,7 @@ def test_a_change_that_was_asked_for_and_does_not_compile_is_refused(text: str, 
     assert isinstance(stmt, ast.Assign)
     assert isinstance(stmt.value, ast.Call)
     changes = Changes()
-    changes.rename_argument(Place(source, source.body, stmt), stmt.value.keywords[1], "a")
+    changes.rename_argument(StatementSite(source, source.body, stmt), stmt.value.keywords[1], "a")
     ((_, edits),) = changes.edits().values()
     if refused:
         with pytest.raises(Refused, match="does not compile"):

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from arc_toolkit.edit.edits import Refused, apply_edits
-from arc_toolkit.edit.python_editor import Changes, Place
+from arc_toolkit.edit.python_editor import Changes, StatementSite
 from arc_toolkit.edit.python_proof import same
 from arc_toolkit.edit.python_source import Source, parse
 
@@ -22,7 +22,7 @@ def replaced(text: str, line: int, new: str) -> str:
     )
     stmt = next(stmt for stmt in body if stmt.lineno == line)
     changes = Changes()
-    changes.replace_statement(Place(source, source.body if body is source.body else body, stmt), new)
+    changes.replace_statement(StatementSite(source, source.body if body is source.body else body, stmt), new)
     ((_, edits),) = changes.edits().values()
     after = apply_edits(text, edits)
     changes.apply()

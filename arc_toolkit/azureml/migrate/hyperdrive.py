@@ -20,7 +20,7 @@ from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_editor import Place
+from arc_toolkit.edit.python_editor import StatementSite
 from arc_toolkit.edit.python_layout import replace_statement
 
 MODULE = "azureml.train.hyperdrive"
@@ -214,10 +214,10 @@ def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
             plan.add_finding(RULE, "warning", message, plan.at(change.statement, node), reason=reason)
 
 
-def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, list[str], str | None]]:
+def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[StatementSite, list[str], str | None]]:
     """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
     anchors = [
-        Place(source, source.body, stmt)
+        StatementSite(source, source.body, stmt)
         for source in plan.module.sources
         for stmt in source.body
         if _imports_hyperdrive(stmt)
@@ -239,7 +239,7 @@ def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Place, 
     # Only what the conversion made useless goes; a name that nothing here uses may be for others.
     useless = ({node.id for node in uses} - used) | (classes & imported)
     lines = _new_imports(plan, changes, classes, imported)
-    result: list[tuple[Place, list[str], str | None]] = []
+    result: list[tuple[StatementSite, list[str], str | None]] = []
     for anchor in anchors:
         result.append((anchor, lines, _without(anchor.stmt, useless)))
         lines = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from arc_toolkit.edit.python_editor import Place
+from arc_toolkit.edit.python_editor import StatementSite
 from arc_toolkit.edit.python_source import Source
 
 # Words that a call worth looking at has, and the names that these were imported as.
@@ -83,7 +83,7 @@ class Block:
 
 
 @dataclass(eq=False, slots=True)
-class Statement(Place):
+class Statement(StatementSite):
     """A place, with its scope, its block and its order in the scope."""
 
     scope: Scope

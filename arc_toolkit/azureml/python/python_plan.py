@@ -25,7 +25,7 @@ from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.python_editor import Place, quoted
+from arc_toolkit.edit.python_editor import StatementSite, quoted
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node
@@ -53,9 +53,9 @@ class PythonPlan(Plan):
         # The pipeline functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
 
-    def at(self, place: Place, node: ast.expr | ast.stmt | ast.keyword | None = None) -> Node:
+    def at(self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword | None = None) -> Node:
         """A statement or a part of it, for a finding."""
-        return place_node(place.source, node or place.stmt)
+        return place_node(site.source, node or site.stmt)
 
     # --- findings ----------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from arc_toolkit.azureml.python.names import Binding, Scope, Statement
 from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.edit.edits import Edit, Refused
-from arc_toolkit.edit.python_editor import Changes, Place, quoted
+from arc_toolkit.edit.python_editor import Changes, StatementSite, quoted
 
 
 @dataclass
@@ -105,11 +105,11 @@ class PythonWriter:
         else:
             self._statements(target).variables[name] = text
 
-    def _fill(self, place: Place, holder: ast.expr, name: str, text: str) -> None:
+    def _fill(self, site: StatementSite, holder: ast.expr, name: str, text: str) -> None:
         if isinstance(holder, ast.Call):
-            self.changes.set_argument(place, holder, name, text)
+            self.changes.set_argument(site, holder, name, text)
         elif isinstance(holder, ast.Dict):
-            self.changes.set_item(place, holder, name, text)
+            self.changes.set_item(site, holder, name, text)
         else:
             raise Refused(f"it comes from {short(holder)}, which is made elsewhere")
 
@@ -202,7 +202,7 @@ class PythonWriter:
         else:
             scope, source = top, statement.source
             first = next(stmt for stmt in source.body if not _is_preamble(stmt))
-            add = partial(self.changes.insert_before, Place(source, source.body, first), line)
+            add = partial(self.changes.insert_before, StatementSite(source, source.body, first), line)
         self._imports[id(scope)] = sdk.RESOURCES_CLASS, add
         add()
 

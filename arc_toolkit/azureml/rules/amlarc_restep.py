@@ -18,7 +18,7 @@ from arc_toolkit.findings import Rule
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.python_plan import PythonPlan
     from arc_toolkit.azureml.python.python_writer import PythonWriter
-    from arc_toolkit.edit.python_editor import Place
+    from arc_toolkit.edit.python_editor import StatementSite
 
 _MESSAGE = f"{RESTEP} has no effect: the variable is called {PRESTEP}"
 _TITLE = f"Rename {RESTEP} to {PRESTEP}"
@@ -59,7 +59,7 @@ def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node
 
 def _check_code(plan: PythonPlan) -> None:
     """In string literals and keyword arguments."""
-    from arc_toolkit.edit.python_editor import Place
+    from arc_toolkit.edit.python_editor import StatementSite
 
     for source in plan.module.sources:
         for top in source.body if RESTEP in source.text else ():
@@ -75,7 +75,7 @@ def _check_code(plan: PythonPlan) -> None:
                     reason = f"{PRESTEP} is set beside it: remove one of the two"
                 elif written.count(RESTEP) != (1 if is_argument else str(node.value).count(RESTEP)):
                     reason = "it is part of an f-string or written with escapes"
-                at = Place(source, source.body, top)
+                at = StatementSite(source, source.body, top)
                 fix = partial(_rename, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
                 where = plan.at(at, node)
                 plan.report(RULE, _MESSAGE, where, reason=reason, fix=None if reason else fix, title=_TITLE)
@@ -100,7 +100,7 @@ def _siblings_of_the_right_name(top: ast.stmt) -> set[int]:
     return taken
 
 
-def _rename(writer: PythonWriter, at: Place, node: ast.keyword | ast.Constant, text: str) -> None:
+def _rename(writer: PythonWriter, at: StatementSite, node: ast.keyword | ast.Constant, text: str) -> None:
     if isinstance(node, ast.keyword):
         writer.changes.rename_argument(at, node, text)
     else:
