@@ -59,7 +59,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         if not self.path:
-            object.__setattr__(self, "path", self.slot.value)
+            object.__setattr__(self, "path", self.slot.path)
 
 
 @dataclass(slots=True, eq=False)

@@ -56,10 +56,10 @@ class Slot(Enum):
     COMPUTE = ("compute",)
     VARIABLES = ("environment_variables",)
 
-    @property
-    def rule(self) -> str:
-        """The name of the setting: `instance-type`."""
-        return self.name.lower().replace("_", "-")
+    def __init__(self, *path: str) -> None:
+        self.path = path
+        # The name of the setting: `instance-type`.
+        self.rule = path[-1].replace("_", "-")
 
 
 _RESOURCES = frozenset({Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT})

@@ -116,7 +116,7 @@ def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
                 step
                 for step in steps
                 if plan.wants(EXPOSE, step)
-                and not any(plan.ignored(rule, step, slot.value) for rule in (slot.rule, EXPOSE))
+                and not any(plan.ignored(rule, step, slot.path) for rule in (slot.rule, EXPOSE))
             ]
             default = value if plan.settings.wants(slot.rule) else None
             if free and default is None:
@@ -133,16 +133,16 @@ def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
 
 
 def _binding(slot: Slot) -> Setting:
-    return Setting(EXPOSE, slot, Parameter(slot.value[-1]))
+    return Setting(EXPOSE, slot, Parameter(slot.path[-1]))
 
 
 def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> str | int | None:
     """The default of the new input, without a change to what the steps get; None after a finding that says why."""
-    name = slot.value[-1]
+    name = slot.path[-1]
     unbound = [
         step for step in steps if step.state(_binding(slot)) not in (State.BOUND, State.OPAQUE, State.EQUAL)
     ]
-    values = {plan.effective(step, *slot.value) for step in unbound}
+    values = {plan.effective(step, *slot.path) for step in unbound}
     known = sorted(value for value in values if value is not None)
     declared = plan.declared_default(pipeline, name)
     option = f"use --{slot.rule}"
@@ -237,7 +237,7 @@ def _done(plan: Plan, target: Target, message: str, reason: str) -> None:
 
 
 def _on_variables(plan: Plan, target: Target) -> None:
-    if plan.inherits(target, Slot.VARIABLES.value):
+    if plan.inherits(target, Slot.VARIABLES.path):
         return
     decision = decide_for(plan, target)
     if decision.how == "nothing":
@@ -250,7 +250,7 @@ def _on_variables(plan: Plan, target: Target) -> None:
         not_set(plan, target, decision.reason)
         return
     old = plan.variables(target)
-    if plan.ignored(THREADS, target, (*Slot.VARIABLES.value, RESTEP)):
+    if plan.ignored(THREADS, target, (*Slot.VARIABLES.path, RESTEP)):
         return
     is_prestep = decision.how == "prestep"
     value = "from get_cores" if is_prestep else f"= {decision.number}"
@@ -268,7 +268,7 @@ def _on_variables(plan: Plan, target: Target) -> None:
         message = f"{kept} is set on {target.shown} and stays"
         plan.add_finding(THREADS, "note", message, target.at, reason=decision.reason)
     settings = [
-        Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.value, name))
+        Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.path, name))
         for name, text in decision.variables(old).items()
     ]
     for setting in place(plan, target, settings):

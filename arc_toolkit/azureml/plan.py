@@ -7,8 +7,7 @@ Settings (`place.py`) and rules speak to a `Plan` and read `Target`s; none of th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from arc_toolkit.azureml.documents import Document, Setting, Target, is_bound
@@ -42,6 +41,7 @@ class Plan(ABC):
         # Only the edits of a second run count, not its findings.
         self.is_second = before is not None
         self.documents: tuple[Document, ...] = ()
+        self._targets: list[Target] | None = None
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
@@ -88,13 +88,15 @@ class Plan(ABC):
     def replace_restep(self, target: Target, value: str) -> bool:
         """AMLARC_RESTEP of a target becomes AMLARC_PRESTEP with this value."""
 
-    def targets(self) -> Iterator[Target]:
+    def targets(self) -> Iterable[Target]:
         """Everything that settings may go to."""
         return self.known_targets()
 
-    def known_targets(self) -> Iterator[Target]:
+    def known_targets(self) -> Sequence[Target]:
         """Everything that is known well enough for rules to judge it."""
-        return chain.from_iterable([document.targets for document in self.documents])
+        if self._targets is None:  # most rules ask for them
+            self._targets = [target for document in self.documents for target in document.targets]
+        return self._targets
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         """Why a target does not take a setting; None where it does."""

@@ -140,8 +140,8 @@ class YamlPlan(Plan):
         return None if self.is_second else Fix(title, safe, tuple(alone.edits()))
 
     def replace_restep(self, target: Target, value: str) -> bool:
-        path = (*target.path, *Slot.VARIABLES.value, RESTEP)
-        new = value if value != target.text(*Slot.VARIABLES.value, RESTEP) else None
+        path = (*target.path, *Slot.VARIABLES.path, RESTEP)
+        new = value if value != target.text(*Slot.VARIABLES.path, RESTEP) else None
         if not self.edit("threads", target, path, lambda editor: editor.rename(path, PRESTEP, new)):
             return False
         self.expect(path, value)
@@ -184,7 +184,7 @@ class YamlPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         """A plain value in a job, a typed one with a default in a component."""
-        path: Path = ("inputs", slot.value[-1])
+        path: Path = ("inputs", slot.path[-1])
         declared = pipeline.get(*path)
         own = pairs(declared)
         if pipeline.kind.role == Role.COMPONENT and declared is None:

@@ -315,5 +315,5 @@ def _is_json(key: Node | None, node: Node) -> bool:
 
 def _has_list(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(_has_list(item) for item in value.values())
+        return any(_has_list(item) for item in value.values() if isinstance(item, dict | list))
     return isinstance(value, list)

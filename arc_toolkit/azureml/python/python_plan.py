@@ -200,9 +200,9 @@ class PythonPlan(Plan):
         """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
-        if isinstance(target.meaning, Step) and target.swept and path[:1] != Slot.VARIABLES.value:
+        if isinstance(target.meaning, Step) and target.swept and path[:1] != Slot.VARIABLES.path:
             return True  # the sweep gets it
-        if path[:1] == Slot.INSTANCE_TYPE.value[:1] and (target.says_resources or self._exposes(target)):
+        if path[:1] == Slot.INSTANCE_TYPE.path[:1] and (target.says_resources or self._exposes(target)):
             return False
         return target.copies(path) and self._gets_settings(target.maker)
 
@@ -220,9 +220,9 @@ class PythonPlan(Plan):
     def replace_restep(self, target: Target, value: str) -> bool:
         """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""
         assert isinstance(target, PythonTarget)
-        node = target.own_value((*Slot.VARIABLES.value, RESTEP))
+        node = target.own_value((*Slot.VARIABLES.path, RESTEP))
         if node is None or not self.settings.wants("amlarc-restep"):
-            setting = Setting("threads", Slot.VARIABLES, value, (*Slot.VARIABLES.value, PRESTEP))
+            setting = Setting("threads", Slot.VARIABLES, value, (*Slot.VARIABLES.path, PRESTEP))
             return not self.inherits(target, setting.path) and bool(self.write(target, [setting]))
         if not isinstance(node.expression, ast.Constant):
             not_set(self, target, f"its {RESTEP} is not a literal")
@@ -257,7 +257,7 @@ class PythonPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
-        function, statement, name = pipeline.function, pipeline.statement, slot.value[-1]
+        function, statement, name = pipeline.function, pipeline.statement, slot.path[-1]
         text = str(default) if isinstance(default, int) else quoted(default)
         if name in pipeline.parameters:
             asked = getattr(self.settings, name) if self.settings.wants(slot.rule) else None

@@ -202,7 +202,7 @@ class PythonTarget(CodeTarget):
                 return f"the values come from ** in line {expression.lineno}"
             return f"its {str(path[0]).replace('_', ' ')} are {short(expression)}, made elsewhere"
         habit = [use for use in self.uses if use.how == "assign" and use.path[:-1] == self.variables_path]
-        if path[:1] == Slot.VARIABLES.value and not all(isinstance(use.value, ast.Constant) for use in habit):
+        if path[:1] == Slot.VARIABLES.path and not all(isinstance(use.value, ast.Constant) for use in habit):
             return "one of its environment variables is not a literal"
         return ""
 

@@ -6,7 +6,7 @@ from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
-_COUNT = Slot.INSTANCE_COUNT.value
+_COUNT = Slot.INSTANCE_COUNT.path
 
 
 def _check(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 
-_TYPE = Slot.INSTANCE_TYPE.value
+_TYPE = Slot.INSTANCE_TYPE.path
 
 
 def _check(plan: Plan) -> None:
