@@ -21,8 +21,9 @@ def _check(plan: Plan) -> None:
         name = plan.planned(target, *_TYPE) if target.kind.resources else None
         if not name or is_bound(name) or name in known:
             continue
-        message, reason = f"no instance type {name} in --instance-types", _hint(name, known)
-        if not known:  # what cannot be a name in Kubernetes is the name of no instance type
+        if known:
+            message, reason = f"no instance type {name} in --instance-types", _hint(name, known)
+        else:  # what cannot be a name in Kubernetes is the name of no instance type
             message = name_problem(name) or ""
             reason = kubernetes(plan, target) if message else ""
         if reason:
