@@ -22,7 +22,13 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.signals import KINDS
 
-_WORST_FIRST = (RunOutcome.FAILED, RunOutcome.RUNNING, RunOutcome.UNKNOWN, RunOutcome.SUCCEEDED)
+_WORST_FIRST = (
+    RunOutcome.FAILED,
+    RunOutcome.RUNNING,
+    RunOutcome.WAITING,
+    RunOutcome.UNKNOWN,
+    RunOutcome.SUCCEEDED,
+)
 
 
 def build(
@@ -148,6 +154,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
                 vm_instance=place.vm_instance,
                 outcome=draft.outcome,
                 cause=draft.cause,
+                family=name,
                 sources=draft.sources,
                 notes=draft.notes,
             )

@@ -188,8 +188,8 @@ def parse_list(data: bytes) -> ClusterFacts:
     for item in items:
         if isinstance(item, dict):
             facts.add(str(item.get("kind") or kind.removesuffix("List")), item)
-    if items and not (facts.pods or facts.nodes or facts.events):
-        raise ValueError("neither pods, nodes nor events")
+    if items and not (facts.pods or facts.nodes or facts.events or facts.pod_groups or facts.volcano_jobs):
+        raise ValueError("no pods, nodes, events, or PodGroups and jobs of Volcano")
     return replace(facts, nodes_complete=whole and bool(facts.nodes))
 
 

@@ -48,6 +48,21 @@ class RunOutcome(StrEnum):
     FAILED = "failed"
     SUCCEEDED = "succeeded"
     RUNNING = "running"
+    WAITING = "waiting"  # its pod has not started; Attempt.waiting says for what
+    UNKNOWN = "unknown"
+
+
+class WaitingFor(StrEnum):
+    """What a pod that has not started waits for."""
+
+    UNSCHEDULABLE = "unschedulable"  # no node fits
+    POD_GROUP = "pod-group"  # Volcano has not admitted the whole gang
+    QUOTA = "quota"  # of the namespace or the queue
+    ADMISSION = "admission"  # the API server or a webhook refused the pod
+    IMAGE = "image"
+    MOUNT = "mount"
+    SANDBOX = "sandbox"  # the network of the pod, or the container runtime
+    CONTAINER = "container"  # a container cannot be created or an init container has not ended
     UNKNOWN = "unknown"
 
 
@@ -56,6 +71,7 @@ class Level(StrEnum):
 
     BAD = "bad"
     SUSPECT = "suspect"
+    RECOVERED = "recovered"  # had a fault once, and good attempts since
     NOT_ENOUGH_DATA = "not-enough-data"
     OK = "ok"
 
@@ -98,6 +114,14 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a pod has not started: the kind, and the evidence that says what is missing."""
+
+    kind: WaitingFor
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One rank (pod) of one attempt of one job."""
 
@@ -115,6 +139,8 @@ class Attempt:
     vm_instance: int | None = None
     outcome: RunOutcome = RunOutcome.UNKNOWN
     cause: Cause | None = None  # for failed attempts
+    waiting: Waiting | None = None  # for attempts that have not started
+    family: str = ""  # the sweep or pipeline of the job, otherwise the job: one vote per family and node
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -170,6 +196,19 @@ class Verdict:
     gone: bool = False  # the node no longer exists
     reason: str = ""  # one sentence
     suggestions: tuple[Suggestion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Many nodes had the same trouble at the same time: one event of the cluster, not many bad nodes."""
+
+    start: float
+    end: float
+    kind: CauseKind
+    nodes: tuple[str, ...]
+    pool: str | None = None  # None: several pools
+    pool_size: int = 0  # nodes that are known there
+    reason: str = ""  # one sentence: what happened, and what to check
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +270,7 @@ class DiagnosisReport:
     attempts: tuple[Attempt, ...] = ()
     jobs: tuple[Job, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     restarts: tuple[Restart, ...] = ()
     prs_evidence: tuple[PrsEvidence, ...] = ()
@@ -261,8 +301,18 @@ class ClusterFacts:
     pods: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    pod_groups: list[dict[str, Any]] = field(default_factory=list)  # of Volcano
+    volcano_jobs: list[dict[str, Any]] = field(default_factory=list)  # vcjob
     nodes_complete: bool = False
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""
-        {"Pod": self.pods, "Node": self.nodes, "Event": self.events}.get(kind, []).append(item)
+        lists = {
+            "Pod": self.pods,
+            "Node": self.nodes,
+            "Event": self.events,
+            "PodGroup": self.pod_groups,
+            "Job": self.volcano_jobs,
+        }
+        if kind != "Job" or str(item.get("apiVersion", "")).startswith("batch.volcano.sh/"):
+            lists.get(kind, []).append(item)

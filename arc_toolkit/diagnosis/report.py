@@ -34,7 +34,7 @@ def build(
     """The report; the order of the input does not matter."""
     cluster = cluster_index.read(facts)
     built, groups = attempts.build(scans, cluster, prs_evidence)
-    nodes, everywhere = verdicts.judge(built, cluster)
+    nodes, everywhere, incidents = verdicts.judge(built, cluster)
     stats = stats or Stats()
     stats.files_read += len(scans)
     stats.bytes_read += sum(scan.size for scan in scans)
@@ -54,6 +54,7 @@ def build(
         attempts=tuple(built),
         jobs=tuple(attempts.jobs(built, groups, everywhere)),
         verdicts=tuple(nodes),
+        incidents=tuple(incidents),
         skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
         restarts=tuple(restarts),
         prs_evidence=tuple(prs_evidence),
@@ -105,7 +106,7 @@ def levels(report: DiagnosisReport) -> dict[Level, int]:
 
 def troubled(job: Job) -> bool:
     """Shown before the others."""
-    return job.retried or job.outcome is RunOutcome.FAILED or bool(job.causes)
+    return job.retried or job.outcome in (RunOutcome.FAILED, RunOutcome.WAITING) or bool(job.causes)
 
 
 # --fail-on: name -> whether the report has it

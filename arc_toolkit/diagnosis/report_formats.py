@@ -10,11 +10,13 @@ from arc_toolkit.diagnosis.model import (
     Cause,
     DiagnosisReport,
     Evidence,
+    Incident,
     Restart,
     RunOutcome,
     SkippedFile,
     Stats,
     Verdict,
+    Waiting,
 )
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_text import evidence_text
@@ -23,8 +25,11 @@ from arc_toolkit.output.safe import printable
 
 # The fields of a record in JSON, in order. Within v1, fields are only added.
 FIELDS = {
-    Attempt: "number rank node node_truncated pool spot vm_instance start end pod pod_uid outcome cause sources notes",
+    Attempt: "number rank node node_truncated pool spot vm_instance start end pod pod_uid outcome cause waiting "
+    "sources notes",
     Cause: "kind confidence blames_node evidence",
+    Waiting: "kind evidence",
+    Incident: "start end kind pool pool_size nodes reason",
     Evidence: "source reason message time",
     Restart: "run time kind last_step first_step lost_steps lost_seconds gap_seconds keys confidence source",
     SkippedFile: "path reason",
@@ -32,7 +37,7 @@ FIELDS = {
 }
 TIMES = ("time", "start", "end")
 COLUMNS = (
-    "job run_id attempt rank node node_truncated pool spot vm_instance start end pod pod_uid outcome "
+    "job run_id attempt rank node node_truncated pool spot vm_instance start end pod pod_uid outcome waiting_for "
     "cause confidence evidence sources notes"
 )
 
@@ -69,6 +74,7 @@ def to_json(report: DiagnosisReport) -> str:
                 for job in report.jobs
             ],
             "nodes": [_verdict(verdict) for verdict in report.verdicts],
+            "incidents": _data(report.incidents),
             "restarts": _data(report.restarts),
             "findings": [
                 {
@@ -137,6 +143,7 @@ def to_csv(report: DiagnosisReport) -> str:
             "end": times.iso(attempt.end),
             "cause": cause.kind if cause else None,
             "confidence": cause.confidence if cause else None,
+            "waiting_for": attempt.waiting.kind if attempt.waiting else None,
             "evidence": "; ".join(evidence_text(item) for item in cause.evidence) if cause else "",
             "sources": "; ".join(attempt.sources),
             "notes": "; ".join(attempt.notes),

@@ -37,6 +37,7 @@ GROUPS = {
     "unknown": "ended, cause unknown",
     "good": "succeeded",
     "running": "running",
+    "waiting": "waiting to start",
     "unsure": "end unknown",
 }
 
@@ -152,6 +153,8 @@ def group(attempt: Attempt) -> str:
         return "good"
     if attempt.outcome is RunOutcome.RUNNING:
         return "running"
+    if attempt.outcome is RunOutcome.WAITING:
+        return "waiting"
     if attempt.outcome is RunOutcome.UNKNOWN and attempt.cause is None:
         return "unsure"
     cause = attempt.cause

@@ -13,6 +13,7 @@ from arc_toolkit.diagnosis.model import (
     CauseKind,
     DiagnosisReport,
     Evidence,
+    Incident,
     Job,
     Level,
     Restart,
@@ -36,11 +37,13 @@ Style = Callable[..., str]
 _COLORS: dict[Level | RunOutcome, tuple[str, ...]] = {
     Level.BAD: ("red", "bold"),
     Level.SUSPECT: ("yellow",),
+    Level.RECOVERED: ("cyan",),
     Level.NOT_ENOUGH_DATA: ("dim",),
     Level.OK: ("green",),
     RunOutcome.FAILED: ("red",),
     RunOutcome.SUCCEEDED: ("green",),
     RunOutcome.RUNNING: ("blue",),
+    RunOutcome.WAITING: ("yellow",),
     RunOutcome.UNKNOWN: ("dim",),
 }
 
@@ -52,7 +55,7 @@ def plain(text: str, *_: str) -> str:
 def overview(report: DiagnosisReport, style: Style = plain) -> str:
     """Jobs, nodes by verdict, suggestions, and what was not used."""
     parts = [_headline(report, style), _jobs(report, style), _restarts(report.restarts), _nodes(report, style)]
-    parts += [_suggestions(report, style), _findings(report), _rest(report)]
+    parts += [_incidents(report), _suggestions(report, style), _findings(report), _rest(report)]
     return "\n\n".join(filter(None, parts)) or "nothing to report: no jobs and no nodes"
 
 
@@ -187,6 +190,17 @@ def _nodes(report: DiagnosisReport, style: Style) -> str:
     return f"Nodes: {levels_text(report)}" + ("\n" + _table(NODE_COLUMNS, rows) if rows else "")
 
 
+def _incidents(report: DiagnosisReport) -> str:
+    lines = [f"  {_incident_text(incident)}" for incident in report.incidents[:MOST_ROWS]]
+    return "\n".join(["Incidents of many nodes at once", *lines]) if lines else ""
+
+
+def _incident_text(incident: Incident) -> str:
+    where = f"pool {printable(incident.pool)}" if incident.pool else "several pools"
+    many = f"{len(incident.nodes)} of {incident.pool_size} nodes" if incident.pool_size else "many nodes"
+    return f"{times.short(incident.start)}, {where}: {many}, {KINDS[incident.kind].label}: {printable(incident.reason)}"
+
+
 def _suggestions(report: DiagnosisReport, style: Style) -> str:
     bad = [verdict for verdict in report.verdicts if verdict.level is Level.BAD]
     parts = []
@@ -259,6 +273,9 @@ def _attempt_detail(attempt: Attempt, style: Style) -> list[str]:
     if attempt.cause:
         lines.append(f"    cause: {cause_text(attempt.cause)}: {KINDS[attempt.cause.kind].advice}")
         lines += [f"      {evidence_text(item)}" for item in attempt.cause.evidence]
+    if attempt.waiting:
+        lines.append(f"    waits for: {attempt.waiting.kind}")
+        lines += [f"      {evidence_text(item)}" for item in attempt.waiting.evidence]
     lines += [f"    note: {printable(note)}" for note in attempt.notes]
     lines += [f"    log: {printable(source)}" for source in attempt.sources]
     return lines
@@ -275,7 +292,14 @@ def evidence_text(evidence: Evidence) -> str:
 
 def to_markdown(report: DiagnosisReport) -> str:
     """For an issue or a pull request."""
-    parts = [_md_jobs(report), _md_nodes(report), _md_restarts(report), _md_findings(report), _md_rest(report)]
+    parts = [
+        _md_jobs(report),
+        _md_nodes(report),
+        _md_incidents(report),
+        _md_restarts(report),
+        _md_findings(report),
+        _md_rest(report),
+    ]
     return "\n\n".join(filter(None, parts)) or "Nothing to report: no jobs and no nodes."
 
 
@@ -323,6 +347,11 @@ def _md_nodes(report: DiagnosisReport) -> str:
             parts.append(f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0].text)}")
             parts += [f"```sh\n{commands}\n```"] if commands else []
     return "\n\n".join(parts)
+
+
+def _md_incidents(report: DiagnosisReport) -> str:
+    lines = [f"- {_md(_incident_text(incident))}" for incident in report.incidents[:MOST_MARKDOWN_ROWS]]
+    return "\n".join(["Incidents of many nodes at once:", "", *lines]) if lines else ""
 
 
 def _md_restarts(report: DiagnosisReport) -> str:

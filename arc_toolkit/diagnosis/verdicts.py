@@ -17,7 +17,16 @@ from dataclasses import dataclass, field
 
 from arc_toolkit.diagnosis import signals, suggestions
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource, Level, RunOutcome, Verdict
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    CauseKind,
+    Evidence,
+    EvidenceSource,
+    Incident,
+    Level,
+    RunOutcome,
+    Verdict,
+)
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY, explanation, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
@@ -49,8 +58,10 @@ class Tally:
     named: int = 0  # all attempts that ran here
 
 
-def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verdict], frozenset[str]]:
-    """A verdict for every known node, worst first; and the jobs that fail everywhere."""
+def judge(
+    attempts: Sequence[Attempt], cluster: ClusterIndex
+) -> tuple[list[Verdict], frozenset[str], list[Incident]]:
+    """A verdict for every known node, worst first; the jobs that fail everywhere; and incidents of many nodes."""
     widely = fails_widely(attempts)
     everywhere = fails_everywhere(attempts, widely)
     tallies = _count(attempts, cluster, widely)
@@ -66,7 +77,7 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> tuple[list[Verd
     ]
     order = list(Level)
     verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
-    return verdicts, everywhere
+    return verdicts, everywhere, []
 
 
 def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:

@@ -95,7 +95,7 @@ def wilson_bound(attempts: list[Attempt]) -> set[str]:
 
 
 def ours(attempts: list[Attempt]) -> set[str]:
-    verdicts, _ = judge(attempts, ClusterIndex())
+    verdicts, _, _ = judge(attempts, ClusterIndex())
     return {verdict.node for verdict in verdicts if verdict.level is Level.BAD}
 
 

@@ -152,7 +152,9 @@ def _judge_attempt(result: Judgement, label: str, entry: dict[str, Any], attempt
     if "blames_node" in entry and cause:
         result.compare(f"{label} blames_node", entry["blames_node"], cause["blames_node"], False)
     if entry.get("waiting_for") is not None:
-        result.compare(f"{label} waiting_for", entry["waiting_for"], attempt.get("waiting_for"), None)
+        result.compare(
+            f"{label} waiting_for", entry["waiting_for"], (attempt["waiting"] or {}).get("kind"), None, "unknown"
+        )
 
 
 def _judge_ranks(result: Judgement, label: str, entry: dict[str, Any], ranks: list[dict[str, Any]]) -> None:

@@ -70,7 +70,13 @@ def test_json_has_everything_and_names_its_schema(arc: Arc, tree: Path) -> None:
     document = json.loads(arc("diagnose", tree, "--format", "json").out)
     assert document["schema"] == "arc-toolkit/diagnose/v1"
     assert document["summary"]["jobs_retried"] == 1
-    assert document["summary"]["verdicts"] == {"bad": 1, "suspect": 0, "not-enough-data": 2, "ok": 0}
+    assert document["summary"]["verdicts"] == {
+        "bad": 1,
+        "suspect": 0,
+        "recovered": 0,
+        "not-enough-data": 2,
+        "ok": 0,
+    }
     brave = next(job for job in document["jobs"] if job["name"] == "brave")
     first = brave["attempts"][0]
     assert (first["number"], first["node"], first["pod_uid"], first["vm_instance"]) == (0, NODE_A, "u1", 10)
@@ -225,7 +231,10 @@ def test_a_folder_without_logs_says_what_was_seen_and_what_to_do(arc: Arc, tmp_p
     [
         ("{", "not JSON"),
         ("[]", "not a Kubernetes list or object"),
-        ('{"kind":"List","items":[{"kind":"Secret"}]}', "neither pods, nodes nor events"),
+        (
+            '{"kind":"List","items":[{"kind":"Secret"}]}',
+            "no pods, nodes, events, or PodGroups and jobs of Volcano",
+        ),
         ('{"kind":"List","items":[{"kind":"Node"}]}', "contains no pods"),
         ("[" * 100000, "not JSON"),
     ],

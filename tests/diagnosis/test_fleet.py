@@ -27,7 +27,7 @@ def test_no_bad_node_means_no_bad_verdict() -> None:
 
 def test_jobs_that_fail_everywhere_are_named() -> None:
     attempts, _ = simulate(Fleet("3000 jobs", 100, 3000, 0), 1)
-    _, everywhere = judge(attempts, ClusterIndex())
+    _, everywhere, _ = judge(attempts, ClusterIndex())
     broken = {f"job-{number}" for number in range(12)}
     succeeded = {attempt.job for attempt in attempts if attempt.outcome is RunOutcome.SUCCEEDED}
     assert len(everywhere & broken) >= 5

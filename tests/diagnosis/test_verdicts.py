@@ -40,7 +40,7 @@ def runs(where: str, good: int, bad: int, pool: str = "gpu", cause: Cause = UNKN
 
 
 def verdict_of(name: str, attempts: list[Attempt], known: ClusterIndex | None = None) -> Verdict:
-    verdicts, _ = judge(attempts, known or ClusterIndex())
+    verdicts, _, _ = judge(attempts, known or ClusterIndex())
     return next(verdict for verdict in verdicts if verdict.node == name)
 
 
@@ -108,7 +108,7 @@ def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> N
         Attempt("broken", number, f"n{number}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
         for number in range(3)
     ]
-    verdicts, everywhere = judge([*REST, *broken], ClusterIndex())
+    verdicts, everywhere, _ = judge([*REST, *broken], ClusterIndex())
     assert everywhere == {"broken"}
     assert {verdict.failures for verdict in verdicts} == {1}
     assert judge(broken[:2], ClusterIndex())[1] == frozenset()
@@ -140,7 +140,7 @@ def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_but_blames_no_
         for number in range(3)
     ]
     done = Attempt("job", 3, "n3", pool="gpu", outcome=RunOutcome.SUCCEEDED)
-    verdicts, everywhere = judge([*tries, done], ClusterIndex())
+    verdicts, everywhere, _ = judge([*tries, done], ClusterIndex())
     assert everywhere == frozenset()
     assert {verdict.failures for verdict in verdicts} == {0}
     assert "1 attempt of jobs that failed on 3 or more nodes left out" in verdicts[0].reason
@@ -326,7 +326,7 @@ def test_attempts_before_a_node_was_created_again_do_not_count() -> None:
 
 
 def test_a_truncated_name_blames_no_node() -> None:
-    verdicts, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
+    verdicts, _, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
     assert verdicts == []
 
 

@@ -23,7 +23,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.output.safe import show_source
 
 UNRELATED = "not a file that diagnose reads"
-KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events)\.json(?:\.gz)?", re.IGNORECASE)
+KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events|podgroups|vcjobs)\.json(?:\.gz)?", re.IGNORECASE)
 PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv")
 
 
