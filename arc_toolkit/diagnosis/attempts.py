@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
-from arc_toolkit.diagnosis import causes, signals
+from arc_toolkit.diagnosis import causes, families, signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
 from arc_toolkit.diagnosis.grouping import AttemptDraft, JobGroup, group
 from arc_toolkit.diagnosis.model import (
@@ -135,6 +135,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
         )
     if last:
         _note_missing(job, last)
+    family = families.family(name, job.run_id, (draft.pod.parent for draft in drafts if draft.pod))
     attempts = []
     for draft in drafts:
         place = _place(draft, cluster)
@@ -154,7 +155,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
                 vm_instance=place.vm_instance,
                 outcome=draft.outcome,
                 cause=draft.cause,
-                family=name,
+                family=family,
                 sources=draft.sources,
                 notes=draft.notes,
             )

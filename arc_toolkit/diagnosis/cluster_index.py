@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from arc_toolkit.diagnosis import signals, times
+from arc_toolkit.diagnosis import families, signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.kube.nodes import Node, read_node
@@ -57,6 +57,7 @@ class PodState:
     end: float | None
     deleted: float | None
     wants_spot: bool
+    parent: str | None = None  # the sweep or pipeline that it names
 
 
 @dataclass(slots=True)
@@ -252,6 +253,7 @@ def _pod(raw: Json) -> PodState:
         end=disrupted or (max(ends) if ends else None) or deleted,
         deleted=deleted,
         wants_spot=any(item.get("key") == SPOT_KEY for item in rows(spec.get("tolerations"))),
+        parent=families.parent_of_pod(meta, spec),
     )
 
 
