@@ -269,7 +269,7 @@ def _blame_first(drafts: list[AttemptDraft]) -> None:
                 message = f"another rank ({roots[0].rank or 'unnamed'}) failed first"
                 evidence = Evidence(EvidenceSource.GANG, "first to fail", message, roots[0].end)
                 draft.cause = Cause(CauseKind.GANG, "medium", (evidence, *cause.evidence))
-            elif not roots and cause.blames_node and not KINDS[cause.kind].direct:
+            elif not roots and (cause.blames_node or cause.countable) and not KINDS[cause.kind].direct:
                 # It is not known which rank failed first, so no node is blamed.
                 draft.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
 

@@ -12,13 +12,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, ContainerState, PodState, within
-from arc_toolkit.diagnosis.model import Cause, CauseKind, Confidence, Evidence, EvidenceSource, PrsEvidence
-from arc_toolkit.diagnosis.node_signals import CauseCandidate, explanation, from_event, from_signal, node_signals
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    CauseKind,
+    Confidence,
+    Evidence,
+    EvidenceSource,
+    PrsEvidence,
+    RunOutcome,
+)
+from arc_toolkit.diagnosis.node_signals import CauseCandidate, excuse, from_event, from_signal, node_signals
 from arc_toolkit.diagnosis.signals import KINDS, ORDER, is_sidecar
 from arc_toolkit.kube.nodes import Node
 
@@ -32,7 +42,7 @@ UNTIED = "no time ties it to this attempt"
 Tie = Literal["exact", "near", "open"]  # the end is known; only the next start; neither
 
 ONLY_SIDECAR = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that blocks it"
-UNKNOWN = Cause(CauseKind.UNKNOWN, "low", (), blames_node=True)
+UNKNOWN = Cause(CauseKind.UNKNOWN, "low", countable=True)
 
 
 @dataclass(slots=True)
@@ -60,13 +70,32 @@ def decide(context: AttemptContext) -> Cause:
     candidates.sort(key=lambda candidate: candidate.strength)
     lead = next((candidate for candidate in candidates if candidate.kind is not None), None)
     if lead is None or lead.kind is None:
-        return Cause(CauseKind.UNKNOWN, "low", _evidence(candidates), blames_node=True)
+        return replace(UNKNOWN, evidence=_evidence(candidates))
     kind, confidence, decisive = _explained(lead, of_node, context)
     # A node that is only missing from the list proves nothing about the time when the attempt ran.
     blames = KINDS[kind].blames_node and decisive.tied and decisive.evidence.source is not EvidenceSource.NODE_LIST
     rest = [candidate for candidate in candidates if candidate is not lead and candidate is not decisive]
     first = [decisive] if decisive is lead else [decisive, lead]
     return Cause(kind, confidence, _evidence(first + rest), blames)
+
+
+def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Mark errors of a job's process as countable if the same job succeeded later, on another node."""
+    successes: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
+            successes.setdefault(attempt.job, []).append(attempt)
+    return [
+        replace(attempt, cause=replace(attempt.cause, countable=True))
+        if attempt.cause
+        and attempt.cause.kind is CauseKind.USER
+        and any(
+            other.number > attempt.number and other.node != attempt.node
+            for other in successes.get(attempt.job, ())
+        )
+        else attempt
+        for attempt in attempts
+    ]
 
 
 def _evidence(candidates: list[CauseCandidate]) -> tuple[Evidence, ...]:
@@ -81,9 +110,10 @@ def _explained(
     kind = lead.kind or CauseKind.UNKNOWN
     if kind in (CauseKind.NODE_LOST, CauseKind.DRAIN) and context.node:
         moment = lead.evidence.time if lead.evidence.time is not None else context.end
-        # An upgrade drains spot VMs too, and removes them.
-        spot = context.spot if kind is CauseKind.NODE_LOST else None
-        better = explanation(context.cluster, context.node, moment, spot)
+        better = excuse(context.cluster, context.node, moment)
+        # An upgrade drains spot VMs too, and removes them: that a spot VM is gone does not explain a drain.
+        if better and kind is CauseKind.DRAIN and better.evidence.source is EvidenceSource.NODE_LIST:
+            better = None
         # Spot explains a drain, a drain explains a lost node; not the other way round.
         if better and better.kind and (kind is CauseKind.NODE_LOST or better.kind is not CauseKind.DRAIN):
             return better.kind, better.confidence if lead.tied else "low", better

@@ -88,20 +88,24 @@ class ClusterIndex:
     # node -> when pods were removed because it was gone
     collected: dict[str, list[float]] = field(default_factory=dict)
     spot_pools: dict[str, bool] = field(default_factory=dict)
+    tolerated: set[str] = field(default_factory=set)  # nodes with pods that may run on spot VMs
     nodes_complete: bool = False
     other_pods: int = 0  # not of AzureML jobs
     _places: dict[str, NodePlace] = field(default_factory=dict)
 
     def place(self, name: str) -> NodePlace:
-        """From the node itself, otherwise from its name and from the other nodes of its pool."""
+        """From the node itself, otherwise from its name, the other nodes of its pool, and its pods' tolerations."""
         place = self._places.get(name)
         if place is None:
             node = self.nodes.get(name)
             pool = (node.pool if node else None) or pool_of(name)
+            spot = node.spot if node else self.spot_pools.get(pool) if pool else None
+            if spot is None and name in self.tolerated:
+                spot = True
             provider = PROVIDER_VM.search(node.provider_id) if node else None
             place = self._places[name] = NodePlace(
                 pool,
-                node.spot if node else self.spot_pools.get(pool) if pool else None,
+                spot,
                 int(provider[1]) if provider and len(provider[1]) < 10 else vm_instance_of(name),
             )
         return place
@@ -120,6 +124,8 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
     cluster = ClusterIndex(nodes_complete=any(part.nodes_complete for part in facts))
     for raw in _newest(item for part in facts for item in part.pods):
         pod = _pod(raw)
+        if pod.node and pod.wants_spot:
+            cluster.tolerated.add(pod.node)
         if pod.node and pod.disrupted is not None:
             if pod.disruption == "EvictionByEvictionAPI":
                 cluster.drains.setdefault(pod.node, []).append(pod.disrupted)

@@ -105,12 +105,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why one attempt ended. `blames_node`: this failure counts against the node in the statistics."""
+    """Why one attempt ended. `blames_node`: evidence that is tied to the attempt in time speaks against the node.
+
+    `countable`: nothing speaks against the node, but it may be the reason, so the comparison with the pool counts it: a
+    failure without any evidence, or an error of the job's process if the same job then succeeded on another node.
+    """
 
     kind: CauseKind
     confidence: Confidence
     evidence: tuple[Evidence, ...] = ()
     blames_node: bool = False
+    countable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,11 @@ def node_signals(node: Node) -> list[tuple[Signal, float | None]]:
     return result
 
 
-def explanation(
-    cluster: ClusterIndex, name: str, moment: float | None, spot: bool | None
-) -> CauseCandidate | None:
-    """Why a node was lost at that moment, if Azure, the autoscaler or a person removed it on purpose.
+def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandidate | None:
+    """Why a node was lost at that moment, if Azure, the autoscaler or a person removed it on purpose; otherwise None.
+
+    The one answer for the cause of an attempt and for the verdict on its node. It excuses a loss (NotReady,
+    unreachable, gone), never a fault of the node's own.
 
     In this order: a notice (event, condition or taint); a spot VM that is gone for good; pods that were evicted
     through the API before, as a drain does; a node that was cordoned before, as for a reboot or an upgrade.
@@ -96,7 +97,7 @@ def explanation(
     if notices:
         return min(notices, key=lambda notice: (notice.priority, ORDER[notice.evidence.source]))
     gone = cluster.is_gone(name) or any(_is_near(moment, time) for time in cluster.collected.get(name, ()))
-    if spot and gone and not _came_back(events, moment):
+    if cluster.place(name).spot and gone and not _came_back(events, moment):
         evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
         return CauseCandidate(evidence, CauseKind.SPOT, "medium")
     evictions = [time for time in cluster.drains.get(name, ()) if _is_before(time, moment)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis import attempts, cluster_index, verdicts
+from arc_toolkit.diagnosis.causes import count_successes_elsewhere
 from arc_toolkit.diagnosis.model import (
     Attempt,
     ClusterFacts,
@@ -34,6 +35,7 @@ def build(
     """The report; the order of the input does not matter."""
     cluster = cluster_index.read(facts)
     built, groups = attempts.build(scans, cluster, prs_evidence)
+    built = count_successes_elsewhere(built)
     nodes, everywhere, incidents = verdicts.judge(built, cluster)
     stats = stats or Stats()
     stats.files_read += len(scans)

@@ -27,7 +27,7 @@ from arc_toolkit.diagnosis.model import (
     RunOutcome,
     Verdict,
 )
-from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY, explanation, from_event, node_signals
+from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY, excuse, from_event, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
 from arc_toolkit.kube.nodes import Node
@@ -134,7 +134,7 @@ def _count(attempts: Sequence[Attempt], cluster: ClusterIndex, widely: frozenset
             tally.widely += 1
         elif attempt.outcome is RunOutcome.SUCCEEDED:
             tally.attempts += 1
-        elif attempt.outcome is RunOutcome.FAILED and cause is not None and cause.blames_node:
+        elif attempt.outcome is RunOutcome.FAILED and cause is not None and (cause.blames_node or cause.countable):
             tally.attempts += 1
             tally.failures += 1
             if KINDS[cause.kind].direct and cause.confidence != "low":
@@ -182,9 +182,7 @@ def _add_direct(
             time = event.time
             if time is not None and time < cluster.cuts.get(name, time):
                 continue
-            if candidate.kind is CauseKind.NODE_LOST and explanation(
-                cluster, name, time, cluster.place(name).spot
-            ):
+            if candidate.kind is CauseKind.NODE_LOST and excuse(cluster, name, time):
                 continue
             if candidate.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
                 continue
@@ -199,7 +197,7 @@ def _add_state(tally: Tally, node: Node, cluster: ClusterIndex) -> None:
         if signal.kind is None:
             continue
         evidence = Evidence(signal.source, signal.reason, signal.message, since)
-        if signal.kind is CauseKind.NODE_LOST and explanation(cluster, node.name, since, node.spot):
+        if signal.kind is CauseKind.NODE_LOST and excuse(cluster, node.name, since):
             continue
         if KINDS[signal.kind].direct:
             tally.evidence.append(evidence)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis import cluster_index, signals
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -17,6 +17,7 @@ from arc_toolkit.diagnosis.model import (
     PrsEvidence,
     RunOutcome,
 )
+from arc_toolkit.diagnosis.node_signals import excuse
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.signals import KINDS
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
@@ -237,11 +238,8 @@ def test_a_retried_log_without_any_evidence_has_an_unknown_cause_that_counts() -
     ]
     first, second = build(logs).attempts
     assert first.cause is not None
-    assert (first.cause.kind, first.cause.blames_node, first.outcome) == (
-        CauseKind.UNKNOWN,
-        True,
-        RunOutcome.FAILED,
-    )
+    assert (first.cause.kind, first.outcome) == (CauseKind.UNKNOWN, RunOutcome.FAILED)
+    assert (first.cause.blames_node, first.cause.countable) == (False, True)
     assert (second.cause, second.outcome) == (None, RunOutcome.UNKNOWN)
 
 
@@ -292,6 +290,28 @@ def test_a_node_known_not_to_be_spot_wins_over_a_pod_that_may_go_to_spot_nodes(
     ended["spec"]["tolerations"] = [{"key": "kubernetes.azure.com/scalesetpriority"}]
     assert cause_of([ended], [node(spot=spot)]).kind is kind
     assert cause_of([ended]).kind is CauseKind.SPOT  # nothing is known of the node
+
+
+@pytest.mark.parametrize(
+    ("node", "phase", "countable"),
+    [(NODE_B, "Succeeded", True), (NODE_A, "Succeeded", False), (NODE_B, "Failed", False)],
+)
+def test_an_error_of_the_process_is_countable_if_the_job_then_succeeds_on_another_node(
+    node: str, phase: str, countable: bool
+) -> None:
+    code = 0 if phase == "Succeeded" else 1
+    retried = pod(node=node, uid="uid-2", phase=phase, start=40, containers=[container(code=code, minute=60)])
+    cause = cause_of([pod(containers=[container(code=1)]), retried])
+    assert (cause.kind, cause.blames_node, cause.countable) == (CauseKind.USER, False, countable)
+
+
+@pytest.mark.parametrize("tolerates", [True, False])
+def test_without_a_node_list_a_pod_that_tolerates_spot_nodes_excuses_a_node_that_is_gone(tolerates: bool) -> None:
+    gone = pod(disruption="DeletionByPodGC")
+    gone["spec"]["tolerations"] = [{"key": "kubernetes.azure.com/scalesetpriority"}] if tolerates else []
+    cluster = cluster_index.read([facts([gone], events=[event("NodeNotReady", 29)])])
+    excused = excuse(cluster, NODE_A, cluster.node_events[NODE_A][0].time)
+    assert (excused.kind if excused else None) == (CauseKind.SPOT if tolerates else None)
 
 
 def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
