@@ -14,11 +14,13 @@ import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.files import reason
+
+Item = TypeVar("Item")
 
 NEEDLE = b"Run on node:"
 # Matches every public and every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
@@ -42,9 +44,16 @@ FAILED = b" job failed."
 JOB_FAILED = re.compile(rb"(?:Azure ?(?:ML|Machine Learning)|AML) Kubernetes(?: Compute)? job failed\.")
 FAILURE = re.compile(rb" ?(-?\w*|Dispatch Job Fail) ?: ?(.*)")  # code and diagnostics
 PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
+# NVIDIA's driver writes `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` to the kernel's log.
+XID = b"Xid ("
+XID_LINE = re.compile(rb"Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
+# cudaErrorECCUncorrectable and cudaErrorNvlinkUncorrectable, in the words of cudaGetErrorString.
+UNCORRECTABLE = b"uncorrectable "
+CUDA_HARDWARE_ERROR = re.compile(rb"uncorrectable (?:ECC error encountered|NVLink error detected)")
 
 CHUNK = 1 << 16  # stays in the second-level cache
 OVERLAP = 2048  # carried from chunk to chunk: longer than any node line
+MAX_GPU_ERRORS = 50
 MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
 BINARY = "binary, not a log"
@@ -66,6 +75,8 @@ class LogScan:
     run_id: str | None = None
     pod_uid: str | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
+    xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
+    cuda_errors: tuple[str, ...] = ()  # CUDA's messages about broken hardware, without repeats
     note: str = ""
 
 
@@ -137,6 +148,12 @@ def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
             _take_node(data, at, end, final, result)
         for at in _positions(data, FAILED, stop):
             _take_failure(data, at, end, result)
+        for at in _positions(data, XID, stop):
+            if (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
+                result.xids = _with(result.xids, int(match[1]))
+        for at in _positions(data, UNCORRECTABLE, stop):
+            if match := CUDA_HARDWARE_ERROR.match(data, at, end):
+                result.cuda_errors = _with(result.cuda_errors, match[0].decode("ascii"))
         if not begin and not result.nodes:
             fallback = _hostname(data, end)
         if not final:
@@ -178,6 +195,10 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
         if stamp:
             result.start = times.from_stamp(stamp)
     result.nodes.append(name)
+
+
+def _with(items: tuple[Item, ...], item: Item) -> tuple[Item, ...]:
+    return items if item in items else (*items, item)
 
 
 def _is_word(byte: int) -> bool:

@@ -220,6 +220,24 @@ def test_the_failure_is_found_before_a_long_tail_too(words: str, code: str, afte
     assert found.failure[0] == code
 
 
+@pytest.mark.parametrize("place", [0, CHUNK - 5, CHUNK + OVERLAP - 9, 2 * CHUNK])
+def test_gpu_errors_are_found_anywhere(place: int) -> None:
+    errors = (
+        b"[  812.1] NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.\n"
+        b"NVRM: Xid (PCI:0000:0b:00): 79, pid='<unknown>', name=<unknown>\n"
+        b"NVRM: Xid (0001:00:00): 48, DBE\n"
+        b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    )
+    found = scanned(b"x" * place + errors + b"y" * (4 * CHUNK - place))
+    assert found.xids == (79, 48)
+    assert found.cuda_errors == ("uncorrectable ECC error encountered",)
+
+
+def test_words_like_gpu_errors_are_not_gpu_errors() -> None:
+    found = scanned(b"Xid (see the manual): 79\nECC: 0 uncorrectable errors\nXid 79\n" + node_line(NODE_A))
+    assert (found.xids, found.cuda_errors) == ((), ())
+
+
 @pytest.mark.parametrize("prefix", ["2021-07-13 16:03:07 ", "2021-07-13T16:03:07.123456789Z stderr F "])
 def test_the_predecessors_hostname_is_found_behind_a_prefix_on_every_line(prefix: str) -> None:
     lines = ["+ set -x", "+ hostname", "aks-old-12345678-vmss000001", "+ date"]
