@@ -103,7 +103,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         recorder.watch(_connect(args), args.history, args.retention, recovery, console.note, console.detail)
         return OK
     from arc_toolkit.diagnosis import report as reports
-    from arc_toolkit.diagnosis.report_text import summary
+    from arc_toolkit.diagnosis.report_words import summary
 
     begin = time.perf_counter()
     report = _report(args, console, _inventory(args, console))
@@ -229,12 +229,16 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
         from arc_toolkit.diagnosis import report_page
 
         return report_page.render(report)
-    from arc_toolkit.diagnosis import report_formats, report_text
+    from arc_toolkit.diagnosis import report_formats, report_markdown, report_text
 
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
         return report_text.detail(report, style) if args.job else report_text.overview(report, style)
-    writers = {"json": report_formats.to_json, "csv": report_formats.to_csv, "markdown": report_text.to_markdown}
+    writers = {
+        "json": report_formats.to_json,
+        "csv": report_formats.to_csv,
+        "markdown": report_markdown.to_markdown,
+    }
     return writers[args.format](report)
 
 

@@ -84,6 +84,7 @@ def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
         jobs=tuple(jobs),
         attempts=tuple(attempt for attempt in report.attempts if attempt.job in names),
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.node in nodes),
+        incidents=tuple(incident for incident in report.incidents if nodes.intersection(incident.nodes)),
         restarts=tuple(restart for restart in report.restarts if restart.run in runs),
         prs_evidence=tuple(
             item for item in report.prs_evidence if any(name in item.path.split("/") for name in runs if name)
@@ -104,6 +105,9 @@ def levels(report: DiagnosisReport) -> dict[Level, int]:
     for verdict in report.verdicts:
         count[verdict.level] += 1
     return count
+
+
+NAMED_LEVELS = (Level.BAD, Level.SUSPECT, Level.RECOVERED)  # these nodes are always named
 
 
 def troubled(job: Job) -> bool:

@@ -19,7 +19,7 @@ from arc_toolkit.diagnosis.model import (
     Waiting,
 )
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
-from arc_toolkit.diagnosis.report_text import evidence_text
+from arc_toolkit.diagnosis.report_words import evidence_text
 from arc_toolkit.output import jsonout
 from arc_toolkit.output.safe import printable
 

@@ -18,7 +18,7 @@ from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, DiagnosisReport, Job, Level, RunOutcome
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
-from arc_toolkit.diagnosis.report_text import attempts_text, interval_text, node_text, summary
+from arc_toolkit.diagnosis.report_words import attempts_text, interval_text, node_text, summary
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.output.safe import printable

@@ -10,7 +10,8 @@ from arc_toolkit.diagnosis import report_page
 from arc_toolkit.diagnosis.cluster_index import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import CauseKind, DiagnosisReport, RunOutcome
 from arc_toolkit.diagnosis.report import build, only_job
-from arc_toolkit.diagnosis.report_text import overview, to_markdown
+from arc_toolkit.diagnosis.report_markdown import to_markdown
+from arc_toolkit.diagnosis.report_text import overview
 from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
 

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.diagnosis import cluster_index, collect, report_formats, report_text
+from arc_toolkit.diagnosis import cluster_index, collect, report_formats, report_markdown, report_text
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.sources.inventory import Inventory
@@ -88,7 +88,7 @@ def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(damaged
     for render in (
         report_formats.to_json,
         report_formats.to_csv,
-        report_text.to_markdown,
+        report_markdown.to_markdown,
         report_text.overview,
         report_text.detail,
     ):

@@ -1,0 +1,132 @@
+"""The report in a terminal and as Markdown: what each job, incident and node looks like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arc_toolkit.diagnosis.model import (
+    CauseKind,
+    DiagnosisReport,
+    Evidence,
+    EvidenceSource,
+    Level,
+    RunOutcome,
+    Stats,
+    Waiting,
+    WaitingFor,
+)
+from arc_toolkit.diagnosis.report import only_job
+from arc_toolkit.diagnosis.report_markdown import to_markdown
+from arc_toolkit.diagnosis.report_text import detail, overview
+from arc_toolkit.diagnosis.report_words import LONGEST_DETAIL, WAITING, route_text, summary
+from tests.diagnosis.page_sample import GPU, attempt, job_of, large_report, sample_report, verdict
+
+
+def line(text: str, start: str) -> str:
+    return next(item for item in text.splitlines() if item.lstrip("| `").startswith(start))
+
+
+def test_headline_counts_what_needs_a_person() -> None:
+    first = overview(sample_report()).splitlines()[0]
+    assert first == "6 of 13 jobs retried, 2 failed for good, 1 waiting, 1 bad node of 12, 1 incident"
+
+
+@pytest.mark.parametrize("render", [overview, to_markdown])
+def test_waiting_job_has_what_it_waits_for_in_the_cause_column(render: object) -> None:
+    row = line(render(sample_report()), "lone_bay_6e1")  # type: ignore[operator]
+    assert "waits for a node that fits (0 of 12 nodes are available: 8 have too few nvidia.com/gpu" in row
+
+
+def test_waiting_after_a_failure_shows_both() -> None:
+    first = attempt("job", 0, "a", 0, 5, CauseKind.SPOT)
+    second = attempt("job", 1, None, outcome=RunOutcome.WAITING, waiting=Waiting(WaitingFor.IMAGE))
+    report = DiagnosisReport(attempts=(first, second), jobs=(job_of([first, second]),))
+    assert "spot preemption; waits for its image" in line(overview(report), "job")
+    running = replace(report, jobs=(replace(report.jobs[0], outcome=RunOutcome.RUNNING),))
+    assert "waits" not in line(overview(running), "job")
+
+
+def test_long_message_about_waiting_is_cut_at_a_word() -> None:
+    evidence = Evidence(EvidenceSource.POD_EVENT, "FailedScheduling", "insufficient " * 40)
+    one = attempt("job", 0, None, outcome=RunOutcome.WAITING, waiting=Waiting(WaitingFor.QUOTA, (evidence,)))
+    row = line(overview(DiagnosisReport(attempts=(one,), jobs=(job_of([one]),))), "job")
+    words = row[row.index("(") + 1 : row.index(")")]
+    assert len(words) <= LONGEST_DETAIL + 4
+    assert words.endswith("insufficient ...")
+
+
+def test_every_kind_of_waiting_has_words_and_advice() -> None:
+    assert set(WAITING) == set(WaitingFor)
+    assert len({traits.label for traits in WAITING.values()}) == len(WAITING)
+
+
+def test_detail_of_a_waiting_job_has_the_evidence_and_what_to_check() -> None:
+    text = detail(only_job(sample_report(), "lone_bay_6e1"))
+    assert "1 attempt, waits for a node that fits" in text
+    assert "waits for a node that fits: compare what the instance type requests" in text
+    assert "pod condition Unschedulable at 2026-07-01T12:30:00Z: 0 of 12 nodes" in text
+    assert "ended" not in text
+
+
+@pytest.mark.parametrize("render", [overview, to_markdown])
+def test_incidents_come_before_the_nodes(render: object) -> None:
+    text: str = render(sample_report())  # type: ignore[operator]
+    incident = text.index(
+        "2026-07-01 12:50 to 12:54, 5 of 8 nodes of pool gpu, node NotReady or lost: 5 of 8 nodes"
+    )
+    assert incident < text.index("SystemOOM: the kernel ran out of memory, twice")
+
+
+def test_job_in_detail_has_only_the_incidents_of_its_nodes() -> None:
+    assert only_job(sample_report(), "brave_fig_4k2").incidents
+    assert not only_job(sample_report(), "calm_pear_9x1").incidents
+
+
+def test_recovered_nodes_are_counted_and_named_also_among_many() -> None:
+    report = large_report(jobs=10, nodes=100)
+    recovered = verdict(f"{GPU}02", Level.RECOVERED, 1, 12, "NotReady once, 11 good attempts since")
+    text = overview(replace(report, verdicts=(*report.verdicts[:4], recovered, *report.verdicts[4:])))
+    assert "Nodes: 4 bad, 1 recovered, 96 ok" in text
+    assert "11 good attempts since" in line(text, f"{GPU}02")
+    assert sum(row.startswith("aks-") for row in text.splitlines()) < 20
+    assert "11 good attempts since" in to_markdown(replace(report, verdicts=(recovered,)))
+
+
+def test_ok_shows_the_rate_that_it_excludes() -> None:
+    assert "a failure rate above 22 % is excluded" in line(overview(sample_report()), f"{GPU}00")
+
+
+# --- the nodes of a job -----------------------------------------------------------------------------------------
+
+
+def test_nodes_follow_the_attempts() -> None:
+    assert route_text([attempt("j", 0, "a"), attempt("j", 1, "b"), attempt("j", 2, "a")]) == "a -> b -> a"
+
+
+def test_several_attempts_in_a_row_on_one_node_are_counted() -> None:
+    tries = [attempt("j", number, node) for number, node in enumerate(["a", "a", "a", "b"])]
+    assert route_text(tries) == "a (3 times) -> b"
+
+
+def test_gang_shows_the_node_of_the_rank_that_failed_first() -> None:
+    gang = [item for item in sample_report().attempts if item.job == "wide_yew_3a9"]
+    assert route_text(gang) == f"{GPU}02 (+3 nodes) -> {GPU}04 (+3 nodes)"
+    assert route_text(gang, arrow="→", ranks=4).startswith(f"{GPU}02, {GPU}00, {GPU}01, {GPU}03 → {GPU}04, ")
+
+
+def test_many_attempts_are_cut_and_counted() -> None:
+    assert route_text([attempt("j", number, f"n{number}") for number in range(9)]) == "n0 -> n1 -> n2 +6"
+
+
+def test_unknown_and_cut_names_are_marked_and_a_pod_that_waits_has_no_node() -> None:
+    waiting = attempt("j", 2, None, outcome=RunOutcome.WAITING)
+    cut = replace(attempt("j", 1, "aks-gpu-3141"), node_truncated=True)
+    assert route_text([attempt("j", 0, None), cut, waiting]) == "? -> aks-gpu-3141..."
+    assert route_text([waiting]) == "-"
+
+
+def test_summary_names_only_what_was_read() -> None:
+    assert summary(DiagnosisReport()).startswith("0 logs read (0 B): 0 attempts")
+    assert summary(DiagnosisReport(stats=Stats(pods=1, nodes=2))).startswith("1 pod, 2 nodes, 0 events: ")
