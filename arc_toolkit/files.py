@@ -40,7 +40,11 @@ def read_raw(path: str) -> bytes:
 
 def read_text(path: str | Path) -> str:
     """UTF-8 text with its newlines as they are; a BOM is dropped."""
-    data = read_bytes(path)
+    return decode(read_bytes(path), path)
+
+
+def decode(data: bytes, path: str | Path) -> str:
+    """UTF-8 text of the input with this name."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -15,15 +15,14 @@ from arc_toolkit.diagnosis.cluster_index import parse_list
 from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.inventory import Inventory
+from arc_toolkit.diagnosis.unpack import TooLarge, error_reason, read_input, read_whole
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import read_bytes
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 BATCH = 100
 PARALLEL_FROM = 2000  # files; with fewer, starting processes costs more than it saves
-MAX_JSON_BYTES = 1 << 30
 
 Progress = Callable[[str], None]
 
@@ -110,7 +109,9 @@ def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
         try:
             facts.append(parse_facts(log))
         except (OSError, EOFError, RuntimeError) as error:
-            inventory.skip(log.path, scan.error_reason(error))
+            inventory.skip(log.path, error_reason(error))
+        except TooLarge as error:
+            inventory.skip(log.path, str(error))
         except ValueError as error:
             inventory.skip(log.path, f"not a Kubernetes list: {error}")
     return facts
@@ -118,15 +119,7 @@ def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
 
 def read_named(path: str, kind: str) -> ClusterFacts:
     """A file passed with --pods, --nodes or --events must contain that kind."""
-    data = read_bytes(path)
-    if data.startswith(b"\x1f\x8b"):
-        import gzip
-        import zlib
-
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error):
-            raise ArcError(f"{path}: truncated or damaged compressed data: save it again") from None
+    data = read_input(path)
     try:
         facts = parse_list(data)
     except ValueError as error:
@@ -138,13 +131,7 @@ def read_named(path: str, kind: str) -> ClusterFacts:
 
 def parse_facts(log: LogFile) -> ClusterFacts:
     with log.open() as stream:
-        parts, size = [], 0
-        while piece := stream.read(1 << 20):
-            parts.append(piece)
-            size += len(piece)
-            if size > MAX_JSON_BYTES:
-                raise ValueError("larger than 1 GiB")
-    return parse_list(b"".join(parts))
+        return parse_list(read_whole(stream))
 
 
 def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, LogFile, PrsEvidence, SkippedFile
+from arc_toolkit.diagnosis.unpack import READ_ERRORS, error_reason, unpacked
 
 USAGE = "node_resource_usage.csv"
 
@@ -41,14 +41,13 @@ def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]
         reader = _read_usage if file.path.endswith(USAGE) else _read_batches
         try:
             with file.open() as stream:
-                evidence += reader(file.path, stream)
+                evidence += reader(file.path, unpacked(stream))
         except _NotUsable as reason:
             skipped.append(SkippedFile(file.path, str(reason)))
         except csv.Error:
             skipped.append(SkippedFile(file.path, "not CSV"))
-        except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
-            first = (str(error).splitlines() or [""])[0]
-            skipped.append(SkippedFile(file.path, f"cannot be read: {first or type(error).__name__}"))
+        except READ_ERRORS as error:
+            skipped.append(SkippedFile(file.path, error_reason(error)))
     return evidence, skipped
 
 
@@ -102,7 +101,7 @@ def _rows(stream: BinaryIO) -> tuple[list[str], Iterator[dict[str, str]]]:
 
 def _lines(stream: BinaryIO) -> Iterator[str]:
     """Lines of bounded length: memory must not grow with a file that is not CSV."""
-    text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")  # type: ignore[type-var]
+    text = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
     while line := text.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE:
             raise _NotUsable("not CSV: a line is too long")

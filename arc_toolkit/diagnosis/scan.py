@@ -11,14 +11,13 @@ import os
 import re
 import stat
 import threading
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
-from arc_toolkit.files import reason
+from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, unzip
 
 Item = TypeVar("Item")
 
@@ -56,6 +55,8 @@ OVERLAP = 2048  # carried from chunk to chunk: longer than any node line
 MAX_GPU_ERRORS = 50
 MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
+FIRST_BLOCK = 1024
+ARCHIVE = "archive: unpack it first"
 BINARY = "binary, not a log"
 UTF_16 = "UTF-16 text: save it as UTF-8"
 EMPTY = "empty log"
@@ -95,7 +96,7 @@ def scan(log: LogFile) -> LogScan | SkippedFile:
     """Read one log. What cannot be read is a SkippedFile with its reason; the part before an error counts."""
     try:
         stream = log.open()
-    except (OSError, ValueError, RuntimeError, EOFError, zlib.error) as error:
+    except READ_ERRORS as error:
         return SkippedFile(log.path, error_reason(error))
     with stream:
         return _scan_stream(log.path, stream)
@@ -106,18 +107,7 @@ def scan_all(logs: list[LogFile]) -> list[LogScan | SkippedFile]:
     return [scan(log) for log in logs]
 
 
-def error_reason(error: Exception) -> str:
-    """A reason that can be counted: the kind of error without details."""
-    if isinstance(error, FileNotFoundError):
-        return "deleted before it could be read"
-    if isinstance(error, OSError) and error.errno is not None:
-        return f"cannot be read: {reason(error)}"
-    if isinstance(error, EOFError | zlib.error):
-        return "truncated or damaged compressed data"
-    return f"cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-
-
-def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
+def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan | SkippedFile:
     data, view = _BUFFER.data, _BUFFER.view
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = LogScan(path, [])
@@ -125,13 +115,13 @@ def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
     limit: int | None = None  # a log that is being written is read up to its size when reading started
     error = ""
     fallback: str | None = None
-    final = False
+    final = has_nul = False
     while not final:
         begin = end
         while end < len(data) and not final:  # a stream may return less than requested
             try:
                 count = readinto(view[end:]) or 0
-            except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as problem:
+            except READ_ERRORS as problem:
                 count, error = 0, error_reason(problem)
             if limit is not None:
                 count = min(count, limit - result.size)
@@ -139,8 +129,11 @@ def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
             result.size += count
             final = not count
         if not begin and end:
-            if data.find(0, 0, min(end, 1024)) >= 0:
-                return SkippedFile(path, UTF_16 if data.startswith((b"\xff\xfe", b"\xfe\xff")) else BINARY)
+            if data.startswith(GZIP, 0, end) and not was_gzip:
+                return _scan_stream(path, unzip(stream, bytes(view[:end])), was_gzip=True)
+            has_nul = data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
+            if has_nul and (encoding := _other_than_text(bytes(view[: min(end, FIRST_BLOCK)]))):
+                return SkippedFile(path, encoding)
             _read_head(data, end, result)
         # Unless this is the end, a hit in the overlap is left for the next chunk, which has the whole line.
         stop = end if final else end - OVERLAP + len(NEEDLE)
@@ -164,6 +157,8 @@ def _scan_stream(path: str, stream: BinaryIO) -> LogScan | SkippedFile:
             end = OVERLAP
     if not result.nodes and fallback:
         result.nodes.append(fallback)
+    if has_nul and not (result.nodes or result.failure or result.xids or result.cuda_errors):
+        return SkippedFile(path, BINARY)
     if not result.nodes:
         result.note = error or (NO_NODE if result.size else EMPTY)
     elif error:
@@ -195,6 +190,16 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
         if stamp:
             result.start = times.from_stamp(stamp)
     result.nodes.append(name)
+
+
+def _other_than_text(block: bytes) -> str:
+    """What a first block with NUL bytes is; "" for text, because a log that was truncated in place has some too."""
+    if block[257:262] == b"ustar":
+        return ARCHIVE
+    low, high = block[::2].count(0), block[1::2].count(0)
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")) or max(low, high) > 8 + len(block) / 4 > 8 * min(low, high):
+        return UTF_16
+    return ""
 
 
 def _with(items: tuple[Item, ...], item: Item) -> tuple[Item, ...]:

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import collect
+from arc_toolkit.diagnosis import collect, unpack
 from arc_toolkit.diagnosis.model import SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan
-from arc_toolkit.diagnosis.sources import zips
 from arc_toolkit.diagnosis.sources.inventory import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, save, write_log
@@ -86,25 +85,57 @@ def test_members_that_lead_outside_or_are_archives_are_reported_and_the_rest_is_
 
 
 def test_a_zip_bomb_is_not_unpacked_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zips, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
     make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": b" " * (30 << 20), f"j/{LOG}": node_line(NODE_A)})
     scans, inventory = read(tmp_path)
     assert [scan.nodes for scan in scans] == [[NODE_A]]
-    assert reasons(inventory) == {LOG: zips.BOMB}
+    assert reasons(inventory) == {LOG: unpack.BOMB}
 
 
 def test_a_gz_bomb_is_stopped_while_it_unpacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zips, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
     (tmp_path / f"{LOG}.gz").write_bytes(gzip.compress(b" " * (60 << 20)))
     scans, inventory = read(tmp_path)
-    assert reasons(inventory) == {f"{LOG}.gz": f"cannot be read: {zips.BOMB}"}
+    assert reasons(inventory) == {f"{LOG}.gz": f"cannot be read: {unpack.BOMB}"}
     assert scans[0].size < 40 << 20
+
+
+def test_gzip_under_a_plain_name_is_unpacked_in_folders_and_zips(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    (tmp_path / f"j/{LOG}").write_bytes(gzip.compress(node_line(NODE_A)))
+    nodes = {"kind": "List", "items": [{"kind": "Node", "metadata": {"name": NODE_A}}]}
+    (tmp_path / "nodes.json").write_bytes(gzip.compress(json.dumps(nodes).encode()))
+    make_zip(tmp_path / "z.zip", {f"k/{LOG}": gzip.compress(node_line(NODE_B))})
+    scans, inventory = read(tmp_path)
+    assert [scan.nodes for scan in scans] == [[NODE_A], [NODE_B]]
+    (facts,) = collect.read_kubernetes(inventory)
+    assert len(facts.nodes) == 1
+    assert inventory.skipped == []
+
+
+def test_a_gz_in_a_zip_expands_to_no_more_than_the_zip_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
+    twice = gzip.compress(gzip.compress(b" " * (60 << 20)), compresslevel=0)
+    bomb = gzip.compress(b" " * (60 << 20))
+    make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": bomb, f"twice/{LOG}": twice, f"j/{LOG}": node_line(NODE_A)})
+    scans, inventory = read(tmp_path)
+    assert inventory.counts[f"cannot be read: {unpack.BOMB}"] == 1
+    assert sum(scan.size for scan in scans) < 8 << 20
+
+
+def test_an_archive_passed_by_name_is_not_read_as_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "logs.tar.gz"
+    path.write_bytes(gzip.compress(node_line(NODE_A)))
+    assert read(path)[0] == []
+    assert reasons(read(path)[1]) == {"logs.tar.gz": "archive: unpack it first"}
 
 
 def test_members_that_share_their_data_are_not_read_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zips, "BOMB_FLOOR_BYTES", 1 << 20)
+    monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"j/{LOG}", node_line(NODE_A) + os.urandom(500).hex().encode() * 300)
         archive.filelist += archive.filelist * 5000

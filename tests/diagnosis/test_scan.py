@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -252,8 +254,9 @@ def test_a_sentence_is_not_a_node() -> None:
     assert scanned(b"Run on node: gpu\n").nodes == ["gpu"]
 
 
-def test_utf_16_is_named_with_what_to_do() -> None:
-    data = "Run on node: gpu-1\n".encode("utf-16")
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_named_with_what_to_do(encoding: str) -> None:
+    data = ("+ set -x\nRun on node: gpu-1 \u00e9\n" * 100).encode(encoding)
     assert scan(LogFile("p", lambda: io.BytesIO(data))) == SkippedFile("p", scanner.UTF_16)
     with pytest.raises(ValueError, match="saved as UTF-8"):
         parse_list('{"kind":"List"}'.encode("utf-16"))
@@ -265,9 +268,32 @@ def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
 
 
 def test_binary_and_empty_files_are_named_as_such() -> None:
-    binary = scan(LogFile("p", lambda: io.BytesIO(b"\x00\x01Run on node: aks-1\n")))
+    binary = scan(LogFile("p", lambda: io.BytesIO(b"\x00\x01\x00 nothing\n")))
     assert binary == SkippedFile("p", scanner.BINARY)
     assert scanned(b"").note == scanner.EMPTY
+
+
+@pytest.mark.parametrize("nul", [b"\0", b"\0" * 5000, b"\0" * CHUNK * 2])
+def test_a_log_that_was_truncated_in_place_starts_with_nul_bytes_and_is_read(nul: bytes) -> None:
+    assert scanned(nul + b"AML Kubernetes job failed. 9: x\n").failure == ("9", "x")
+    assert scanned(b"+ true" + nul + b"\n" + node_line(NODE_A)).nodes == [NODE_A]
+
+
+def test_a_tar_is_not_one_log() -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        member = tarfile.TarInfo("amlarc_cr_bootstrap.log")
+        member.size = len(node_line(NODE_A))
+        archive.addfile(member, io.BytesIO(node_line(NODE_A)))
+    assert scan(LogFile("p", lambda: io.BytesIO(file.getvalue()))) == SkippedFile("p", scanner.ARCHIVE)
+
+
+def test_gzip_is_recognized_by_its_first_bytes() -> None:
+    data = b"AZUREML_RUN_ID=brave\n" + b"x" * (2 * CHUNK) + b"\n" + node_line(NODE_A)
+    found = scanned(gzip.compress(data))
+    assert (found.nodes, found.run_id, found.size) == ([NODE_A], "brave", len(data))
+    twice = scan(LogFile("p", lambda: io.BytesIO(gzip.compress(gzip.compress(data)))))
+    assert twice == SkippedFile("p", scanner.BINARY)  # unpacked once only: there is gzip data that contains itself
 
 
 def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) -> None:

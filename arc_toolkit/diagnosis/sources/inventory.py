@@ -10,15 +10,16 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, cast
 
 from arc_toolkit.diagnosis.log_paths import PIPE
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
-from arc_toolkit.diagnosis.scan import error_reason
-from arc_toolkit.diagnosis.sources.zips import ARCHIVES, add_zip, clean, open_gzip, plain, unzip
+from arc_toolkit.diagnosis.scan import ARCHIVE
+from arc_toolkit.diagnosis.sources.zips import ARCHIVES, add_zip, clean
+from arc_toolkit.diagnosis.unpack import READ_ERRORS, BoundedStream, error_reason, unpacked
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.safe import show_source
 
@@ -102,21 +103,22 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     try:
         with open(path, "rb", buffering=0) as stream:
             regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-            head = stream.read(64) if regular else b""
+            head = _peek(stream) if regular else b""
     except OSError as error:
         return inventory.skip(path, error_reason(error))
     if not regular:
         return _add_pipe(path, inventory)
     if head.startswith(b"PK\x03\x04") or path.lower().endswith(".zip"):
         return add_zip(path, inventory)
+    if path.endswith(ARCHIVES):
+        return inventory.skip(path, ARCHIVE)
     if head.startswith(b"SQLite format 3\x00"):
         return inventory.skip(path, "an SQLite file: use --history")
-    packed = head.startswith(b"\x1f\x8b")
-    log = LogFile(clean(path), partial(open_gzip if packed else io.FileIO, path))
+    log = LogFile(clean(path), partial(io.FileIO, path))
     name = os.path.basename(path)
     if not inventory.offer(name, log):
-        json_name = (name.removesuffix(".gz") if packed else name).endswith(".json")
-        (inventory.kubernetes if json_name or _is_json(head) else inventory.logs).append(log)
+        as_json = name.endswith((".json", ".json.gz")) or _is_json(head)
+        (inventory.kubernetes if as_json else inventory.logs).append(log)
     return None
 
 
@@ -171,13 +173,12 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
 
 
 def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
-    opener = open_gzip if name.endswith(".gz") else io.FileIO
-    if inventory.offer(name, LogFile(clean(path), partial(opener, path))):
+    if inventory.offer(name, LogFile(clean(path), partial(io.FileIO, path))):
         return
     if name.lower().endswith(".zip"):
         add_zip(path, inventory)
     elif name.endswith(ARCHIVES):
-        inventory.skip(path, "archive: unpack it first")
+        inventory.skip(path, ARCHIVE)
     else:
         inventory.skip_unrelated(path)
 
@@ -191,21 +192,20 @@ def _add_pipe(path: str, inventory: Inventory) -> None:
 
 
 def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
-    """A stream that cannot be read twice: its first bytes, decompressed if necessary, decide what it is."""
-    head = _peek(stream)
+    """A stream that cannot be read twice: its first bytes, unpacked, decide what it is."""
+    reader = unpacked(stream)
+    head = _peek(reader)
     if head.startswith(b"PK\x03\x04"):
         raise ArcError(f"a zip cannot be read from {name}: save it and pass its path")
-    if head.startswith(b"\x1f\x8b"):
-        stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unzip(stream, None))))
-        head = _peek(stream)
-    log = LogFile(name, partial(plain, stream))
+    log = LogFile(name, cast(Callable[[], BinaryIO], partial(BoundedStream, reader)))
     (inventory.kubernetes if _is_json(head) else inventory.streams).append(log)
 
 
 def _peek(stream: BinaryIO) -> bytes:
+    """The first bytes, unpacked."""
     try:
-        return stream.peek(64)[:64] if isinstance(stream, io.BufferedReader) else b""
-    except (OSError, EOFError, ValueError):  # damaged data: reported when it is read
+        return unpacked(stream).peek(64)[:64]
+    except READ_ERRORS:  # reported when the data is read
         return b""
 
 

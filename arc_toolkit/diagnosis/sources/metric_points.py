@@ -15,8 +15,9 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.unpack import read_input
 from arc_toolkit.errors import ArcError, missing_extra
-from arc_toolkit.files import read_text
+from arc_toolkit.files import decode
 from arc_toolkit.output.safe import redact, show_source
 
 # The names of the columns in MLflow, W&B, TensorBoard exports and files of users.
@@ -47,9 +48,9 @@ def read_points(source: str) -> dict[str, list[Point]]:
     """Points by run, from a path, `-`, or `mlflow:URI#RUN[,RUN]`."""
     if source.startswith("mlflow:"):
         return _from_mlflow(source)
-    text = read_text(source)
+    text = decode(read_input(source), source)
     rows = _json_rows(text, source) if text.lstrip()[:1] in ("{", "[") else _csv_rows(text, source)
-    fallback = "standard input" if source == "-" else PurePath(source).stem
+    fallback = "standard input" if source == "-" else PurePath(source.removesuffix(".gz")).stem
     runs: dict[str, list[Point]] = {}
     for where, row in rows:
         for run, point in _points(row, where):

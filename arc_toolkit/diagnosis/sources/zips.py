@@ -1,4 +1,4 @@
-"""Compressed data as streams, and the members of a zip. Nothing is unpacked to disk: a member's path is only shown.
+"""The members of a zip as streams. Nothing is unpacked to disk: a member's path is only shown.
 
 A zip whose end is missing (an incomplete download) has no list of members; its members are found by their own headers
 and read as far as possible.
@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import error_reason
+from arc_toolkit.diagnosis.unpack import BOMB, BoundedStream, error_reason, limit
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -27,61 +27,10 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".7z", ".rar")
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 STORED, DEFLATED = 0, 8
 
-# A deflated log is 5 to 50 times larger unpacked; the format's limit is 1032. Above this it is a zip bomb.
-BOMB_RATIO = 500
-BOMB_FLOOR_BYTES = 64 << 20
-BOMB = f"unpacks to more than {BOMB_RATIO} times its size"
-
 
 def clean(path: str) -> str:
     """A path that can be printed even if its bytes are not UTF-8."""
     return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def limit(compressed_size: int) -> int:
-    """The number of bytes that compressed data of this size may expand to."""
-    return max(BOMB_FLOOR_BYTES, BOMB_RATIO * compressed_size)
-
-
-def open_gzip(path: str) -> BinaryIO:
-    return unzip(io.FileIO(path), os.path.getsize(path))
-
-
-def plain(stream: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, BoundedStream(stream))
-
-
-def unzip(stream: BinaryIO, size: int | None) -> BinaryIO:
-    import gzip
-
-    return cast(BinaryIO, BoundedStream(cast(IO[bytes], gzip.GzipFile(fileobj=stream, mode="rb")), size))
-
-
-class BoundedStream(io.RawIOBase):
-    """Decompressed bytes, up to where the data is damaged or grows like a zip bomb."""
-
-    def __init__(self, inner: IO[bytes], compressed_size: int | None = None) -> None:
-        self._inner = inner
-        self._limit = None if compressed_size is None else limit(compressed_size)
-        self._count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            # read1 returns the data before a fault, and raises the fault only at the next call.
-            data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
-        except Exception as error:
-            # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise EOFError from None
-        self._count += len(data)
-        if self._limit is not None and self._count > self._limit:
-            raise ValueError(BOMB)
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def add_zip(path: str, inventory: Inventory) -> None:
@@ -151,10 +100,9 @@ def open_member(path: str, index: int) -> BinaryIO:
     opened = archive(path)
     member = opened.infolist()[index]
     try:
-        stream = cast(BinaryIO, BoundedStream(opened.open(member), member.compress_size))
+        return cast(BinaryIO, BoundedStream(opened.open(member), limit(member.compress_size)))
     except BadZipFile:
         raise EOFError from None
-    return unzip(stream, member.compress_size) if member.filename.endswith(".gz") else stream
 
 
 def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
@@ -171,17 +119,16 @@ def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
                     body = begin + name_length + extra
                     # If the size is after the data, the data ends at the next header.
                     rest = max((following if following >= 0 else len(data)) - body, 0)
-                    yield name, partial(_open_part, path, name, body, method, min(size or rest, rest))
+                    yield name, partial(_open_part, path, body, method, min(size or rest, rest))
                 at = following
     except (OSError, ValueError):
         return
 
 
-def _open_part(path: str, name: str, offset: int, method: int, size: int) -> BinaryIO:
+def _open_part(path: str, offset: int, method: int, size: int) -> BinaryIO:
     file = io.FileIO(path)
     file.seek(offset)
-    stream = cast(BinaryIO, BoundedStream(cast(IO[bytes], _Part(file, method, size)), size))
-    return unzip(stream, size) if name.endswith(".gz") else stream
+    return cast(BinaryIO, BoundedStream(cast(IO[bytes], _Part(file, method, size)), limit(size)))
 
 
 class _Part:
