@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
-from arc_toolkit.diagnosis import causes, families, signals
+from arc_toolkit.diagnosis import causes, families, signals, waiting
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
-from arc_toolkit.diagnosis.grouping import AttemptDraft, JobGroup, group
+from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
+from arc_toolkit.diagnosis.grouping import group
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -21,7 +22,9 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.signals import KINDS
+from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
 
+_PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
     RunOutcome.FAILED,
     RunOutcome.RUNNING,
@@ -35,8 +38,9 @@ def build(
     scans: Iterable[LogScan], cluster: ClusterIndex, prs_evidence: Sequence[PrsEvidence] = ()
 ) -> tuple[list[Attempt], dict[str, JobGroup]]:
     """All attempts in order of job and number, and the jobs by their unique names."""
-    groups = group(scans, cluster, prs_evidence)
-    return [attempt for name in sorted(groups) for attempt in _finish(name, groups[name], cluster)], groups
+    known = gangs(cluster)
+    groups = group(scans, cluster, known, prs_evidence)
+    return [attempt for name in sorted(groups) for attempt in _finish(name, groups[name], cluster, known)], groups
 
 
 def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]) -> list[Job]:
@@ -91,7 +95,7 @@ def _place(draft: AttemptDraft, cluster: ClusterIndex) -> NodePlace:
     return place._replace(vm_instance=None) if draft.truncated else place
 
 
-def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
+def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangState]) -> list[Attempt]:
     drafts = job.drafts
     if not drafts:
         return []
@@ -101,10 +105,15 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
     single = len(drafts) == 1 or _one_rank(drafts)
     starts = _starts(drafts) if len(drafts) > 1 else {}
     for draft in drafts:
-        draft.outcome = _outcome(draft, last)
+        draft.outcome = _outcome(draft, last, cluster)
+        if draft.outcome is RunOutcome.WAITING:
+            if draft.pod is not None:
+                draft.waiting = waiting.of_pod(draft.pod, gang_of(draft.pod, known), cluster)
+            elif draft.gang is not None:
+                draft.waiting = waiting.of_gang(draft.gang)
+            continue
         deleted = draft.outcome is RunOutcome.UNKNOWN and draft.pod is not None and draft.pod.deleted is not None
-        waits = draft.outcome is RunOutcome.RUNNING and draft.pod is not None and _waits(draft.pod)
-        if draft.outcome is not RunOutcome.FAILED and not deleted and not waits:
+        if draft.outcome is not RunOutcome.FAILED and not deleted:
             continue
         cause = causes.decide(
             causes.AttemptContext(
@@ -119,9 +128,6 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
                 prs_evidence=_prs_evidence_of(draft, job),
             )
         )
-        if waits:  # it may still start; this is what it waits for
-            draft.cause = cause if cause.kind is CauseKind.SETUP else None
-            continue
         # A pod that was deleted while it ran, without any evidence, was most likely cancelled.
         if not deleted or cause.kind is not CauseKind.UNKNOWN:
             draft.outcome, draft.cause = RunOutcome.FAILED, cause
@@ -135,7 +141,8 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
         )
     if last:
         _note_missing(job, last)
-    family = families.family(name, job.run_id, (draft.pod.parent for draft in drafts if draft.pod))
+    named = (source.parent for draft in drafts if (source := draft.pod or draft.gang))
+    family = families.family(name, job.run_id, named)
     attempts = []
     for draft in drafts:
         place = _place(draft, cluster)
@@ -155,6 +162,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex) -> list[Attempt]:
                 vm_instance=place.vm_instance,
                 outcome=draft.outcome,
                 cause=draft.cause,
+                waiting=draft.waiting,
                 family=family,
                 sources=draft.sources,
                 notes=draft.notes,
@@ -195,20 +203,30 @@ def _starts(drafts: list[AttemptDraft]) -> dict[int, float]:
     return starts
 
 
-def _outcome(draft: AttemptDraft, last: int) -> RunOutcome:
+def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex) -> RunOutcome:
     """The pod's phase first; without a pod, an attempt that was followed by another one has failed."""
-    phase = draft.pod.phase if draft.pod else ""
-    if phase == "Succeeded":
+    pod = draft.pod
+    if pod is None and draft.gang is not None:
+        return RunOutcome.WAITING
+    phase = pod.phase if pod else ""
+    if pod is None or phase not in _PHASES:
+        lost = pod is not None and bool(pod.disruption or pod.reason or pod.deleted)
+        return RunOutcome.FAILED if draft.failure or draft.number < last or lost else RunOutcome.UNKNOWN
+    if phase == "Succeeded" or (phase == "Failed" and _only_helpers_failed(pod)):
         return RunOutcome.SUCCEEDED
-    if phase == "Failed" or draft.number < last or draft.failure:
+    if phase == "Failed" or pod.reason == "NodeLost" or _main_failed(pod):
         return RunOutcome.FAILED
-    if draft.pod is not None and (
-        draft.pod.disruption or draft.pod.reason == "NodeLost" or _main_failed(draft.pod)
-    ):
+    # From here on the phase says Running or Pending, but nobody can update it if the node is lost.
+    if pod.deleted is not None:
+        return RunOutcome.FAILED if pod.disruption or draft.number < last else RunOutcome.UNKNOWN
+    if draft.number < last and pod.node and _is_lost(pod.node, cluster):
         return RunOutcome.FAILED
-    if phase in ("Running", "Pending") and draft.pod is not None:
-        return RunOutcome.RUNNING if draft.pod.deleted is None else RunOutcome.UNKNOWN
-    return RunOutcome.UNKNOWN
+    return RunOutcome.RUNNING if phase == "Running" else RunOutcome.WAITING
+
+
+def _is_lost(node: str, cluster: ClusterIndex) -> bool:
+    known = cluster.nodes.get(node)
+    return cluster.is_gone(node) or (known is not None and known.ready is False)
 
 
 def _main_failed(pod: PodState) -> bool:
@@ -219,14 +237,17 @@ def _main_failed(pod: PodState) -> bool:
     )
 
 
-def _waits(pod: PodState) -> bool:
-    """A container cannot start, for a reason that does not go away by itself."""
-    known = [
-        signals.table().get((EvidenceSource.CONTAINER, item.reason))
-        for item in pod.containers
-        if item.state == "waiting"
-    ]
-    return any(signal is not None and signal.kind is CauseKind.SETUP for signal in known)
+def _only_helpers_failed(pod: PodState) -> bool:
+    """The job's own container ended well, and then a helper was killed: that makes the pod Failed, not the job."""
+    main = [item for item in pod.containers if item.name.endswith(signals.MAIN_CONTAINER)]
+    others = [item for item in pod.containers if item not in main and item.exit_code]
+    ends = [item.finished for item in main if item.finished is not None]
+    return (
+        bool(main and others and ends)
+        and not (pod.reason or pod.disruption)
+        and all(item.state == "terminated" and item.exit_code == 0 for item in main)
+        and all(item.finished is not None and item.finished >= max(ends) for item in others)
+    )
 
 
 def _prs_evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[PrsEvidence, bool]]:
@@ -235,9 +256,9 @@ def _prs_evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[PrsEviden
     Evidence that names another rank is left out.
     """
     result = []
-    for number, item in job.prs_evidence:
-        if number == draft.number:
-            named = [other for other in job.drafts if other.number == number and _is_named(item, other)]
+    for folder, item in job.prs_evidence:
+        if folder == (draft.number if draft.folder is None else draft.folder):
+            named = [other for other in job.drafts if other.number == draft.number and _is_named(item, other)]
             if not named or any(other is draft for other in named):
                 result.append((item, bool(named)))
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -27,7 +27,16 @@ AKS_LINUX = re.compile(r"(?:aks|ask|k8s)-(?P<pool>.+)-\d{8}-vmss(?P<id>[0-9a-z]*
 AKS_WINDOWS = re.compile(r"aks(?P<pool>[a-z][a-z0-9]{0,5})(?P<id>[0-9a-z]{6})")
 LAST_TIMES = ("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
 FIRST_TIMES = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+GANG_LABEL = "volcano.sh/job-name"
+POD_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 PROVIDER_VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/(\d+)$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class ClusterEvent:
+    reason: str
+    message: str
+    time: float | None
 
 
 @dataclass(slots=True)
@@ -37,6 +46,8 @@ class ContainerState:
     reason: str
     exit_code: int | None
     finished: float | None
+    init: bool = False
+    message: str = ""  # as the kubelet or the container wrote it: to be searched, never to be shown
 
 
 @dataclass(slots=True)
@@ -58,13 +69,10 @@ class PodState:
     deleted: float | None
     wants_spot: bool
     parent: str | None = None  # the sweep or pipeline that it names
-
-
-@dataclass(slots=True)
-class ClusterEvent:
-    reason: str
-    message: str
-    time: float | None
+    created: float | None = None  # by the clock of the API server, unlike start and end, which are of its node
+    gang: str | None = None  # its Volcano job; AzureML makes a new one for a retry of its own
+    pod_group: str | None = None
+    unscheduled: ClusterEvent | None = None  # the condition PodScheduled=False
 
 
 class NodePlace(NamedTuple):
@@ -91,6 +99,10 @@ class ClusterIndex:
     tolerated: set[str] = field(default_factory=set)  # nodes with pods that may run on spot VMs
     nodes_complete: bool = False
     other_pods: int = 0  # not of AzureML jobs
+    # Of Volcano: raw objects, and events by kind, namespace and name
+    pod_groups: list[Json] = field(default_factory=list)
+    volcano_jobs: list[Json] = field(default_factory=list)
+    volcano_events: dict[tuple[str, str, str], list[ClusterEvent]] = field(default_factory=dict)
     _places: dict[str, NodePlace] = field(default_factory=dict)
 
     def place(self, name: str) -> NodePlace:
@@ -115,7 +127,12 @@ class ClusterIndex:
         return bool(node.deleted) if node else self.nodes_complete
 
     def events_of_pod(self, pod: PodState) -> list[ClusterEvent]:
-        return self.pod_events.get(pod.uid) or self.pod_events.get(f"{pod.namespace}/{pod.name}") or []
+        """Those with its UID; otherwise those of its name, except from before it was created: names are used again."""
+        if events := self.pod_events.get(pod.uid):
+            return events
+        named = self.pod_events.get(f"{pod.namespace}/{pod.name}", [])
+        first = (pod.created or 0.0) - 60
+        return [event for event in named if event.time is None or event.time >= first]
 
 
 def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
@@ -145,7 +162,13 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
             _cut(cluster, node.name, created)
     for raw in _newest(item for part in facts for item in part.events):
         _add_event(cluster, raw)
-    for events in (*cluster.node_events.values(), *cluster.pod_events.values()):
+    cluster.pod_groups = list(_newest(item for part in facts for item in part.pod_groups))
+    cluster.volcano_jobs = list(_newest(item for part in facts for item in part.volcano_jobs))
+    for events in (
+        *cluster.node_events.values(),
+        *cluster.pod_events.values(),
+        *cluster.volcano_events.values(),
+    ):
         events.sort(key=lambda event: (event.time or 0.0, event.reason, event.message))
     for name, events in cluster.node_events.items():
         for begin in signals.REPLACED_BY:
@@ -231,15 +254,23 @@ def _pod(raw: Json) -> PodState:
     meta, spec, status, labels = pod.metadata, pod.spec, pod.status, pod.labels
     name = text(meta.get("name"))
     disruption, disrupted = "", None
+    unscheduled = None
     for condition in rows(status.get("conditions")):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             disruption = text(condition.get("reason"))
             disrupted = times.parse(condition.get("lastTransitionTime"))
+        elif condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            unscheduled = ClusterEvent(
+                text(condition.get("reason")),
+                text(condition.get("message")),
+                times.parse(condition.get("lastTransitionTime")),
+            )
     containers = [
-        _container(entry)
+        _container(entry, init=part == "initContainerStatuses")
         for part in ("containerStatuses", "initContainerStatuses")
         for entry in rows(status.get(part))
     ]
+    created = times.parse(meta.get("creationTimestamp"))
     deleted = times.parse(meta.get("deletionTimestamp"))
     ends = [container.finished for container in containers if container.finished is not None]
     return PodState(
@@ -248,22 +279,33 @@ def _pod(raw: Json) -> PodState:
         namespace=text(meta.get("namespace")) or "default",
         run_id=text(labels.get(RUN_ID_LABEL)) or None,
         node=text(spec.get("nodeName")) or None,
-        rank=rank_of(name) or text(labels.get("jobRole")) or text(labels.get("role")) or None,
+        rank=rank_of(name) or _role(labels),
         phase=text(status.get("phase")),
         reason=text(status.get("reason")),
         message=text(status.get("message")),
         disruption=disruption,
         disrupted=disrupted,
         containers=containers,
-        start=times.parse(status.get("startTime")) or times.parse(meta.get("creationTimestamp")),
+        start=times.parse(status.get("startTime")) or created,
         end=disrupted or (max(ends) if ends else None) or deleted,
         deleted=deleted,
         wants_spot=any(item.get("key") == SPOT_KEY for item in rows(spec.get("tolerations"))),
         parent=families.parent_of_pod(meta, spec),
+        created=created,
+        gang=text(labels.get(GANG_LABEL)) or text(labels.get("jobId")) or None,
+        pod_group=text(mapping(meta.get("annotations")).get(POD_GROUP_ANNOTATION)) or None,
+        unscheduled=unscheduled,
     )
 
 
-def _container(raw: Json) -> ContainerState:
+def _role(labels: Mapping[str, Any]) -> str | None:
+    """The rank of a pod whose name does not have it; Volcano counts the pods of a role."""
+    role = text(labels.get("jobRole")) or text(labels.get("role")) or None
+    index = text(labels.get("volcano.sh/task-index"))
+    return f"{role}-{index}" if role and index else role
+
+
+def _container(raw: Json, init: bool) -> ContainerState:
     states = mapping(raw.get("state"))
     state = next((word for word in ("terminated", "waiting", "running") if isinstance(states.get(word), dict)), "")
     inner = mapping(states.get(state))
@@ -274,6 +316,8 @@ def _container(raw: Json) -> ContainerState:
         reason=text(inner.get("reason")),
         exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
         finished=times.parse(inner.get("finishedAt")),
+        init=init,
+        message=text(inner.get("message")),
     )
 
 
@@ -292,11 +336,22 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
     elif involved.get("kind") == "Pod":
         key = text(involved.get("uid")) or f"{text(involved.get('namespace')) or 'default'}/{name}"
         target = cluster.pod_events.setdefault(key, [])
+    elif _is_of_volcano(involved):
+        place = (text(involved.get("kind")), text(involved.get("namespace")) or "default", name)
+        target = cluster.volcano_events.setdefault(place, [])
     else:
         return
     reason, message = text(raw.get("reason")), text(raw.get("message")) or text(raw.get("note"))
     for moment in (last,) if first is None or first == last else (first, last):
         target.append(ClusterEvent(reason, message, moment))
+
+
+def _is_of_volcano(involved: Mapping[str, Any]) -> bool:
+    """A PodGroup, or a Job that is not one of Kubernetes itself (`batch/v1`)."""
+    api = text(involved.get("apiVersion"))
+    return involved.get("kind") == "PodGroup" or (
+        involved.get("kind") == "Job" and (not api or api.startswith("batch.volcano.sh/"))
+    )
 
 
 def _first_time(values: Iterable[object]) -> float | None:

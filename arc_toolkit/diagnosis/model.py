@@ -91,6 +91,8 @@ class EvidenceSource(StrEnum):
     LOG = "log"
     PRS = "prs"
     GANG = "gang"  # another rank of the same attempt
+    POD_GROUP = "pod group"  # of Volcano
+    VOLCANO_JOB = "volcano job"
 
 
 @dataclass(frozen=True, slots=True)

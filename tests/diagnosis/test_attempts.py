@@ -299,18 +299,6 @@ def test_a_running_pod_that_was_deleted_is_a_failure_only_with_evidence() -> Non
     assert (lost.outcome, lost.cause.kind) == (RunOutcome.FAILED, CauseKind.NODE_LOST)
 
 
-@pytest.mark.parametrize("reason", ["ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError"])
-def test_a_pod_that_cannot_start_without_help_has_a_cause(reason: str) -> None:
-    waiting = {"name": "1-execution-wrapper", "state": {"waiting": {"reason": reason}}}
-    report = build([], [facts([pod(phase="Pending", containers=[waiting])])])
-    (attempt,) = report.attempts
-    assert attempt.cause is not None
-    assert (attempt.outcome, attempt.cause.kind) == (RunOutcome.RUNNING, CauseKind.SETUP)
-    assert report.jobs[0].causes == (CauseKind.SETUP,)
-    creating = {"name": "1-execution-wrapper", "state": {"waiting": {"reason": "ContainerCreating"}}}
-    assert build([], [facts([pod(phase="Pending", containers=[creating])])]).attempts[0].cause is None
-
-
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
