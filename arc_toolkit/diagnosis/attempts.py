@@ -238,7 +238,10 @@ def _main_failed(pod: PodState) -> bool:
 
 
 def _only_helpers_failed(pod: PodState) -> bool:
-    """The job's own container ended well, and then a helper was killed: that makes the pod Failed, not the job."""
+    """The job's own container ended well, and then a helper was killed: that makes the pod Failed, not the job.
+
+    Except the identity sidecar: AzureML documents that the job fails with it.
+    """
     main = [item for item in pod.containers if item.name.endswith(signals.MAIN_CONTAINER)]
     others = [item for item in pod.containers if item not in main and item.exit_code]
     ends = [item.finished for item in main if item.finished is not None]
@@ -247,6 +250,7 @@ def _only_helpers_failed(pod: PodState) -> bool:
         and not (pod.reason or pod.disruption)
         and all(item.state == "terminated" and item.exit_code == 0 for item in main)
         and all(item.finished is not None and item.finished >= max(ends) for item in others)
+        and not any(signals.is_sidecar(item.name) for item in others)
     )
 
 
