@@ -85,7 +85,7 @@ FUNCTIONS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     (
         "diagnosis",
         "all ranks are equally alike",
-        "arc_toolkit/diagnosis/grouping.py",
+        "arc_toolkit/diagnosis/matching.py",
         "_strangeness",
         "return 0",
         ("tests/diagnosis/test_attempts.py",),
