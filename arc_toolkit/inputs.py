@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from pathlib import Path
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import read_text
+from arc_toolkit.files import collector_paused, read_text
 
 
 def load(path: str) -> Any:
@@ -19,20 +18,15 @@ def load(path: str) -> Any:
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """JSON; without the garbage collector, 36 MB with 20,000 pods take 0.5 s instead of 1.1 s (CPython 3.11)."""
-    enabled = gc.isenabled()
-    gc.disable()
     try:
-        return json.loads(text)
+        with collector_paused():
+            return json.loads(text)
     except json.JSONDecodeError as error:
         raise ArcError(f"{where}:{error.lineno}:{error.colno}: broken JSON: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise ArcError(f"{where}: not UTF-8 text (byte {error.start})") from None
     except RecursionError:
         raise ArcError(f"{where}: JSON nested too deeply") from None
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _parse_yaml(text: str, where: str) -> Any:

@@ -106,7 +106,7 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "proofs",
         "appended items are not compared",
         "arc_toolkit/edit/yaml_proof.py",
-        "return holds(yaml.SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(",
+        "return holds(SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(",
         "return all(",
         PROOF_TESTS,
     ),

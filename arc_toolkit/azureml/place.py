@@ -16,6 +16,7 @@ import yaml
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import NOTHING, PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import get, text_of
@@ -28,11 +29,10 @@ DEFAULT_COMPUTE = ("settings", "default_compute")
 
 def place_settings(plan: Plan) -> None:
     """Everything that was asked for."""
-    if plan.settings.placed:
-        exposed = expose_parameters(plan) if plan.settings.expose_parameters else ()
-        place_resources(plan, exposed)
-        place_compute(plan)
-        place_threads(plan)
+    exposed = expose_parameters(plan) if plan.settings.expose_parameters else ()
+    place_resources(plan, exposed)
+    place_compute(plan)
+    place_threads(plan)
 
 
 def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setting]:
@@ -187,32 +187,40 @@ def place_threads(plan: Plan) -> None:
 
 
 def decide_for(
-    plan: Plan, target: Target, literal_only: bool = False, instance_type: str | None = None
+    plan: Plan,
+    target: Target,
+    *,
+    settings: Settings | None = None,
+    literal_only: bool = False,
+    instance_type: str | None = None,
 ) -> Decision:
-    """The decision for one target, with all that is known about it."""
+    """The decision for one target, with all that is known about it; by the settings of the run if none are given."""
+    settings = settings or plan.settings
     # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
-    evidence = () if plan.settings.threads == "lightgbm" else plan.evidence(target)
-    if plan.settings.threads == "auto" and not evidence:
+    evidence = () if settings.threads == "lightgbm" else plan.evidence(target)
+    if settings.threads == "auto" and not evidence:
         return NOTHING
     processes = plan.effective(target, "max_concurrency_per_instance")
     number = int(processes) if processes is not None and processes.isdigit() else None
     decision = decide(
-        plan.settings,
+        settings,
         evidence,
-        instance_type=instance_type or plan.instance_type(target) or plan.settings.instance_type,
+        instance_type=instance_type or plan.instance_type(target) or settings.instance_type,
         # Any step with several processes on a node shares its cores among them.
         parallel=target.kind.family == Family.PARALLEL or (number or 0) > 1,
         processes=number,
-        windows=is_windows(plan, target),
+        windows=_is_windows(plan, target),
         literal_only=literal_only,
     )
     if decision.how in ("prestep", "literal") and processes is not None and number is None:
         written = target.written(("max_concurrency_per_instance",)) or processes
-        return Decision("cannot", reason=f"its processes per node are {written}, which is not a literal")
+        return Decision(
+            "cannot", decision.names, reason=f"its processes per node are {written}, which is not a literal"
+        )
     return decision
 
 
-def is_windows(plan: Plan, target: Target) -> bool:
+def _is_windows(plan: Plan, target: Target) -> bool:
     """Whether the environment says Windows: `os: Windows`, `os_type`, or an image for it."""
     holders = [target.get("environment"), target.get("task", "environment")]
     if target.reference and (document := plan.library.load(target.reference)):

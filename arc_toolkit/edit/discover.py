@@ -94,7 +94,7 @@ def _below(top: str, seen: set[str]) -> Iterator[InputFile | Skipped | Problem]:
             rules = rules.within(folder)
         folders = []
         for entry in entries:
-            path = os.path.join(folder, entry.name) if folder != "." else entry.name
+            path = entry.path if folder != "." else entry.name
             if entry.is_dir(follow_symlinks=False):
                 if entry.name in _CLOSED:
                     continue

@@ -47,7 +47,7 @@ class Editor:
         self._appended: dict[int, tuple[yaml.SequenceNode, Node | None, list[Any]]] = {}
         self._removed: dict[int, Edit] = {}
         self._others = False
-        self._indexes: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
+        self._own_pairs: dict[int, dict[str, tuple[Node, Node]]] = {}
 
     @property
     def empty(self) -> bool:
@@ -219,36 +219,34 @@ class Editor:
     def _descend(self, path: Path) -> tuple[int, Node | None, Node | None, bool]:
         """As far down a path as there are nodes: the number of steps, the node there, its key (None for an item), and
         whether it is inside a flow collection."""
-        documents = self._source.documents
-        node = documents[int(path[0])] if int(path[0]) < len(documents) else None
+        documents, first = self._source.documents, int(path[0])
+        node = documents[first] if first < len(documents) else None
         key: Node | None = None
         flow = False
         for depth, step in enumerate(path[1:], start=1):
-            flow = flow or bool(isinstance(node, yaml.CollectionNode) and node.flow_style)
-            if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-                key, node = None, node.value[step]
-            elif isinstance(node, yaml.MappingNode):
-                own = self._own(node, str(step))
-                if own is None:
-                    return depth, node, key, flow
-                key, node = own
-            else:
+            below: tuple[Node | None, Node] | None = None
+            if isinstance(node, yaml.MappingNode):
+                below = self._own(node, str(step))
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+                below = None, node.value[step]
+            if below is None or not isinstance(node, yaml.CollectionNode):
                 return depth, node, key, flow
+            flow = flow or bool(node.flow_style)
+            key, node = below
         return len(path), node, key, flow
 
     def _own(self, node: yaml.MappingNode, name: str) -> tuple[Node, Node] | None:
-        index = self._indexes.get(id(node))
-        if index is None:
-            index = self._indexes[id(node)] = {}
-            for pair in node.value:
-                if isinstance(pair[0], yaml.ScalarNode) and pair[0].tag != MERGE:
-                    index.setdefault(pair[0].value, []).append(pair)
-        same_name = index.get(name)
-        if not same_name:
+        own = self._own_pairs.get(id(node))
+        if own is None:
+            own = self._own_pairs[id(node)] = pairs(node)
+        pair = own.get(name)
+        if pair is None or pair[0].tag == MERGE:
             return None
-        if len(same_name) > 1:
-            raise Refused(f"duplicate key `{name}` (line {same_name[1][0].start_mark.line + 1})")
-        return same_name[0]
+        if len(own) < len(node.value):
+            same_name = [key for key, _ in node.value if key.value == name]
+            if len(same_name) > 1:
+                raise Refused(f"duplicate key `{name}` (line {same_name[1].start_mark.line + 1})")
+        return pair
 
     def _pair(self, path: Path) -> tuple[yaml.MappingNode, Node, Node]:
         depth, mapping, _, _ = self._descend(path[:-1])

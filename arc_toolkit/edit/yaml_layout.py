@@ -273,8 +273,9 @@ class YamlLayout:
         return Writer(self._style)
 
     def _writer(self, value: Any) -> Writer:
-        return Writer(self._style, self._indent(), self._list_indent() if _has_list(value) else 0)
+        return Writer(self._style, self._indent, self._list_indent() if _has_list(value) else 0)
 
+    @cached_property
     def _indent(self) -> int:
         """The blanks by which this file indents a mapping in a mapping."""
         for root in self._source.documents:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
+from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from arc_toolkit.edit.edits import Unreadable
 
@@ -51,9 +52,9 @@ class Loader(_Base):  # type: ignore[misc]
         pass
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
-        if kind is yaml.ScalarNode:
+        if kind is ScalarNode:
             return _plain_tag(value) if implicit[0] else STR
-        return MAP if kind is yaml.MappingNode else SEQ
+        return MAP if kind is MappingNode else SEQ
 
 
 # `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
@@ -132,9 +133,9 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Unreadable:
 def _refuse_templates(documents: tuple[Node | None, ...]) -> None:
     """`key: {{ name }}` is valid YAML: a mapping whose key is a mapping. Nobody means that."""
     for node in walk(documents):
-        if isinstance(node, yaml.MappingNode):
+        if isinstance(node, MappingNode):
             for key, _ in node.value:
-                if isinstance(key, yaml.MappingNode):
+                if isinstance(key, MappingNode):
                     mark = key.start_mark
                     raise Unreadable("a template with placeholders, not YAML yet", mark.line + 1, mark.column + 1)
 
@@ -169,11 +170,11 @@ def _guard_expansion(documents: tuple[Node | None, ...]) -> None:
 
 
 def children(node: Node) -> Iterator[Node]:
-    if isinstance(node, yaml.MappingNode):
+    if isinstance(node, MappingNode):
         for key, value in node.value:
             yield key
             yield value
-    elif isinstance(node, yaml.SequenceNode):
+    elif isinstance(node, SequenceNode):
         yield from node.value
 
 
@@ -194,24 +195,24 @@ def walk(documents: tuple[Node | None, ...]) -> Iterator[Node]:
 
 def pairs(node: Node | None) -> dict[str, tuple[Node, Node]]:
     """Key text -> (key node, value node) of a mapping's own keys; {} for anything else. The last of twins wins."""
-    if not isinstance(node, yaml.MappingNode):
+    if not isinstance(node, MappingNode):
         return {}
-    return {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+    return {pair[0].value: pair for pair in node.value if isinstance(pair[0], ScalarNode)}
 
 
 def get(node: Node | None, *path: str | int) -> Node | None:
     """The node at a path; merge keys (`<<`) are followed."""
     for step in path:
-        if isinstance(node, yaml.MappingNode):
+        if isinstance(node, MappingNode):
             node = _value(node, str(step))
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
         else:
             return None
     return node
 
 
-def _value(node: yaml.MappingNode, name: str) -> Node | None:
+def _value(node: MappingNode, name: str) -> Node | None:
     own = merged = None
     for key, value in node.value:
         if key.value == name:
@@ -220,21 +221,21 @@ def _value(node: yaml.MappingNode, name: str) -> Node | None:
             merged = value
     if own is not None or merged is None:
         return own
-    for source in merged.value if isinstance(merged, yaml.SequenceNode) else [merged]:
-        if isinstance(source, yaml.MappingNode) and (value := _value(source, name)) is not None:
+    for source in merged.value if isinstance(merged, SequenceNode) else [merged]:
+        if isinstance(source, MappingNode) and (value := _value(source, name)) is not None:
             return value
     return None
 
 
 def text_of(node: Node | None) -> str | None:
     """The value of a scalar; None for null and for anything that is not a scalar."""
-    if isinstance(node, yaml.ScalarNode) and node.tag != NULL:
+    if isinstance(node, ScalarNode) and node.tag != NULL:
         return str(node.value)
     return None
 
 
 def is_null(node: Node | None) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == NULL
+    return isinstance(node, ScalarNode) and node.tag == NULL
 
 
 def place(node: Node) -> tuple[int, int]:

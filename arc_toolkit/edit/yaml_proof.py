@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
+from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from arc_toolkit.edit.yaml_nodes import BOOL, FLOAT, INT, NULL, STR, Node, is_null, pairs
 from arc_toolkit.edit.yaml_writer import number
@@ -54,7 +54,7 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
         return holds(new, {key: _values(leaf) for key, leaf in change.items()})
     if old.tag != new.tag:
         return False
-    if isinstance(old, yaml.ScalarNode):
+    if isinstance(old, ScalarNode):
         return bool(old.value == new.value) and not change
     if not change:
         if memo is not None:
@@ -62,9 +62,9 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
                 return True
             memo.add((id(old), id(new)))
         return _unchanged(old, new, memo)
-    if isinstance(old, yaml.SequenceNode):
+    if isinstance(old, SequenceNode):
         size = len(old.value)
-        return holds(yaml.SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(
+        return holds(SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(
             same(item, new.value[index] if index < len(new.value) else None, change.get(index), memo)
             for index, item in enumerate(old.value)
         )
@@ -74,13 +74,13 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
 def _unchanged(old: Node, new: Node, memo: Memo) -> bool:
     if len(old.value) != len(new.value):
         return False
-    if isinstance(old, yaml.SequenceNode):
+    if isinstance(old, SequenceNode):
         return all(same(item, other, None, memo) for item, other in zip(old.value, new.value, strict=True))
     for (key, value), (new_key, new_value) in zip(old.value, new.value, strict=True):
         # Keys are nearly always scalars; same() for the rest.
         if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
             return False
-        if isinstance(value, yaml.ScalarNode):
+        if isinstance(value, ScalarNode):
             if value.tag != new_value.tag or value.value != new_value.value:
                 return False
         elif not same(value, new_value, None, memo):
@@ -89,38 +89,31 @@ def _unchanged(old: Node, new: Node, memo: Memo) -> bool:
 
 
 def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
-    own = {key.value for key, _ in old.value if isinstance(key, yaml.ScalarNode)}
-    added = {key: leaf for key, leaf in change.items() if key not in own}
-    waiting = iter([pair for pair in old.value if not isinstance(change.get(_hashable(pair[0].value)), Drop)])
-    for key, value in new.value:
-        name = _hashable(key.value)
-        if name in added:
-            if not holds(value, _values(added.pop(name))):
-                return False
-            continue
-        before = next(waiting, None)
-        if before is None:
-            return False
-        leaf = change.get(_hashable(before[0].value))
+    names, new_names = _names(old), _names(new)
+    leaves = zip(old.value, map(change.get, names), strict=True)
+    kept = [(pair, leaf) for pair, leaf in leaves if leaf is None or not isinstance(leaf, Drop)]
+    added = change.keys() - names
+    there = [pair for pair, name in zip(new.value, new_names, strict=True) if name not in added]
+    if len(there) != len(kept) or len(there) + len(added) != len(new.value):
+        return False
+    for ((old_key, old_value), leaf), (key, value) in zip(kept, there, strict=True):
         if isinstance(leaf, Named):
-            kept = leaf.value is None and same(before[1], value, None, memo)
-            if name != leaf.name or not (kept or (leaf.value is not None and holds(value, leaf.value))):
+            is_same = same(old_value, value, None, memo) if leaf.value is None else holds(value, leaf.value)
+            if key.value != leaf.name or not is_same:
                 return False
-        elif before[0].tag != key.tag or (before[0].value != key.value and not same(before[0], key, None, memo)):
+        elif old_key.tag != key.tag or (old_key.value != key.value and not same(old_key, key, None, memo)):
             return False
-        elif leaf is None and isinstance(value, yaml.ScalarNode):
-            if value.value != before[1].value or value.tag != before[1].tag:
+        elif leaf is None and isinstance(value, ScalarNode):
+            if value.value != old_value.value or value.tag != old_value.tag:
                 return False
-        elif isinstance(leaf, Put):
-            if not holds(value, leaf.value):
-                return False
-        elif not same(before[1], value, leaf, memo):
+        elif not same(old_value, value, leaf, memo):
             return False
-    return next(waiting, None) is None and not added
+    return all(holds(new.value[new_names.index(name)][1], _values(change[name])) for name in added)
 
 
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str) else None
+def _names(mapping: Node) -> list[str | None]:
+    """The keys of a mapping; None for one that is a collection."""
+    return [key.value if isinstance(key, ScalarNode) else None for key, _ in mapping.value]
 
 
 def _values(leaf: Any) -> Any:
@@ -130,19 +123,19 @@ def _values(leaf: Any) -> Any:
 def holds(node: Node | None, value: Any) -> bool:
     """Whether a node is exactly this value."""
     if isinstance(value, str):
-        return isinstance(node, yaml.ScalarNode) and bool(node.tag == STR and node.value == value)
+        return isinstance(node, ScalarNode) and bool(node.tag == STR and node.value == value)
     if isinstance(value, dict):
-        if not isinstance(node, yaml.MappingNode) or len(node.value) != len(value):
+        if not isinstance(node, MappingNode) or len(node.value) != len(value):
             return False
         own = pairs(node)
         return all(key in own and holds(own[key][1], child) for key, child in value.items())
     if isinstance(value, list):
         return (
-            isinstance(node, yaml.SequenceNode)
+            isinstance(node, SequenceNode)
             and len(node.value) == len(value)
             and all(holds(item, child) for item, child in zip(node.value, value, strict=True))
         )
-    if not isinstance(node, yaml.ScalarNode):
+    if not isinstance(node, ScalarNode):
         return False
     if value is None:
         return bool(node.tag == NULL)

@@ -213,3 +213,28 @@ def test_the_rule_sees_an_inline_trial() -> None:
     fixed = patch(text, threads="auto")
     assert b"export MKL_NUM_THREADS=4" in (fixed.after or b"")
     assert "lightgbm-threads" not in rules_of(fixed)
+
+
+@pytest.mark.parametrize(
+    ("processes", "threads", "problem"),
+    [
+        ("4", "8", ["OMP_NUM_THREADS is 8, and 2 would be right"]),
+        # What is right is not known here, and `patch` says so; missing is missing all the same.
+        ("${{parent.inputs.n}}", "8", []),
+        ("${{parent.inputs.n}}", "", ["OMP_NUM_THREADS is not set, so it starts one thread per core of the node"]),
+    ],
+)
+def test_the_rule_judges_by_what_patch_would_set(processes: str, threads: str, problem: list[str]) -> None:
+    text = f"""\
+type: pipeline
+jobs:
+  score:
+    type: parallel
+    max_concurrency_per_instance: {processes}
+    resources: {{instance_type: 8cpu32g}}
+    task: {{type: run_function, code: ./src, entry_script: score.py, environment: azureml:lightgbm@latest}}
+"""
+    if threads:
+        text += f"    environment_variables: {{OMP_NUM_THREADS: '{threads}'}}\n"
+    messages = [finding.message for finding in patch(text).findings if finding.rule == "lightgbm-threads"]
+    assert messages == [f"step `score`: {text}" for text in problem]

@@ -34,7 +34,7 @@ _BUILTINS = frozenset(dir(builtins))
 
 _SET_LATER = tuple((name,) for name in SETTINGS)
 # Only these can make a step.
-_CALLS = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await)
+_CALLS = frozenset({ast.Call, ast.IfExp, ast.BoolOp, ast.Await})
 
 
 def _make(
@@ -71,7 +71,6 @@ def _make(
 
 def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
     """All targets of the scopes to be looked at, in the order of the text."""
-    read = {name for source in module.sources for name in _read(source.text)}
     targets: list[PythonTarget] = []
     for scope in module.scopes:
         pipeline = meanings.pipeline(scope)
@@ -79,9 +78,9 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
         here: dict[str, list[PythonTarget]] = {}
         for name, bindings in scope.bindings.items():
             for index, binding in enumerate(bindings):
-                if not isinstance(binding.value, _CALLS):
+                if type(binding.value) not in _CALLS:
                     continue
-                target = _target(scope, name, binding, bindings[index + 1 :], pipeline, meanings, read)
+                target = _target(scope, name, binding, bindings[index + 1 :], pipeline, meanings)
                 if target is not None:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
@@ -109,17 +108,6 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
     return targets
 
 
-def _read(text: str) -> Iterator[str]:
-    """Names whose `.outputs` are read somewhere."""
-    at = text.find(".outputs")
-    while at >= 0:
-        start = at
-        while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
-            start -= 1
-        yield text[start:at]
-        at = text.find(".outputs", at + 1)
-
-
 def _target(
     scope: Scope,
     name: str,
@@ -127,7 +115,6 @@ def _target(
     later: Sequence[Binding],
     pipeline: PipelineFunction | None,
     meanings: Meanings,
-    read: set[str],
 ) -> PythonTarget | None:
     value, statement = binding.value, binding.statement
     assert isinstance(value, ast.expr)
@@ -144,7 +131,7 @@ def _target(
         case Builder() | Sweep() if meaning.call is value and _is_certain(meaning):
             return _make(name, meaning, statement, meaning.call, pipeline, uses)
         case UnknownMeaning():
-            return _candidate(name, value, statement, meaning, pipeline, uses, read)
+            return _candidate(name, value, statement, meaning, pipeline, uses, meanings.module)
     return None
 
 
@@ -167,12 +154,14 @@ def _candidate(
     meaning: UnknownMeaning,
     pipeline: PipelineFunction | None,
     uses: list[Use],
-    read: set[str],
+    module: Module,
 ) -> PythonTarget | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
+    if pipeline is None and attributes.isdisjoint(("runsettings", "set_resources")):
+        return None
     call = next(calls_in(value), None)
-    if call is None or not (pipeline is not None or {"runsettings", "set_resources"} & attributes):
+    if call is None:
         return None
     generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
     if pipeline is not None:
@@ -181,7 +170,7 @@ def _candidate(
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
     if not (
-        name in read
+        name in module.read_steps
         or attributes & sdk.STEP_ATTRIBUTES
         or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
     ):

@@ -9,16 +9,17 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from arc_toolkit.edit.python_editor import StatementSite
 from arc_toolkit.edit.python_source import Source
 
 # Words that a call worth looking at has, and the names that these were imported as.
 _WORDS = ("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun")
+_OUTPUTS = re.compile(r"(?<!\w)(\w*)\.outputs")
 _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
 
 # Words without which a function makes no step and sets nothing; `@` is for decorated functions inside of it.
@@ -45,11 +46,11 @@ _BLOCKS: dict[type[ast.stmt], tuple[tuple[str, BlockKind], ...]] = {
     ast.Match: (("cases", "if"),),
 }
 # Statements whose own expressions may make a step, and the places that a parameter or import can go beside.
-_LISTED = (
+_LISTED = {
     *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.ImportFrom),
     *(ast.FunctionDef, ast.AsyncFunctionDef),
     *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith),
-)
+}
 
 
 @dataclass(eq=False, slots=True)
@@ -151,6 +152,11 @@ class Module:
                 words += _RENAMED.findall(source.text)
         return {id(source): source.lines_with(words) for source in self.sources}
 
+    @cached_property
+    def read_steps(self) -> set[str]:
+        """Names whose `.outputs` are read somewhere."""
+        return {name for source in self.sources for name in _OUTPUTS.findall(source.text)}
+
     def mentions(self, statement: Statement) -> bool:
         """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""
         lines = self._mentions[id(statement.source)]
@@ -219,57 +225,62 @@ class _Walker:
         for stmt in body:
             self.order += 1
             statement = Statement(source, body, stmt, scope, block, self.order)
-            if isinstance(stmt, _LISTED):
+            if type(stmt) in _LISTED:
                 scope.statements.append(statement)
-            self._read(stmt, statement)
+            if type(stmt) in _READERS:
+                _READERS[type(stmt)](self, stmt, statement)
             for name, kind in _BLOCKS.get(type(stmt), ()):
                 parts = getattr(stmt, name)
                 for inner in [part.body for part in parts] if name in ("handlers", "cases") else [parts]:
                     self.walk(inner, scope, Block(kind, block), source)
 
-    def _read(self, stmt: ast.stmt, statement: Statement) -> None:
-        """What a statement itself binds, sets or calls."""
+    # --- what a statement itself binds, sets or calls ------------------------------------------------------------
+
+    def _expression(self, stmt: ast.Expr, statement: Statement) -> None:
+        if isinstance(call := stmt.value, ast.Call):
+            if (parts := chain(call.func)) is not None and parts[1]:
+                _add_use(parts[0], Use("call", parts[1], statement, call))
+            _add_arguments(call, statement)
+
+    def _import(self, stmt: ast.Import, statement: Statement) -> None:
+        for alias in stmt.names:
+            local = alias.asname or alias.name.partition(".")[0]
+            _bind(statement.scope, local, statement, alias.name if alias.asname else local)
+
+    def _import_from(self, stmt: ast.ImportFrom, statement: Statement) -> None:
+        base = "." * stmt.level + (stmt.module or "")
+        for alias in stmt.names:
+            if alias.name == "*":
+                statement.scope.stars.append(base)
+            else:
+                _bind(statement.scope, alias.asname or alias.name, statement, f"{base}.{alias.name}")
+
+    def _function(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, statement: Statement) -> None:
         scope = statement.scope
-        match stmt:
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                self._assignment(stmt, statement)
-            case ast.Expr(value=ast.Call() as call):
-                if (parts := chain(call.func)) is not None and parts[1]:
-                    _add_use(parts[0], Use("call", parts[1], statement, call))
-                _add_arguments(call, statement)
-            case ast.Import():
-                for alias in stmt.names:
-                    local = alias.asname or alias.name.partition(".")[0]
-                    _bind(scope, local, statement, alias.name if alias.asname else local)
-            case ast.ImportFrom():
-                base = "." * stmt.level + (stmt.module or "")
-                for alias in stmt.names:
-                    if alias.name == "*":
-                        scope.stars.append(base)
-                    else:
-                        _bind(scope, alias.asname or alias.name, statement, f"{base}.{alias.name}")
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                value = stmt if isinstance(stmt, ast.FunctionDef) else None
-                _bind(scope, stmt.name, statement, value, "an async function")
-                # A class body is not seen from its methods.
-                parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
-                inner = Scope(stmt, parent, statement)
-                names = stmt.args
-                for argument in (*names.posonlyargs, *names.args, *names.kwonlyargs, names.vararg, names.kwarg):
-                    if argument is not None:
-                        _bind(inner, argument.arg, statement, None, "a parameter")
-                self.later.append((stmt, inner, statement.source))
-            case ast.ClassDef():
-                _bind(scope, stmt.name, statement, None, "a class")
-                inner = Scope(stmt, scope, statement)
-                self.module.scopes.append(inner)
-                self.walk(stmt.body, inner, Block("scope"), statement.source)
-            case ast.For() | ast.AsyncFor():
-                _bind_targets(stmt.target, statement, "a loop variable")
-            case ast.With() | ast.AsyncWith():
-                for item in stmt.items:
-                    if item.optional_vars is not None:
-                        _bind_targets(item.optional_vars, statement, "made by a with statement")
+        value = stmt if isinstance(stmt, ast.FunctionDef) else None
+        _bind(scope, stmt.name, statement, value, "an async function")
+        # A class body is not seen from its methods.
+        parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
+        inner = Scope(stmt, parent, statement)
+        names = stmt.args
+        for argument in (*names.posonlyargs, *names.args, *names.kwonlyargs, names.vararg, names.kwarg):
+            if argument is not None:
+                _bind(inner, argument.arg, statement, None, "a parameter")
+        self.later.append((stmt, inner, statement.source))
+
+    def _class(self, stmt: ast.ClassDef, statement: Statement) -> None:
+        _bind(statement.scope, stmt.name, statement, None, "a class")
+        inner = Scope(stmt, statement.scope, statement)
+        self.module.scopes.append(inner)
+        self.walk(stmt.body, inner, Block("scope"), statement.source)
+
+    def _loop(self, stmt: ast.For | ast.AsyncFor, statement: Statement) -> None:
+        _bind_targets(stmt.target, statement, "a loop variable")
+
+    def _with(self, stmt: ast.With | ast.AsyncWith, statement: Statement) -> None:
+        for item in stmt.items:
+            if item.optional_vars is not None:
+                _bind_targets(item.optional_vars, statement, "made by a with statement")
 
     def _assignment(self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, statement: Statement) -> None:
         value = stmt.value
@@ -287,6 +298,18 @@ class _Walker:
                     _add_use(parts[0], Use("assign", parts[1], statement, value))
             else:
                 _bind_targets(target, statement, "unpacked from several values")
+
+
+_READERS: dict[type[ast.stmt], Callable[[_Walker, Any, Statement], None]] = {
+    **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.AugAssign), _Walker._assignment),
+    ast.Expr: _Walker._expression,
+    ast.Import: _Walker._import,
+    ast.ImportFrom: _Walker._import_from,
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _Walker._function),
+    ast.ClassDef: _Walker._class,
+    **dict.fromkeys((ast.For, ast.AsyncFor), _Walker._loop),
+    **dict.fromkeys((ast.With, ast.AsyncWith), _Walker._with),
+}
 
 
 def _bind_targets(target: ast.expr, statement: Statement, why: str) -> None:

@@ -7,6 +7,7 @@ which files it is run on; a target is the same thing in YAML and in code, so mos
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
@@ -28,22 +29,25 @@ def all_rules() -> dict[str, Rule]:
 
 def run_rules(plan: Plan, text: str) -> None:
     """Every rule of the language whose words are in the text."""
-    rules, needed = _chosen(plan.language, plan.settings.only, plan.settings.skip, plan.is_second)
+    checks, needed = _chosen(plan.language, plan.settings.only, plan.settings.skip, plan.is_second)
     words = {word for word in needed if word in text}
-    for rule in rules:
-        if rule.check is not None and (not rule.needs or not words.isdisjoint(rule.needs)):
-            rule.check(plan)
+    for check, needs in checks:
+        if not needs or not words.isdisjoint(needs):
+            check(plan)
 
 
 @cache
 def _chosen(
     language: Language, only: frozenset[str], skip: frozenset[str], fixes_only: bool
-) -> tuple[tuple[Rule, ...], frozenset[str]]:
-    """The rules that may run, and the words that some of them look for."""
+) -> tuple[list[tuple[Callable[[Plan], None], tuple[str, ...]]], set[str]]:
+    """The checks of the rules that may run, each with the words that it needs, and all these words."""
     settings = Settings(only=only, skip=skip)
-    rules = tuple(
-        rule
+    checks = [
+        (rule.check, rule.needs)
         for rule in all_rules().values()
-        if language in rule.language and settings.wants(rule.id) and (rule.fix != "none" or not fixes_only)
-    )
-    return rules, frozenset(word for rule in rules for word in rule.needs)
+        if rule.check
+        and language in rule.language
+        and settings.wants(rule.id)
+        and (rule.fix != "none" or not fixes_only)
+    ]
+    return checks, {word for _, needs in checks for word in needs}

@@ -8,10 +8,10 @@ import yaml
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.place import is_windows
+from arc_toolkit.azureml.place import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, decide, exported_names
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, exported_names
 from arc_toolkit.edit.yaml_nodes import pairs
 
 OMP = "OMP_NUM_THREADS"
@@ -25,25 +25,14 @@ def check_threads(plan: Plan, framework: Framework) -> None:
         kind = target.kind
         # A sweep loses environment variables: what counts is what the trial's command exports.
         sweeping = not kind.variables
-        # A sweep without a trial file, or with one whose own findings tell what `--threads` makes of it.
-        settled = plan.settings.threads is not None or plan.library.referenced(target) is None
-        if sweeping and (kind.family != Family.SWEEP or (settled and not kind.role.is_trial)):
+        if sweeping and not (kind.role.is_trial or _is_open_sweep(plan, target)):
             continue
         if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
             continue
-        evidence = plan.evidence(target)
-        if not any(item.what == framework for item in evidence) or is_windows(plan, target):
+        if not any(item.what == framework for item in plan.evidence(target)):
             continue
         auto = replace(plan.settings, threads="auto", exports=(), manual=False)
-        processes = plan.effective(target, "max_concurrency_per_instance")
-        right = decide(
-            auto,
-            evidence,
-            instance_type=plan.instance_type(target),
-            parallel=target.kind.family == Family.PARALLEL,
-            processes=int(processes) if processes and processes.isdigit() else None,
-            literal_only=sweeping,
-        )
+        right = decide_for(plan, target, settings=auto, literal_only=sweeping)
         # FAISS sets OMP alone, LightGBM all three: with evidence of both only one of the rules speaks.
         if OMP in right.names and (len(right.names) == 1) == (framework == "faiss"):
             problem = _problem(plan, target, right.how, right.number)
@@ -51,6 +40,12 @@ def check_threads(plan: Plan, framework: Framework) -> None:
                 rule = all_rules()[f"{framework}-threads"]
                 reason = f"{right.reason}; `patch --threads auto` sets them"
                 plan.report(rule, f"{target.shown}: {problem}", target.at, reason=reason)
+
+
+def _is_open_sweep(plan: Plan, target: Target) -> bool:
+    """Whether it is a sweep with a trial file whose own findings do not tell what `--threads` makes of it."""
+    is_sweep = target.kind.family == Family.SWEEP
+    return is_sweep and plan.settings.threads is None and plan.library.referenced(target) is not None
 
 
 def _command(plan: Plan, target: Target) -> str:

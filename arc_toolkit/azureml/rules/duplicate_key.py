@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import MERGE
+from arc_toolkit.edit.yaml_nodes import MERGE, pairs
 from arc_toolkit.findings import Rule
 
 
@@ -14,11 +14,10 @@ def _check(plan: Plan) -> None:
         for node in (target.node, target.get("resources"), target.get("environment_variables")):
             if not isinstance(node, yaml.MappingNode):
                 continue
-            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
-            if len({key.value for key in keys}) == len(keys):
+            if len(target.own if node is target.node else pairs(node)) == len(node.value):
                 continue
             seen: set[str] = set()
-            for key in keys:
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE):
                 if key.value in seen:
                     plan.report(RULE, f"`{key.value}` is a duplicate key: only the last one counts", key)
                 seen.add(key.value)
