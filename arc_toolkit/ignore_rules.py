@@ -55,6 +55,10 @@ def of_unknown_rule(ignores: Ignores, known: Collection[str]) -> Iterator[tuple[
     """The line, the message and a hint for every ignore of a rule that is not among those known for its file."""
     for line, name in ignores.names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
-            yield line, f"an ignore of `{name}`, which is not a rule for this file", hint
+            yield line, f"an ignore of `{name}`, which is not a rule for this file", name_hint(name, known)
+
+
+def name_hint(name: str, known: Collection[str]) -> str:
+    """What to do about a rule that does not exist."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"

@@ -33,11 +33,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     engine = AzureMLFiles(settings_of(args))
     report = RunReport("check", args.format, all_rules(), exit_zero=args.exit_zero)
     reporter = Reporter(report, console, text=args.format == "text")
-    for outcome in run_over(args.paths, engine, console.progress):
-        if outcome.problem is not None:
-            reporter.problem(outcome.problem)
-        elif outcome.skipped is not None:
-            reporter.skip(outcome.skipped, named=outcome.named)
-        elif outcome.result is not None:
+    for outcome in reporter.reported(run_over(args.paths, engine, console.progress)):
+        if outcome.result is not None:
             reporter.findings(outcome.result, report.file(outcome.result)[1])
     return reporter.finish()

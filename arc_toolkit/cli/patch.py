@@ -48,12 +48,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     report = RunReport("patch", args.format, all_rules(), mode, exit_zero=args.exit_zero)
     is_text = args.format == "text"
     patch = _Patch(report, Reporter(report, console, text=is_text), console, mode, is_text)
-    for outcome in run_over(args.paths, engine, console.progress):
-        if outcome.problem is not None:
-            patch.reporter.problem(outcome.problem)
-        elif outcome.skipped is not None:
-            patch.reporter.skip(outcome.skipped, named=outcome.named)
-        elif outcome.result is not None:
+    for outcome in patch.reporter.reported(run_over(args.paths, engine, console.progress)):
+        if outcome.result is not None:
             patch.file(outcome.result, outcome.named)
         patch.echo(outcome.stdin)
     return patch.reporter.finish(*patch.notes())

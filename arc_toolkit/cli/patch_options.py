@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from arc_toolkit.azureml.settings import SETTING_RULES, Settings
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.cli.reporter import add_report_options, rule_names
 from arc_toolkit.errors import ArcError
 from arc_toolkit.inputs import load_all, yaml_files
@@ -59,18 +60,12 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
         help="instance type and count as inputs of the pipeline, bound in its steps",
     )
     what.add_argument(
-        "--step",
-        dest="steps",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only steps of this name; repeat for more",
+        "--step", dest="steps", **REPEATED, metavar="NAME", help="only steps of this name; repeat for more"
     )
     what.add_argument(
         "--kind",
         dest="kinds",
-        action="append",
-        default=[],
+        **REPEATED,
         choices=KIND_NAMES,
         metavar="KIND",
         help=f"only jobs, steps and components of this kind ({', '.join(KIND_NAMES)}); repeat for more",
@@ -84,8 +79,7 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
     threads.add_argument(
         "--export",
         dest="exports",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="VARIABLE",
         help="export this variable too, such as OPENBLAS_NUM_THREADS",
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import difflib
+import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
+    from arc_toolkit.batch import Outcome
     from arc_toolkit.edit.discover import Problem, Skipped
     from arc_toolkit.findings import FileResult
     from arc_toolkit.output.run_report import ReportedFinding, RunReport
@@ -24,9 +26,7 @@ def add_report_options(parser: argparse.ArgumentParser, what: str = "rule") -> N
     """Which rules, in which format."""
     chosen = parser.add_argument_group("which rules")
     for option, help_text in (("--only", f"only this {what}"), ("--skip", f"not this {what}")):
-        chosen.add_argument(
-            option, action="append", default=[], metavar="RULE", help=f"{help_text}; repeat for more"
-        )
+        chosen.add_argument(option, **REPEATED, metavar="RULE", help=f"{help_text}; repeat for more")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text)")
     parser.add_argument(
         "--exit-zero", action="store_true", help="exit 0 also if something is found or would change"
@@ -35,12 +35,20 @@ def add_report_options(parser: argparse.ArgumentParser, what: str = "rule") -> N
 
 def rule_names(option: str, names: Iterable[str], known: Collection[str]) -> frozenset[str]:
     """The rules that an option names, each of which must exist."""
+    from arc_toolkit.ignore_rules import name_hint
+
     chosen = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
     for name in sorted(chosen.difference(known)):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
-        raise ArcError(f"{option}: no rule `{name}`: {hint}")
+        raise ArcError(f"{option}: no rule `{name}`: {name_hint(name, known)}")
     return chosen
+
+
+def _docs_url() -> str:
+    """Where the documentation is published, for links to the pages of rules."""
+    url = os.environ.get("ARC_TOOLKIT_DOCS_URL", "").rstrip("/")
+    if url and "://" not in url:
+        raise ArcError(f"ARC_TOOLKIT_DOCS_URL is {url!r}: use the full address of the folder docs")
+    return url
 
 
 class Reporter:
@@ -59,6 +67,15 @@ class Reporter:
         tell = self._console.note if named or skipped.cause.damaged else self._console.detail
         tell(f"skipped {skipped.place}: {skipped.reason}")
 
+    def reported(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """The outcomes of a run, after problems and skipped files among them are reported."""
+        for outcome in outcomes:
+            if outcome.problem is not None:
+                self.problem(outcome.problem)
+            elif outcome.skipped is not None:
+                self.skip(outcome.skipped, named=outcome.named)
+            yield outcome
+
     def findings(self, result: FileResult, rows: Sequence[ReportedFinding], *, beside: bool = False) -> None:
         """The findings of a file as text: the result of the run, or (`beside`) notes beside it."""
         if not self._is_text:
@@ -75,7 +92,7 @@ class Reporter:
 
     def finish(self, *notes: str) -> int:
         """The document of a machine-readable format, the notes and the summary line; the exit code."""
-        if text := self.report.machine_text:
+        if text := self.report.machine_text(_docs_url()):
             self._console.out(text)
         for note in (*notes, self.report.summary):
             self._console.note(note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
@@ -36,13 +35,12 @@ def every_rule() -> dict[str, Rule]:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.ignore_rules import name_hint
     from arc_toolkit.output.rule_pages import listing, page, rule_data
 
     rules = every_rule()
     if args.rule is not None and args.rule not in rules:
-        near = difflib.get_close_matches(args.rule, rules, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "`arc-toolkit rules` lists them"
-        raise ArcError(f"no rule `{args.rule}`: {hint}")
+        raise ArcError(f"no rule `{args.rule}`: {name_hint(args.rule, rules)}")
     chosen = [rules[args.rule]] if args.rule else list(rules.values())
     if args.format == "json":
         from arc_toolkit.output.jsonout import document

@@ -8,18 +8,11 @@ from typing import Any
 from arc_toolkit.findings import Rule
 from arc_toolkit.output.table import table
 
-# Where the documentation is read.
-DOCS_URL = "https://github.com/OWNER/arc-toolkit/blob/main/docs"
 _FIXES = {
     "safe": "`patch` fixes it.",
     "unsafe": "`patch --unsafe-fixes` fixes it.",
     "none": "{commands} it; there is no automatic fix.",
 }
-
-
-def page_url(page: str) -> str:
-    """The address of a page of the documentation, such as `rules/misspelt-key.md`."""
-    return f"{DOCS_URL}/{page}"
 
 
 def listing(rules: Sequence[Rule]) -> str:

@@ -209,8 +209,7 @@ class RunReport:
         hint = " Run again with --write to apply." if counts[Status.WOULD_CHANGE] else ""
         return f"{plural(counts[main], self._subject)} {main.value}{rest}.{hint}"
 
-    @property
-    def machine_text(self) -> str:
+    def machine_text(self, docs_url: str = "") -> str:
         """The whole run in a machine-readable format; empty if there is nothing to say."""
         # What could not be looked at, for formats that know findings and errors only.
         unusable = self._problems + [
@@ -225,23 +224,14 @@ class RunReport:
                     **self.extra,
                     "files": self._files,
                     "findings": [row.data for row in self._findings],
-                    "skipped": [
-                        {
-                            "path": skipped.path,
-                            "cause": skipped.cause.value,
-                            "reason": skipped.reason,
-                            "line": skipped.line,
-                            "column": skipped.column,
-                        }
-                        for skipped in self._skipped
-                    ],
+                    "skipped": [{**asdict(skipped), "cause": skipped.cause.value} for skipped in self._skipped],
                     "problems": [asdict(problem) for problem in self._problems],
                 },
             )
         if self._form == "sarif":
             from arc_toolkit.output.sarif import sarif
 
-            return sarif(self._findings, self._rules, unusable, command=self._command)
+            return sarif(self._findings, self._rules, unusable, command=self._command, docs_url=docs_url)
         if self._form == "github":
             from arc_toolkit.output.github import workflow_commands
 

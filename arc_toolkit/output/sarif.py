@@ -14,7 +14,6 @@ from urllib.parse import quote
 from arc_toolkit import __version__
 from arc_toolkit.edit.discover import Problem
 from arc_toolkit.findings import Fix, Rule
-from arc_toolkit.output.rule_pages import page_url
 from arc_toolkit.output.run_report import NEWLINES, Replacement, ReportedFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -26,8 +25,12 @@ def sarif(
     problems: Sequence[Problem] = (),
     *,
     command: str = "check",
+    docs_url: str = "",
 ) -> str:
-    """One run with all rules that found something, in order of the findings, and the files that could not be used."""
+    """One run with all rules that found something, in order of the findings, and the files that could not be used.
+
+    `docs_url` is where the folder `docs` is published; a rule has no `helpUri` without it, but its page as `help`.
+    """
     ids = list(dict.fromkeys(row.finding.rule for row in results))
     index = {name: position for position, name in enumerate(ids)}
     log = {
@@ -39,7 +42,7 @@ def sarif(
                     "driver": {
                         "name": "arc-toolkit",
                         "version": __version__,
-                        "rules": [_rule(name, rules.get(name), command) for name in ids],
+                        "rules": [_rule(name, rules.get(name), command, docs_url) for name in ids],
                     }
                 },
                 "invocations": [
@@ -57,19 +60,17 @@ def sarif(
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
-def _rule(name: str, rule: Rule | None, command: str) -> dict[str, Any]:
+def _rule(name: str, rule: Rule | None, command: str, docs_url: str) -> dict[str, Any]:
+    page = f"rules/{name}.md" if rule else f"{command}.md"
+    uri = {"helpUri": f"{docs_url}/{page}"} if docs_url else {}
     if rule is None:  # a setting that was asked for, and could not be set
-        return {
-            "id": name,
-            "shortDescription": {"text": f"the setting {name}"},
-            "helpUri": page_url(f"{command}.md"),
-        }
+        return {"id": name, "shortDescription": {"text": f"the setting {name}"}, **uri}
     return {
         "id": name,
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.why.replace("\n", " ")},
         "help": {"text": rule.why, "markdown": f"{rule.why}\n\n```\n{rule.before}```\n\n```\n{rule.after}```\n"},
-        "helpUri": page_url(f"rules/{name}.md"),
+        **uri,
         "defaultConfiguration": {"level": rule.severity},
         "properties": {"fix": rule.fix},
     }

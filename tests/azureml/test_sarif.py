@@ -48,7 +48,12 @@ def test_findings_of_all_rules_and_settings_are_valid(arc: Callable[..., Result]
 def test_a_finding_points_to_its_line_and_rule() -> None:
     findings = [Finding("amlarc-restep", "error", "m", "a b.yml", 3, 5), Finding("threads", "note", "n", "c.yml")]
     log = json.loads(
-        sarif([ReportedFinding(finding, False) for finding in findings], all_rules(), command="patch")
+        sarif(
+            [ReportedFinding(finding, False) for finding in findings],
+            all_rules(),
+            command="patch",
+            docs_url="https://example.org/docs",
+        )
     )
     first, second = log["runs"][0]["results"]
     place = first["locations"][0]["physicalLocation"]
@@ -56,9 +61,9 @@ def test_a_finding_points_to_its_line_and_rule() -> None:
     assert "region" not in second["locations"][0]["physicalLocation"]
     described = log["runs"][0]["tool"]["driver"]["rules"]
     assert [described[entry["ruleIndex"]]["id"] for entry in (first, second)] == ["amlarc-restep", "threads"]
-    assert [entry["helpUri"].rpartition("/docs/")[2] for entry in described] == [
-        "rules/amlarc-restep.md",
-        "patch.md",
+    assert [entry["helpUri"] for entry in described] == [
+        "https://example.org/docs/rules/amlarc-restep.md",
+        "https://example.org/docs/patch.md",
     ]
 
 

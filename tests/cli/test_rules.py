@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from arc_toolkit.cli.rules import every_rule
-from arc_toolkit.output.rule_pages import page, page_url
+from arc_toolkit.output.rule_pages import page
 from tests.support import ROOT, Result
 
 
@@ -30,6 +33,19 @@ def test_the_rules_of_all_commands_are_listed(arc: Callable[..., Result]) -> Non
     assert re.search(r"^instance-type-gpu +error +none +validate ", arc("rules").out, re.MULTILINE)
 
 
-def test_pages_have_the_address_of_the_project() -> None:
-    [project] = re.findall(r"repo: (\S+)", (ROOT / "docs" / "github-action.md").read_text())
-    assert page_url("rules/x.md") == f"{project}/blob/main/docs/rules/x.md"
+def test_sarif_links_to_the_pages_where_they_are_published(
+    arc: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "job.yml"
+    file.write_text("command: python t.py\nenvironment: azureml:lightgbm@latest\ncompute: azureml:aks\n")
+
+    def uris() -> list[str | None]:
+        [run] = json.loads(arc("check", str(file), "--format", "sarif").out)["runs"]
+        return [rule.get("helpUri") for rule in run["tool"]["driver"]["rules"]]
+
+    assert set(uris()) == {None}
+    monkeypatch.setenv("ARC_TOOLKIT_DOCS_URL", "https://example.org/docs/")
+    assert "https://example.org/docs/rules/lightgbm-threads.md" in uris()
+    monkeypatch.setenv("ARC_TOOLKIT_DOCS_URL", "docs")
+    refused = arc("check", str(file), "--format", "sarif")
+    assert (refused.code, "ARC_TOOLKIT_DOCS_URL is 'docs'" in refused.err) == (2, True)
