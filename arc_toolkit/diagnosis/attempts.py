@@ -58,7 +58,9 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: f
                 run_id=group.run_id,
                 attempts=len({attempt.number for attempt in own}),
                 outcome=next(outcome for outcome in _WORST_FIRST if outcome in final),
-                nodes=tuple(dict.fromkeys([attempt.node for attempt in own if attempt.node])),
+                nodes=tuple(
+                    dict.fromkeys(attempt.node for attempt in own if attempt.node and not attempt.node_truncated)
+                ),
                 causes=kinds,
                 since=min(moments) if moments else None,
                 fails_everywhere=name in everywhere,

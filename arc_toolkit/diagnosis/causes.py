@@ -234,7 +234,7 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
     node = cluster.nodes.get(context.node)
     if node is not None:
         candidates += _from_node_state(node, begin, end, tie)
-    elif cluster.nodes_complete:
+    elif cluster.is_gone(context.node):
         candidates.append(_absent(context))
     candidates.sort(key=lambda candidate: candidate.strength)
     return candidates

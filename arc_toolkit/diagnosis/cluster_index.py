@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from arc_toolkit.diagnosis import families, signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
 from arc_toolkit.kube.nodes import Node, read_node
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
 from arc_toolkit.kube.raw import mapping, rows, text
@@ -22,9 +23,6 @@ from arc_toolkit.kube.taints import SPOT_KEY
 
 Json = dict[str, Any]
 
-# The names of Linux nodes in AKS; the last six characters are the VM's instance id in base 36 (Azure/AKS #3293).
-AKS_LINUX = re.compile(r"(?:aks|ask|k8s)-(?P<pool>.+)-\d{8}-vmss(?P<id>[0-9a-z]*)")
-AKS_WINDOWS = re.compile(r"aks(?P<pool>[a-z][a-z0-9]{0,5})(?P<id>[0-9a-z]{6})")
 LAST_TIMES = ("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
 FIRST_TIMES = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
 GANG_LABEL = "volcano.sh/job-name"
@@ -123,8 +121,12 @@ class ClusterIndex:
         return place
 
     def is_gone(self, name: str) -> bool:
+        """Deleted, or missing from a complete list. A list without any node of its pool was saved with a selector."""
         node = self.nodes.get(name)
-        return bool(node.deleted) if node else self.nodes_complete
+        if node is not None or not self.nodes_complete:
+            return bool(node and node.deleted)
+        pool = pool_of(name)
+        return pool is None or pool in self.spot_pools
 
     def events_of_pod(self, pod: PodState) -> list[ClusterEvent]:
         """Those with its UID; otherwise those of its name, except from before it was created: names are used again."""
@@ -221,18 +223,6 @@ def parse_list(data: bytes) -> ClusterFacts:
     if items and not (facts.pods or facts.nodes or facts.events or facts.pod_groups or facts.volcano_jobs):
         raise ValueError("no pods, nodes, events, or PodGroups and jobs of Volcano")
     return replace(facts, nodes_complete=whole and bool(facts.nodes))
-
-
-def pool_of(name: str) -> str | None:
-    """The node pool, from the name alone."""
-    match = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
-    return match["pool"] if match else None
-
-
-def vm_instance_of(name: str) -> int | None:
-    """The VM instance id, from the name alone: `...vmss000046` is instance 150."""
-    match = AKS_LINUX.fullmatch(name) or AKS_WINDOWS.fullmatch(name)
-    return int(match["id"], 36) if match and len(match["id"]) == 6 else None
 
 
 def _newest(objects: Iterable[Any]) -> Iterable[Json]:

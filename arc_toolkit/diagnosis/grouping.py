@@ -34,7 +34,7 @@ def group(
     if cluster.pods:
         join_pods(groups, cluster)
     _add_gangs(groups, gangs)
-    _complete_names(groups, cluster)
+    _mark_cut_names(groups, cluster)
     return _unique_names(groups)
 
 
@@ -154,25 +154,24 @@ def _goes_on(group: JobGroup, gang: GangState) -> bool:
     return bool(pods) and since is not None and all(known is not None and known < since for known in ends)
 
 
-def _complete_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
-    """A name that was truncated at the end of a file is completed if exactly one known node fits."""
-    cut = [draft for group in groups for draft in group.drafts if draft.truncated]
-    if not cut:
-        return
-    known = set(cluster.nodes) | {pod.node for pod in cluster.pods if pod.node}
-    known |= {draft.node for group in groups for draft in group.drafts if draft.node and not draft.truncated}
-    names = sorted(known)
-    for draft in cut:
-        prefix = draft.node or ""
-        at = bisect_left(names, prefix)
-        fitting = [name for name in names[at : at + 2] if name.startswith(prefix)]
-        if len(fitting) == 1:
-            draft.node, draft.truncated = fitting[0], False
-            draft.notes += (
-                "the node name is truncated in the log and was completed, because exactly one known node fits",
-            )
-        else:
-            draft.notes += ("the node name is truncated at the end of the log",)
+def _mark_cut_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
+    """Names that are only the beginning of a listed node's are cut. Which node it was is not guessed, only noted."""
+    listed = sorted(cluster.nodes)
+    known = sorted(cluster.nodes.keys() | {pod.node for pod in cluster.pods if pod.node})
+    for draft in (draft for group in groups for draft in group.drafts if draft.node and draft.pod is None):
+        name = draft.node or ""
+        if not draft.truncated:
+            draft.truncated = name not in cluster.nodes and len(_beginning_with(name, listed)) > 0
+        if draft.truncated:
+            fitting = _beginning_with(name, known)
+            only = f"; the only known node that fits is {fitting[0]}" if len(fitting) == 1 else ""
+            draft.notes += (f"the node name is cut in the log{only}",)
+
+
+def _beginning_with(prefix: str, names: list[str]) -> list[str]:
+    """At most two of the sorted names."""
+    at = bisect_left(names, prefix)
+    return [name for name in names[at : at + 2] if name.startswith(prefix)]
 
 
 def _unique_names(groups: list[JobGroup]) -> dict[str, JobGroup]:

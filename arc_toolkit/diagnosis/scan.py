@@ -17,6 +17,7 @@ from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
+from arc_toolkit.diagnosis.node_names import is_cut
 from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, unzip
 
 Item = TypeVar("Item")
@@ -24,10 +25,12 @@ Item = TypeVar("Item")
 NEEDLE = b"Run on node:"
 # Matches every public and every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
 NODE_LINE = re.compile(
-    rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)([.-]*)"
+    rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)([.-]*)"
 )
+LINE_END = re.compile(rb"(?:\x1b\[[0-9;]*m)*(?:[\r\n]|$)")
 # What cannot follow a whole name: the name was an unexpanded variable, or is not a Kubernetes name.
 NOT_A_NAME = frozenset(b"_$%{ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+QUOTES = (b"'", b'"')
 NAME_LIKE = re.compile(rb"[0-9.-]")
 # The predecessor runtime (2021) printed only `hostname`. Every line may start with the time when it was collected, or
 # with the prefix of a container runtime (CRI).
@@ -69,7 +72,7 @@ class LogScan:
 
     path: str
     nodes: list[str]  # in order, without repeats
-    truncated: bool = False  # the last name is at the very end of the file, without a newline
+    truncated: bool = False  # the last name is cut: a part of a longer one
     size: int = 0
     start: float | None = None
     start_exact: bool = False  # from a `date` inside the log; a line's prefix is when it was collected
@@ -175,21 +178,35 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
     stop = match.end()
     if stop < end and data[stop] in NOT_A_NAME:
         return
-    if stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]) and not NAME_LIKE.search(match[1]):
-        return  # `Run on node: failed to resolve host`
-    if stop == end and final:
-        if any(known.startswith(name) for known in result.nodes):
-            return
-        result.truncated = True
-    if name in result.nodes:
-        return
-    if not result.nodes and result.start is None:
+    if not NAME_LIKE.search(match[1]) and (
+        not name.islower() or (stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]))
+    ):
+        return  # `Run on node: failed to resolve host`, `Run on node: None`
+    name = name.lower()  # scale sets write capitals, Kubernetes does not
+    cut = (
+        (stop == end and final)
+        or is_cut(name)
+        or (LINE_END.match(data, stop, end) is not None and (match[2][-1:] == b"-" or data[at - 1 : at] in QUOTES))
+    )
+    if result.start is None and not result.nodes:
         low = max(at - 200, 0)
         begin = max(data.rfind(b"\n", low, at) + 1, data.rfind(b"\r", low, at) + 1, low)
         stamp = times.STAMP.search(data, begin, min(at, begin + 80))
         if stamp:
             result.start = times.from_stamp(stamp)
-    result.nodes.append(name)
+    _add_node(result, name, cut)
+
+
+def _add_node(result: LogScan, name: str, cut: bool) -> None:
+    """A cut name is the last of the list, and only if no whole name begins with it."""
+    last = result.nodes.pop() if result.truncated else None
+    if not cut and name not in result.nodes:
+        result.nodes.append(name)
+    parts = sorted({part for part in (last, name if cut else None) if part}, key=len)
+    part = parts[-1] if parts else None
+    result.truncated = part is not None and not any(known.startswith(part) for known in result.nodes)
+    if part is not None and result.truncated:
+        result.nodes.append(part)
 
 
 def _other_than_text(block: bytes) -> str:

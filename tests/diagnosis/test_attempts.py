@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import report_page
-from arc_toolkit.diagnosis.cluster_index import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import CauseKind, DiagnosisReport, RunOutcome
+from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.report import build, only_job
 from arc_toolkit.diagnosis.report_markdown import to_markdown
 from arc_toolkit.diagnosis.report_text import overview
@@ -165,14 +165,42 @@ def test_pods_that_do_not_belong_to_azureml_jobs_are_counted_and_left_out() -> N
     assert "1 pods do not belong to AzureML jobs" in report.notes[0]
 
 
-def test_a_truncated_node_name_is_completed_only_if_one_node_fits() -> None:
+def test_a_cut_node_name_is_not_completed_by_a_guess() -> None:
+    """The node of a month ago need not be the one that fits today; the note says which one it could be."""
     cut = log(FIRST, "aks-gpu-12345678-vmss0000", truncated=True)
-    one = build([cut], [facts(nodes=[node(NODE_A)])]).attempts[0]
-    assert (one.node, one.node_truncated) == (NODE_A, False)
-    assert "completed" in one.notes[0]
-    two = build([cut], [facts(nodes=[node(NODE_A), node(NODE_B)])]).attempts[0]
-    assert (two.node, two.node_truncated, two.vm_instance) == ("aks-gpu-12345678-vmss0000", True, None)
-    assert build([cut]).attempts[0].node_truncated
+    for nodes in ([], [node(NODE_A)], [node(NODE_A), node(NODE_B)]):
+        report = build([cut], [facts(nodes=nodes)])
+        (attempt,) = report.attempts
+        assert (attempt.node, attempt.node_truncated) == ("aks-gpu-12345678-vmss0000", True)
+        assert attempt.vm_instance is None
+        assert report.jobs[0].nodes == ()
+        assert (NODE_A in attempt.notes[0]) == (len(nodes) == 1)
+        assert {verdict.node for verdict in report.verdicts} == {item["metadata"]["name"] for item in nodes}
+
+
+def test_a_cut_node_name_is_completed_by_the_pod_of_the_attempt() -> None:
+    cut = log(FIRST, "aks-gpu-12345678-vmss0000", truncated=True)
+    (attempt,) = build([cut], [facts([pod(node=NODE_B)], nodes=[node(NODE_A)])]).attempts
+    assert (attempt.node, attempt.node_truncated) == (NODE_B, False)
+
+
+def test_the_beginning_of_a_listed_name_is_a_cut_name_unless_it_is_listed_itself() -> None:
+    box = log(FIRST, "gpu-box-1")
+    (attempt,) = build([box], [facts(nodes=[node("gpu-box-12"), node("gpu-box-13")])]).attempts
+    assert attempt.node_truncated
+    (attempt,) = build([box], [facts(nodes=[node("gpu-box-12"), node("gpu-box-1")])]).attempts
+    assert not attempt.node_truncated
+    (attempt,) = build([box], [facts(nodes=[node("cpu-box-12")])]).attempts
+    assert not attempt.node_truncated
+
+
+def test_a_list_without_any_node_of_the_pool_does_not_prove_that_a_node_is_gone() -> None:
+    logs = [log(FIRST, NODE_A), log(RETRY, NODE_B)]
+    other = node("aks-cpu-12345678-vmss000000")
+    other["metadata"]["labels"] = {"kubernetes.azure.com/agentpool": "cpu"}
+    for listed, gone in ((other, False), (node(NODE_C), True)):
+        report = build(logs, [facts(nodes=[listed])])
+        assert {verdict.node: verdict.gone for verdict in report.verdicts}[NODE_A] is gone
 
 
 def test_pool_spot_and_vm_instance_come_from_the_node_or_its_name() -> None:

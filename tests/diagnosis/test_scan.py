@@ -26,7 +26,6 @@ X = NODE_A.encode()
         b"+ echo 'Run on node: X'\n",
         b"++ echo 'Run on node: X'\n",
         b"++ echo 'Run on node: X\"\n",  # the public sample: opens with ', closes with \"
-        b"++ echo 'Run on node: X\n",
         b'+ echo "Run on node: X"\n',
         b"+ echo Run on node: X\n",
         b"Run on node: X\n",
@@ -52,7 +51,6 @@ def test_a_name_is_found_in_every_shape_of_the_line(line: bytes) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "ask-agentpool-17631869-vmss0000",  # the only public sample: letters swapped, four characters
         "aks-gpu-12345678-vmss00002d",
         "aksjob000000",
         "k8s-lin1-38709119-vmss000000",
@@ -76,6 +74,8 @@ def test_every_kind_of_node_name_is_taken_whole(name: str) -> None:
         b"+ echo 'Run on node: '\n",
         b"Run on node:\n",
         b"Run on node: NODE_A\n",
+        b"Run on node: None\n",
+        b"Run on node: N/A\n",
         b"Run on node: " + b"n" * 254 + b"\n",
         b"run on node: aks-1\n",
     ],
@@ -92,6 +92,40 @@ def test_repeats_of_a_name_are_one() -> None:
 
 def test_two_names_keep_their_order() -> None:
     assert scanned(node_line(NODE_B) + node_line(NODE_A) + node_line(NODE_B)).nodes == [NODE_B, NODE_A]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        # The only public line, in both of its spellings: an open quote, letters swapped, four characters.
+        (b"++ echo 'Run on node: ask-agentpool-17631869-vmss0000\n", "ask-agentpool-17631869-vmss0000"),
+        (b"++ echo 'Run on node: ask-agentpool-17631869-vmss0000\"\n", "ask-agentpool-17631869-vmss0000"),
+        (b"Run on node: aks-gpu-12345678-vmss00000\n", "aks-gpu-12345678-vmss00000"),
+        (b"++ echo 'Run on node: trainer-rack2-1\n", "trainer-rack2-1"),
+        (b'++ echo "Run on node: trainer-rack2-1\r\n', "trainer-rack2-1"),
+        (b"++ echo 'Run on node: trainer-rack2-1\x1b[0m\n", "trainer-rack2-1"),
+        (b"Run on node: trainer-rack2-\n", "trainer-rack2"),
+    ],
+)
+def test_a_name_that_is_cut_is_marked_and_one_that_is_whole_replaces_it(line: bytes, name: str) -> None:
+    found = scanned(line + b"+ true\n")
+    assert (found.nodes, found.truncated) == ([name], True)
+    whole = f"{name}-1" if "vmss" not in name else name.ljust(len(name.partition("vmss")[0]) + 10, "0")
+    for data in (line + node_line(whole), node_line(whole) + line):
+        found = scanned(data)
+        assert (found.nodes, found.truncated) == ([whole], False)
+    found = scanned(line + node_line("moc-1"))
+    assert (found.nodes, found.truncated) == (["moc-1", name], True)
+
+
+def test_of_two_cut_names_the_longer_one_counts() -> None:
+    found = scanned(b"+ echo 'Run on node: gpu-box\n+ echo 'Run on node: gpu-box-1\n+ echo 'Run on node: gpu\n")
+    assert (found.nodes, found.truncated) == (["gpu-box-1"], True)
+
+
+def test_the_spelling_of_scale_sets_is_that_of_kubernetes() -> None:
+    found = scanned(node_line("aks-gpu-12345678-vmss00002D") + node_line("aks-gpu-12345678-vmss00002d"))
+    assert (found.nodes, found.truncated) == (["aks-gpu-12345678-vmss00002d"], False)
 
 
 @pytest.mark.parametrize("tail", [b"aks-gpu-1234", b"aks-gpu-", b"aks-gpu-12345678-vmss00000a"])
