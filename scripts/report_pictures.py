@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from arc_toolkit.diagnosis import report_page  # noqa: E402
 from tests.diagnosis.browser import Browser  # noqa: E402
-from tests.diagnosis.sample import sample_report  # noqa: E402
+from tests.diagnosis.page_sample import sample_report  # noqa: E402
 
 LARGEST_BYTES = 150_000
 # name -> size, dark, and what is done to the page first

@@ -1,57 +1,196 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
+  const FOLD = 12; // nodes that are neither bad nor suspect are folded away after this many rows
   const find = document.querySelector(".find");
-  const search = $("search"), outcome = $("outcome"), cause = $("cause"), expand = $("expand"), shown = $("shown");
-  const jobs = [...document.querySelectorAll("details.job")];
-  const nodes = [...document.querySelectorAll(".node")];
-  find.hidden = false;
+  // The state of these is in the address, so that a link shows what its sender saw.
+  const controls = ["search", "pool", "verdict", "outcome", "cause"].map($).filter(Boolean);
+  const shown = $("shown"), clear = $("clear"), expand = $("expand"), unfold = $("unfold"), table = $("node-table");
+  const tiles = [...document.querySelectorAll(".tiles a[data-state]")];
+  const value = (id) => ($(id) ? $(id).value : "");
+  const list = (text, separator) => (text ? text.split(separator) : []);
+
+  const jobs = [...document.querySelectorAll("details.job")].map((element) => ({
+    element, text: element.dataset.text, pools: list(element.dataset.pools, "\n"),
+    outcome: list(element.dataset.outcome, " "), kinds: list(element.dataset.kinds, " "),
+    printed: element.classList.contains("printed"),
+  }));
+  const nodes = [...document.querySelectorAll("tbody.node")].map((element, index) => ({
+    element, index, text: element.dataset.text, pools: list(element.dataset.pools, "\n"),
+    verdict: element.dataset.verdict, name: element.dataset.name, pool: element.dataset.pools,
+    level: Number(element.dataset.level), failures: Number(element.dataset.failures),
+    printed: element.classList.contains("printed"),
+  }));
+  const unprinted = { job: $("jobs-unprinted"), node: $("nodes-unprinted") };
+  const usual = { job: unprinted.job && unprinted.job.hidden, node: unprinted.node && unprinted.node.hidden };
+  let sort = "level", unfolded = false;
+
+  // --- filters ---------------------------------------------------------------------------------------------------
+
+  // Shows what matches, and has the first of it printed if a filter is set; returns the number.
+  const filter = (kind, items, matches, active) => {
+    const most = Number(unprinted[kind] ? unprinted[kind].dataset.most : 0);
+    let count = 0;
+    for (const item of items) {
+      const match = matches(item);
+      count += match;
+      item.element.hidden = !match;
+      item.element.classList.toggle("printed", active ? match && count <= most : item.printed);
+    }
+    if (unprinted[kind]) {
+      const left = count - most;
+      unprinted[kind].hidden = active ? left <= 0 : usual[kind];
+      if (active) unprinted[kind].textContent = `${left} more that match are on the page itself.`;
+    }
+    return count;
+  };
 
   const apply = () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const has = (item) => words.every((word) => item.dataset.text.includes(word));
-    let count = 0;
-    for (const job of jobs) {
-      const match = has(job) && (!outcome.value || job.dataset.outcome === outcome.value) &&
-        (!cause.value || job.dataset.kinds.split(" ").includes(cause.value));
-      job.hidden = !match;
-      count += match;
+    const words = value("search").toLowerCase().split(/\s+/).filter(Boolean);
+    const pool = value("pool"), verdict = value("verdict"), outcome = value("outcome"), cause = value("cause");
+    const has = (item) => words.every((word) => item.text.includes(word)) && (!pool || item.pools.includes(pool));
+    const any = words.length > 0 || pool !== "";
+    const jobsFiltered = any || outcome !== "" || cause !== "", nodesFiltered = any || verdict !== "";
+    const jobCount = filter("job", jobs, (job) => has(job) && (!outcome || job.outcome.includes(outcome)) &&
+      (!cause || job.kinds.includes(cause)), jobsFiltered);
+    const nodeCount = filter("node", nodes, (node) => has(node) && (!verdict || node.verdict === verdict), nodesFiltered);
+    if ($("nothing")) $("nothing").hidden = jobCount > 0;
+    if ($("no-node")) $("no-node").hidden = nodeCount > 0;
+    shown.textContent = jobsFiltered || nodesFiltered
+      ? `${jobCount} of ${jobs.length} jobs, ${nodeCount} of ${nodes.length} nodes` : "";
+    clear.hidden = !(jobsFiltered || nodesFiltered);
+    fold(nodesFiltered);
+    const state = address();
+    for (const tile of tiles) {
+      const here = tile.dataset.state === state;
+      if (here) tile.setAttribute("aria-current", "true"); else tile.removeAttribute("aria-current");
     }
-    for (const node of nodes) node.hidden = !has(node);
-    const nothing = $("nothing");
-    if (nothing) nothing.hidden = count > 0;
-    const filtered = words.length || outcome.value || cause.value;
-    const seen = nodes.filter((node) => !node.hidden).length;
-    shown.textContent = filtered ? `${count} of ${jobs.length} jobs, ${seen} of ${nodes.length} nodes` : "";
   };
-  for (const input of [search, outcome, cause]) input.addEventListener("input", apply);
 
-  expand.addEventListener("click", () => {
-    const open = expand.getAttribute("aria-pressed") !== "true";
-    expand.setAttribute("aria-pressed", String(open));
-    for (const job of jobs) job.open = open;
+  const fold = (filtered) => {
+    if (!unfold) return;
+    let folded = 0;
+    nodes.forEach((node, index) => {
+      const away = !filtered && !unfolded && index >= FOLD && node.level > 1;
+      node.element.classList.toggle("folded", away);
+      folded += away;
+    });
+    unfold.hidden = folded === 0;
+    unfold.textContent = `Show all ${nodes.length} nodes`;
+  };
+
+  // --- the table of nodes ----------------------------------------------------------------------------------------
+
+  const order = new Intl.Collator("en", { numeric: true });
+  const sortNodes = (key) => {
+    const down = key.startsWith("-"), column = down ? key.slice(1) : key;
+    const heads = table ? [...table.querySelectorAll("th[data-sort]")] : [];
+    if (!heads.some((head) => head.dataset.sort === column)) return;
+    sort = key;
+    const compare = (a, b) => (typeof a === "number" ? a - b : order.compare(a, b));
+    nodes.sort((a, b) => (down ? -1 : 1) * compare(a[column], b[column]) || a.index - b.index);
+    table.append(...nodes.map((node) => node.element));
+    for (const head of heads) {
+      if (head.dataset.sort === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  };
+  for (const head of table ? table.querySelectorAll("th[data-sort]") : []) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const first = (head.dataset.first || "") + head.dataset.sort;
+      const other = first.startsWith("-") ? first.slice(1) : `-${first}`;
+      sortNodes(sort === first ? other : first);
+      apply();
+      write();
+    });
+  }
+  if (unfold) unfold.addEventListener("click", () => {
+    unfolded = true;
+    apply();
+    nodes[FOLD].element.querySelector("th").tabIndex = -1;
+    nodes[FOLD].element.querySelector("th").focus(); // the button is gone; go on where the new rows begin
   });
 
+  // --- the address -----------------------------------------------------------------------------------------------
+
+  const address = () => {
+    const state = new URLSearchParams();
+    for (const control of controls) if (control.value) state.set(control.id, control.value);
+    if (sort !== "level") state.set("sort", sort);
+    return state.toString();
+  };
+  const write = () => {
+    const state = address();
+    try {
+      history.replaceState(null, "", state ? `#${state}` : location.href.split("#")[0]);
+    } catch { /* a viewer that keeps its address: everything else works */ }
+  };
+  const set = (state) => {
+    for (const control of controls) {
+      control.value = state.get(control.id) || "";
+      if (control.selectedIndex === -1) control.value = ""; // not an option of this page
+    }
+    sortNodes(state.get("sort") || "level");
+    apply();
+  };
+  const go = (target) => {
+    target.scrollIntoView();
+    target.focus({ preventScroll: true });
+  };
+  const read = () => {
+    const hash = location.hash.slice(1);
+    if (hash.includes("=")) {
+      const state = new URLSearchParams(hash);
+      set(state);
+      const section = $(state.get("verdict") || (state.get("sort") && !state.get("outcome")) ? "nodes" : "jobs");
+      if (section) go(section);
+      return;
+    }
+    // A link to a node opens what it is in and shows it even if a filter hid it.
+    const target = hash && $(hash);
+    if (!target) return;
+    target.hidden = false;
+    target.classList.remove("folded");
+    for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+    target.scrollIntoView();
+  };
+  for (const tile of tiles) {
+    tile.href = `#${tile.dataset.state}`;
+    tile.addEventListener("click", () => { if (location.hash === tile.hash) read(); });
+  }
+  window.addEventListener("hashchange", read);
+
+  // --- controls --------------------------------------------------------------------------------------------------
+
+  const changed = () => { apply(); write(); };
+  for (const control of controls) control.addEventListener("input", changed);
+  clear.addEventListener("click", () => {
+    for (const control of controls) control.value = "";
+    changed();
+    $("search").focus();
+  });
+  if (expand) expand.addEventListener("click", () => {
+    const open = expand.getAttribute("aria-pressed") !== "true";
+    expand.setAttribute("aria-pressed", String(open));
+    for (const job of jobs) job.element.open = open && !job.element.hidden;
+  });
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
     if (event.key === "/" && !typing) {
       event.preventDefault();
-      search.focus();
-    } else if (event.key === "Escape" && document.activeElement === search) {
-      search.value = "";
-      apply();
+      $("search").focus();
+    } else if (event.key === "Escape" && document.activeElement === $("search")) {
+      $("search").value = "";
+      changed();
     }
   });
 
-  // A link to a node opens what it stands in and shows it even if a filter hid it.
-  const reveal = () => {
-    const target = location.hash && $(decodeURIComponent(location.hash.slice(1)));
-    if (!target) return;
-    target.hidden = false;
-    for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
-    target.scrollIntoView();
-  };
-  window.addEventListener("hashchange", reveal);
-  window.addEventListener("beforeprint", () => jobs.forEach((job) => { job.open = true; }));
-  reveal();
+  find.hidden = false;
+  if (expand) expand.hidden = false;
+  apply();
+  read();
 })();

@@ -53,7 +53,7 @@ def _md_jobs(report: DiagnosisReport) -> str:
             attempts_text(job),
             job.outcome,
             route_text(grouped.get(job.name, []), arrow="→", style=_code),
-            _md(causes_text(job, grouped.get(job.name, []))),
+            _md(causes_text(job, grouped.get(job.name, []))) or "-",
             times.short(job.since),
         ]
         for job in sorted(report.jobs, key=lambda job: not troubled(job))[:MOST_ROWS]

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs no network: timelines of attempts, nodes by verdict, search and filter.
+"""The report as one HTML page that needs no network: incidents, a table of nodes, timelines of jobs, filters.
 
 templates/report.html.j2 lays out the report's records, and what is computed from them here, autoescaped and with
 report.css and report.js inside the page. The page's content security policy allows exactly that style and that script,
@@ -15,26 +15,45 @@ from typing import Any
 
 from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import Attempt, CauseKind, DiagnosisReport, Job, Level, RunOutcome
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, DiagnosisReport, Job, Level, RunOutcome, Verdict
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
-from arc_toolkit.diagnosis.report_words import attempts_text, interval_text, node_text, summary
+from arc_toolkit.diagnosis.report_words import (
+    WAITING,
+    attempts_text,
+    causes_text,
+    incident_where,
+    is_collateral,
+    node_text,
+    route,
+    span_text,
+    summary,
+)
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
 from arc_toolkit.output.safe import printable
 from arc_toolkit.output.table import plural
 
 MOST_JOBS = 1000  # the page stays fast; JSON and CSV have the rest
+MOST_NODES = 1000
+MOST_INCIDENTS = 100
 MOST_ATTEMPTS = 100  # of one job
 MOST_BARS = 60
 MOST_SKIPPED = 200
+RANKS_IN_A_LINE = 4  # nodes of a gang that a closed job names
+PRINTED_JOBS = 100  # failed and waiting ones; a print is read by people
+PRINTED_NODES = 40  # bad and suspect ones
+
+URGENT = (RunOutcome.FAILED, RunOutcome.WAITING)  # these jobs are printed
+PRINTED_LEVELS = (Level.BAD, Level.SUSPECT)
 
 # The meaning of a bar's colour; the text is next to it, so nothing is shown by colour alone.
 GROUPS = {
     "node": "the node's fault",
     "pool": "taken away: spot, drain, scale-down, preemption, cancel",
     "own": "the job's own: limit, setup or error",
-    "unknown": "ended, cause unknown",
+    "collateral": "stopped because another rank failed first",
+    "unknown": "failed, cause not certain",
     "good": "succeeded",
     "running": "running",
     "waiting": "waiting to start",
@@ -68,65 +87,135 @@ def _hash(text: str) -> str:
 def page(report: DiagnosisReport) -> dict[str, Any]:
     """The values of the template."""
     grouped = attempts_by_job(report)
-    counts = levels(report)
     jobs = sorted(report.jobs, key=_trouble)
     shown = jobs[:MOST_JOBS]
-    groups = {group(attempt) for job in shown for attempt in grouped.get(job.name, [])}
+    nodes = report.verdicts[:MOST_NODES]
+    shown_attempts = [attempt for job in shown for attempt in grouped.get(job.name, [])]
+    groups = {group(attempt) for attempt in shown_attempts}
+    node_pools = {verdict.pool for verdict in nodes}
+    attempt_pools = {attempt.pool for attempt in shown_attempts}
     bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD and not verdict.gone]
+    outcomes = Counter(job.outcome for job in shown)
+    verdict_counts = Counter(verdict.level for verdict in nodes)
+    urgent = sum(job.outcome in URGENT for job in shown)
+    bad_or_suspect = sum(verdict.level in PRINTED_LEVELS for verdict in nodes)
     return {
         "report": report,
+        "title": f"{plural(len(jobs), 'job')}, {plural(len(bad), 'bad node')}",
         "summary": summary(report),
-        "tiles": [
-            _tile(len(jobs), "job"),
-            _tile(sum(job.retried for job in jobs), "retried", plain=True),
-            _tile(
-                sum(job.outcome is RunOutcome.FAILED for job in jobs), "failed for good", plain=True, tone="bad"
-            ),
-            _tile(counts[Level.BAD], "bad node", tone="bad"),
-            _tile(counts[Level.SUSPECT], "suspect node", tone="suspect"),
-        ],
+        "tiles": _tiles(report),
         "jobs": [_job(job, grouped.get(job.name, [])) for job in shown],
         "jobs_left_out": len(jobs) - len(shown),
-        "outcomes": Counter(job.outcome for job in shown).most_common(),
+        "nodes": [_node(index, verdict) for index, verdict in enumerate(nodes)],
+        "nodes_left_out": len(report.verdicts) - len(nodes),
+        "outcomes": [(outcome, outcomes[outcome]) for outcome in RunOutcome if outcomes[outcome]],
+        "retried": sum(job.retried for job in shown),
         "kinds": Counter(kind for job in shown for kind in job.causes).most_common(),
+        "pools": sorted(pool for pool in node_pools | attempt_pools if pool),
+        "levels": [(level, verdict_counts[level]) for level in Level if verdict_counts[level]],
         "legend": [(name, words) for name, words in GROUPS.items() if name in groups],
-        "node_ids": {verdict.node: f"node-{index}" for index, verdict in enumerate(report.verdicts)},
+        "node_ids": {verdict.node: f"node-{index}" for index, verdict in enumerate(nodes)},
         "anti_affinity": anti_affinity(bad) if bad else "",
         "reasons": Counter(report.stats.skipped).most_common(),
         "most_attempts": MOST_ATTEMPTS,
+        "most_incidents": MOST_INCIDENTS,
         "most_skipped": MOST_SKIPPED,
+        "printed_jobs": PRINTED_JOBS,
+        "printed_nodes": PRINTED_NODES,
+        "jobs_not_printed": max(0, urgent - PRINTED_JOBS),
+        "nodes_not_printed": max(0, bad_or_suspect - PRINTED_NODES),
         # Functions that the template calls.
         "duration": times.duration,
         "group": group,
-        "interval_text": interval_text,
-        "label": lambda kind: KINDS[kind].label,
+        "incident_where": incident_where,
+        "kind": KINDS.__getitem__,
         "lasted": _lasted,
         "node_text": node_text,
         "short": times.short,
+        "span_text": span_text,
+        "waiting": WAITING.__getitem__,
     }
 
 
-def _tile(count: int, words: str, *, plain: bool = False, tone: str = "") -> dict[str, Any]:
-    text = words if plain or count == 1 else f"{words}s"
-    return {"count": count, "words": text, "tone": tone if count else ""}
+def _tiles(report: DiagnosisReport) -> list[dict[str, Any]]:
+    """The counts at the top; each is a link to what it counts: a section, and the filter that shows it."""
+    outcomes = Counter(job.outcome for job in report.jobs)
+    counts = levels(report)
+    rows = [  # count, one, many, section, filter, tone, and whether it is shown if the count is 0
+        (len(report.jobs), "job", "jobs", "jobs", "outcome=", "", True),
+        (outcomes[RunOutcome.FAILED], "failed", "failed", "jobs", "outcome=failed", "bad", True),
+        (outcomes[RunOutcome.WAITING], "waiting", "waiting", "jobs", "outcome=waiting", "suspect", False),
+        (sum(job.retried for job in report.jobs), "retried", "retried", "jobs", "outcome=retried", "", True),
+        (len(report.incidents), "incident", "incidents", "incidents", "", "bad", False),
+        (counts[Level.BAD], "bad node", "bad nodes", "nodes", "verdict=bad", "bad", True),
+        (counts[Level.SUSPECT], "suspect node", "suspect nodes", "nodes", "verdict=suspect", "suspect", False),
+        (counts[Level.RECOVERED], "recovered node", "recovered nodes", "nodes", "verdict=recovered", "", False),
+    ]
+    return [
+        {
+            "count": count,
+            "words": one if count == 1 else many,
+            "section": section if count else "",
+            "state": state,
+            "tone": tone if count else "",
+        }
+        for count, one, many, section, state, tone, always in rows
+        if count or always
+    ]
 
 
-def _trouble(job: Job) -> tuple[bool, bool, float]:
-    """Failed jobs first, then retried ones, the newest first."""
-    return job.outcome is not RunOutcome.FAILED, not job.retried, -(job.since or 0.0)
+def _trouble(job: Job) -> tuple[bool, bool, bool, float]:
+    """Failed jobs first, then those that wait, then retried ones, the newest first."""
+    return (
+        job.outcome is not RunOutcome.FAILED,
+        job.outcome is not RunOutcome.WAITING,
+        not job.retried,
+        -(job.since or 0.0),
+    )
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------
+
+
+def _node(index: int, verdict: Verdict) -> dict[str, Any]:
+    """A row of the table; the report has the worst nodes first, so those are the ones to print."""
+    words = [verdict.node, verdict.pool or "", verdict.level, verdict.reason]
+    rate = f"{100 * verdict.pool_rate:.3g}" if verdict.pool_rate is not None else ""
+    interval = None
+    if verdict.interval and verdict.attempts:
+        low, high = (100 * end for end in verdict.interval)
+        interval = {
+            "text": f"{low:.0f} to {high:.0f} %",
+            "low": f"{low:.1f}",
+            "width": f"{max(1.0, high - low):.1f}",
+            "rate": f"{100 * verdict.failures / verdict.attempts:.1f}",
+        }
+    return {
+        "record": verdict,
+        "id": f"node-{index}",
+        "text": " ".join(words),
+        "printed": verdict.level in PRINTED_LEVELS and index < PRINTED_NODES,
+        "level": list(Level).index(verdict.level),
+        "pool_rate": rate,
+        "interval": interval,
+    }
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------
 
 
 def _job(job: Job, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    causes = [KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes]
-    words = [job.name, job.run_id or "", *job.nodes, *causes, job.outcome]
+    causes = causes_text(job, attempts)
+    words = [job.name, job.run_id or "", *job.nodes, causes, job.outcome]
     return {
         "record": job,
         "attempts": attempts,
         "attempts_text": f"{attempts_text(job)} attempts" if job.missing else plural(job.attempts, "attempt"),
         "causes": causes,
+        "route": route(attempts, RANKS_IN_A_LINE),
+        "pools": dict.fromkeys(attempt.pool for attempt in attempts if attempt.pool),
+        "state": [job.outcome.value, *(["retried"] if job.retried else [])],
+        "urgent": job.outcome in URGENT,
         "when": _when(job, attempts),
         "text": " ".join(words),
         "timeline": timeline(attempts),
@@ -160,8 +249,10 @@ def group(attempt: Attempt) -> str:
     cause = attempt.cause
     if cause is None or cause.kind is CauseKind.UNKNOWN:
         return "unknown"
+    if is_collateral(attempt):
+        return "collateral"
     if KINDS[cause.kind].blames_node:
-        return "node"
+        return "node" if cause.blames_node else "unknown"
     return "pool" if cause.kind in TAKEN_AWAY else "own"
 
 
@@ -190,10 +281,8 @@ def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
     label = "; ".join(str(bar["title"]) for bar in bars[:8]) + (
         f"; and {len(bars) - 8} more" if len(bars) > 8 else ""
     )
-    scale = [times.short(first), times.short(first + whole)] if by_time else ["", ""]
-    if scale[0][:10] == scale[1][:10]:
-        scale[1] = scale[1][11:]  # the day is at the other end
-    return {"bars": bars, "rows": len(ranks), "label": label, "from": scale[0], "to": scale[1]}
+    scale = span_text(first, first + whole).split(" to ") if by_time else []
+    return {"bars": bars, "rows": len(ranks), "label": label, "scale": scale}
 
 
 def _order(attempts: Sequence[Attempt]) -> list[int]:
@@ -217,6 +306,10 @@ def _spans(attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
 
 def _bar_title(attempt: Attempt) -> str:
     cause = KINDS[attempt.cause.kind].label if attempt.cause else attempt.outcome.value
+    if attempt.waiting:
+        cause = WAITING[attempt.waiting.kind].label
     rank = f" {printable(attempt.rank)}" if attempt.rank else ""
     which = f"retry {attempt.number}" if attempt.number else "first attempt"
+    if attempt.node is None and attempt.waiting:
+        return f"{which}{rank}: {cause}"
     return f"{which}{rank} on {node_text(attempt.node, attempt.node_truncated)}: {cause}"

@@ -100,7 +100,7 @@ def _jobs(report: DiagnosisReport, style: Style) -> str:
             attempts_text(job),
             style(job.outcome, *_COLORS[job.outcome]),
             route_text(grouped.get(job.name, [])),
-            causes_text(job, grouped.get(job.name, [])),
+            causes_text(job, grouped.get(job.name, [])) or "-",
             times.short(job.since),
         ]
         for job in order[:MOST_ROWS]
@@ -175,7 +175,7 @@ def _rest(report: DiagnosisReport) -> str:
 
 def _job_detail(job: Job, attempts: list[Attempt], style: Style) -> str:
     lines = [style(printable(job.name), "bold")]
-    causes = causes_text(job, attempts)
+    causes = causes_text(job, attempts) or "-"
     end = causes if job.outcome is RunOutcome.WAITING else f"ended: {job.outcome.value}, cause: {causes}"
     lines.append(f"  {plural(job.attempts, 'attempt')}, {end}")
     if job.run_id and job.run_id != job.name:

@@ -114,7 +114,7 @@ def causes_text(job: Job, attempts: Sequence[Attempt] = ()) -> str:
     """The causes, and what the job waits for. A cause with only weak evidence has a question mark."""
     causes = ", ".join(KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes)
     words = [causes, waits_text(job, attempts), "fails everywhere" if job.fails_everywhere else ""]
-    return "; ".join(filter(None, words)) or "-"
+    return "; ".join(filter(None, words))
 
 
 def waits_text(job: Job, attempts: Sequence[Attempt]) -> str:
@@ -164,46 +164,47 @@ def interval_text(verdict: Verdict) -> str:
     return f"{verdict.failures} of {verdict.attempts} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
-def route(attempts: Sequence[Attempt]) -> list[tuple[int, list[Attempt]]]:
-    """The nodes of each attempt in turn, each by one rank: how many attempts in a row had them, and the ranks.
+@dataclass(frozen=True, slots=True)
+class RouteStep:
+    """The nodes of one attempt, or of several in a row: the names to show, and what is left to say about them."""
+
+    nodes: list[str]
+    note: str = ""
+
+
+def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int]:
+    """The nodes of each attempt in turn, at most `ranks` of a gang, and how many steps were left out.
 
     The rank that failed first comes before those that it took down; pods that have not started have no node yet.
     """
-    numbers: dict[int, dict[tuple[str | None, bool], Attempt]] = {}
+    numbers: dict[int, dict[str, None]] = {}
     for attempt in sorted(attempts, key=lambda item: (item.number, is_collateral(item))):
         if attempt.node or attempt.outcome is not RunOutcome.WAITING:
-            nodes = numbers.setdefault(attempt.number, {})
-            nodes.setdefault((attempt.node, attempt.node_truncated), attempt)
-    steps: list[tuple[int, list[Attempt]]] = []
-    before = None
-    for nodes in numbers.values():
-        if list(nodes) == before and before != [(None, False)]:
-            steps[-1] = steps[-1][0] + 1, steps[-1][1]
+            name = (attempt.node or "?") + "..." * attempt.node_truncated
+            numbers.setdefault(attempt.number, {})[name] = None
+    runs: list[tuple[list[str], int]] = []
+    for nodes in map(list, numbers.values()):
+        if runs and runs[-1][0] == nodes != ["?"]:
+            runs[-1] = nodes, runs[-1][1] + 1
         else:
-            steps.append((1, list(nodes.values())))
-        before = list(nodes)
-    return steps
+            runs.append((nodes, 1))
+    steps = []
+    for nodes, count in runs[:MOST_STEPS]:
+        notes = [f"{count} times"] if count > 1 else []
+        notes += [f"+{plural(len(nodes) - ranks, 'node')}"] if len(nodes) > ranks else []
+        steps.append(RouteStep(nodes[:ranks], ", ".join(notes)))
+    return steps, len(runs) - len(steps)
+
+
+def route_text(attempts: Sequence[Attempt], arrow: str = "->", style: Callable[[str], str] = printable) -> str:
+    """`a -> b (2 times) -> c (+3 nodes)`."""
+    steps, left_out = route(attempts, 1)
+    words = [", ".join(map(style, step.nodes)) + (f" ({step.note})" if step.note else "") for step in steps]
+    return f" {arrow} ".join(words) + (f" +{left_out}" if left_out else "") or "-"
 
 
 def is_collateral(attempt: Attempt) -> bool:
     return attempt.cause is not None and attempt.cause.kind is CauseKind.GANG
-
-
-def route_text(
-    attempts: Sequence[Attempt], *, arrow: str = "->", ranks: int = 1, style: Callable[[str], str] = printable
-) -> str:
-    """`a -> b (2 times) -> c (+3 nodes)`: the nodes of each attempt, at most `ranks` of a gang."""
-    steps = route(attempts)
-    words = []
-    for times_in_a_row, nodes in steps[:MOST_STEPS]:
-        text = ", ".join(
-            style(item.node + "..." * item.node_truncated) if item.node else "?" for item in nodes[:ranks]
-        )
-        more = [f"{times_in_a_row} times"] if times_in_a_row > 1 else []
-        more += [f"+{plural(len(nodes) - ranks, 'node')}"] if len(nodes) > ranks else []
-        words.append(f"{text} ({', '.join(more)})" if more else text)
-    left = len(steps) - len(words)
-    return f" {arrow} ".join(words) + (f" +{left}" if left else "") if words else "-"
 
 
 def levels_text(report: DiagnosisReport) -> str:

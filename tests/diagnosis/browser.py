@@ -9,6 +9,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -128,18 +129,31 @@ class Browser:
     # --- what tests do ----------------------------------------------------------------------------------------
 
     def open(
-        self, page: Path, *, width: int = 1200, height: int = 900, dark: bool = False, js: bool = True
+        self,
+        page: Path,
+        *,
+        width: int = 1200,
+        height: int = 900,
+        dark: bool = False,
+        js: bool = True,
+        fragment: str = "",
+        media: str = "",
     ) -> None:
-        """Load a file and wait until it is there."""
+        """Load a file, at a fragment of its address, and wait until it is there."""
         phone = width < 600
         self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.send("Emulation.setScriptExecutionDisabled", value=not js)
+        if fragment:  # only another fragment of the page that is open would not load it again
+            self._load("about:blank")
+        self._load(page.as_uri() + (f"#{fragment}" if fragment else ""))
+
+    def _load(self, address: str) -> None:
         self.events.clear()
-        self.send("Page.navigate", url=page.as_uri())
+        self.send("Page.navigate", url=address)
         end = time.monotonic() + ANSWER_SECONDS
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._receive(end)
@@ -166,6 +180,14 @@ class Browser:
     def screenshot(self, *, whole: bool = False) -> bytes:
         data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         return base64.b64decode(data)
+
+    def printed_pages(self) -> int:
+        """The number of A4 pages that printing takes."""
+        size = {"paperWidth": 8.27, "paperHeight": 11.69}
+        data = base64.b64decode(
+            self.send("Page.printToPDF", preferCSSPageSize=True, generateTaggedPDF=False, **size)["data"]
+        )
+        return len(re.findall(rb"/Type\s*/Page\b(?!s)", data))
 
     def requests(self) -> list[str]:
         """Addresses that the page asked for."""

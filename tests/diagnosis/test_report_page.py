@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import cast
@@ -20,6 +21,7 @@ from arc_toolkit.diagnosis.model import (
     DiagnosisReport,
     Evidence,
     EvidenceSource,
+    Incident,
     Job,
     Level,
     PrsEvidence,
@@ -29,9 +31,12 @@ from arc_toolkit.diagnosis.model import (
     Stats,
     Suggestion,
     Verdict,
+    Waiting,
+    WaitingFor,
 )
-from tests.diagnosis.sample import sample_report
-from tests.support import Result
+from tests.diagnosis.page_sample import GPU, job_of, large_report, sample_report
+from tests.diagnosis.page_sample import attempt as made
+from tests.support import ROOT, Result
 
 EVIL = "<script>window.pwned=1</script>\"'><img src=x onerror=window.pwned=1>&\x1b[31m"
 VOID = {"meta", "link", "input", "br", "img"}
@@ -75,8 +80,9 @@ def hostile_report(text: str) -> DiagnosisReport:
     evidence = Evidence(cast(EvidenceSource, text), text, text, 0.0)
     cause = Cause(CauseKind.NODE_MEMORY, "high", (evidence,), True)
     attempt = Attempt(text, 0, text, rank=text, outcome=RunOutcome.FAILED, cause=cause, notes=(text,), pool=text)
-    retry = Attempt(text, 1, text, rank=text, outcome=RunOutcome.UNKNOWN)
-    job = Job(text, text + "!", 2, RunOutcome.FAILED, (text,), (CauseKind.NODE_MEMORY,), 0.0, notes=(text,))
+    waiting = Waiting(WaitingFor.IMAGE, (evidence,))
+    retry = Attempt(text, 1, text, rank=text, outcome=RunOutcome.WAITING, waiting=waiting)
+    job = Job(text, text + "!", 2, RunOutcome.WAITING, (text,), (CauseKind.NODE_MEMORY,), 0.0, notes=(text,))
     bad = Verdict(
         text,
         Level.BAD,
@@ -94,6 +100,7 @@ def hostile_report(text: str) -> DiagnosisReport:
         attempts=(attempt, retry),
         jobs=(job,),
         verdicts=(bad, fine),
+        incidents=(Incident(0.0, 9.0, CauseKind.NODE_LOST, (text, text + "3"), text, 4, text),),
         skipped=(SkippedFile(text, text),),
         restarts=(Restart(text, 0.0, "resumed", 2, 1, 1, 1.0, 1.0, (text,)),),
         prs_evidence=(PrsEvidence(text, evidence, text),),
@@ -159,6 +166,12 @@ def test_page_names_every_job_node_cause_and_restart() -> None:
         "4200 → 3800",
         "mini-batches",
         "unpack it first",
+        "2026-07-01 12:50 to 12:54 5 of 8 nodes of pool gpu",
+        "waits for a node that fits (0 of 12 nodes are available",
+        "compare what the instance type requests with what the nodes have free",
+        "NotReady once, 11 good attempts since",
+        "a failure rate above 22 % is excluded",
+        "nothing was recorded from 2026-07-01 11:20 to 11:50",
     ):
         assert words in text
 
@@ -174,9 +187,10 @@ def test_ids_are_unique_and_every_reference_leads_somewhere() -> None:
             assert attributes["href"][1:] in ids
 
 
-def test_failed_jobs_come_before_retried_ones_and_those_before_the_rest() -> None:
-    names = re.findall(r'<details class="card job" data-text="(\S+)', report_page.render(sample_report()))
+def test_failed_jobs_come_first_then_waiting_ones_then_retried_ones() -> None:
+    names = re.findall(r'<details class="card job[^"]*" data-text="(\S+)', report_page.render(sample_report()))
     assert set(names[:2]) == {"dull_plum_7r3", "red_elm_5f0"}
+    assert names[2] == "lone_bay_6e1"
     assert all(name.startswith(("calm_fir", "keen_oak")) for name in names[-5:])
 
 
@@ -254,7 +268,96 @@ def test_diagnose_writes_the_page(arc: Callable[..., Result], tmp_path: Path) ->
     allowed(page)
 
 
+def test_nodes_of_a_closed_job_are_in_its_first_lines() -> None:
+    page = report_page.render(sample_report())
+    closed = {job.name: page[page.index(f'<span class="name">{job.name}<') :] for job in sample_report().jobs}
+    for job in sample_report().jobs:
+        summary = " ".join(Page(closed[job.name].partition("</summary>")[0]).text)
+        if len(job.nodes) <= 3:
+            assert all(node in summary for node in job.nodes)
+    gang = " ".join(" ".join(Page(closed["wide_yew_3a9"].partition("</summary>")[0]).text).split())
+    assert f"on {GPU}02, {GPU}00, {GPU}01, {GPU}03 → {GPU}04, {GPU}05" in gang
+
+
+def test_every_count_is_a_link_to_what_it_counts() -> None:
+    tiles = {str(tile["words"]): tile for tile in report_page.page(sample_report())["tiles"]}
+    counts = {words: (tile["count"], tile["section"], tile["state"]) for words, tile in tiles.items()}
+    assert counts == {
+        "jobs": (13, "jobs", "outcome="),
+        "failed": (2, "jobs", "outcome=failed"),
+        "waiting": (1, "jobs", "outcome=waiting"),
+        "retried": (6, "jobs", "outcome=retried"),
+        "incident": (1, "incidents", ""),
+        "bad node": (1, "nodes", "verdict=bad"),
+        "suspect node": (1, "nodes", "verdict=suspect"),
+        "recovered node": (1, "nodes", "verdict=recovered"),
+    }
+
+
+def test_count_of_nothing_is_not_a_link() -> None:
+    tiles = report_page.page(DiagnosisReport())["tiles"]
+    assert [(tile["count"], tile["words"], tile["section"]) for tile in tiles] == [
+        (0, "jobs", ""),
+        (0, "failed", ""),
+        (0, "retried", ""),
+        (0, "bad nodes", ""),
+    ]
+
+
+def test_table_has_at_most_a_thousand_nodes_and_shows_how_many_are_left_out() -> None:
+    report = large_report(jobs=5, nodes=report_page.MOST_NODES + 7)
+    parsed = allowed(report_page.render(report))
+    assert sum("node" in element.get("class", "").split() for element in parsed.all("tbody")) == 1000
+    assert "7 more nodes are in the JSON output" in " ".join(parsed.text)
+
+
+# --- the colours ------------------------------------------------------------------------------------------------
+
+
+def test_ranks_of_a_gang_have_the_colours_of_their_causes() -> None:
+    gang = [item for item in sample_report().attempts if item.job == "wide_yew_3a9"]
+    first = {item.rank: report_page.group(item) for item in gang if item.number == 0}
+    assert first == {
+        "worker-0": "collateral",
+        "worker-1": "collateral",
+        "worker-2": "node",
+        "worker-3": "collateral",
+    }
+
+
+@pytest.mark.parametrize("root", [kind for kind in CauseKind if kind is not CauseKind.GANG])
+def test_collateral_never_has_the_colour_of_the_root(root: CauseKind) -> None:
+    groups = {kind: report_page.group(made("job", 0, "a", kind=kind)) for kind in (root, CauseKind.GANG)}
+    assert groups[root] != groups[CauseKind.GANG]
+
+
+def test_node_that_is_not_blamed_has_not_the_colour_of_blame() -> None:
+    blamed = Cause(CauseKind.NODE_LOST, "high", blames_node=True)
+    guess = Cause(CauseKind.NODE_LOST, "low", blames_node=False)
+    groups = [
+        report_page.group(Attempt("job", 0, "a", outcome=RunOutcome.FAILED, cause=cause))
+        for cause in (blamed, guess)
+    ]
+    assert groups == ["node", "unknown"]
+
+
 @pytest.mark.parametrize("kind", list(CauseKind))
 def test_every_kind_of_cause_has_a_colour_that_the_legend_explains(kind: CauseKind) -> None:
     one = Attempt("job", 0, "node", outcome=RunOutcome.FAILED, cause=Cause(kind, "high"))
     assert report_page.group(one) in report_page.GROUPS
+
+
+@pytest.mark.parametrize("group", list(report_page.GROUPS))
+def test_every_colour_is_in_the_style_sheet_for_bars_and_marks(group: str) -> None:
+    style = (ROOT / "templates" / "report.css").read_text()
+    assert f".bar.g-{group} " in style
+    assert f".mark.g-{group} " in style
+
+
+@pytest.mark.parametrize("name", [*Level, *RunOutcome])
+def test_every_verdict_and_outcome_has_words_in_its_badge(name: str) -> None:
+    one = made("job", 0, "aks-gpu-31415926-vmss000001")
+    job = replace(job_of([one]), outcome=RunOutcome(name) if name in list(RunOutcome) else RunOutcome.SUCCEEDED)
+    level = Level(name) if name in list(Level) else Level.OK
+    page = report_page.render(DiagnosisReport((one,), (job,), (Verdict("aks-gpu-31415926-vmss000001", level),)))
+    assert f'<span class="badge b-{name}">{name.replace("-", " ")}</span>' in page

@@ -20,7 +20,7 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.report import only_job
 from arc_toolkit.diagnosis.report_markdown import to_markdown
 from arc_toolkit.diagnosis.report_text import detail, overview
-from arc_toolkit.diagnosis.report_words import LONGEST_DETAIL, WAITING, route_text, summary
+from arc_toolkit.diagnosis.report_words import LONGEST_DETAIL, WAITING, route, route_text, summary
 from tests.diagnosis.page_sample import GPU, attempt, job_of, large_report, sample_report, verdict
 
 
@@ -113,7 +113,8 @@ def test_several_attempts_in_a_row_on_one_node_are_counted() -> None:
 def test_gang_shows_the_node_of_the_rank_that_failed_first() -> None:
     gang = [item for item in sample_report().attempts if item.job == "wide_yew_3a9"]
     assert route_text(gang) == f"{GPU}02 (+3 nodes) -> {GPU}04 (+3 nodes)"
-    assert route_text(gang, arrow="→", ranks=4).startswith(f"{GPU}02, {GPU}00, {GPU}01, {GPU}03 → {GPU}04, ")
+    steps, left_out = route(gang, 3)
+    assert (steps[0].nodes, steps[0].note, left_out) == ([f"{GPU}0{rank}" for rank in (2, 0, 1)], "+1 node", 0)
 
 
 def test_many_attempts_are_cut_and_counted() -> None:
