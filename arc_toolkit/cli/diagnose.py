@@ -210,6 +210,8 @@ def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:
     scans = [restarts.scan_metrics(source) for source in args.metrics]
     stats.metric_runs = sum(scan.runs for scan in scans)
     stats.metric_points = sum(scan.points for scan in scans)
+    for limit in (limit for scan in scans for limit in scan.limits.values()):
+        stats.metric_limits[limit] = stats.metric_limits.get(limit, 0) + 1
     return [restart for scan in scans for restart in scan.restarts]
 
 

@@ -76,6 +76,14 @@ class Level(StrEnum):
     OK = "ok"
 
 
+class MetricLimit(StrEnum):
+    """Why the metrics of a run could not have shown a restart."""
+
+    NO_COUNTER = "no-counter"  # every step is the same, and no epoch is logged
+    FEW_POINTS = "few-points"
+    EQUAL_PARTS = "equal-parts"  # the counter starts again after equally many steps
+
+
 class EvidenceSource(StrEnum):
     """Where a fact was seen."""
 
@@ -228,14 +236,17 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A restart seen in metrics: the step went backwards after a gap."""
+    """A restart seen in metrics: a counter went backwards, or the values started over.
+
+    Steps are None if the run has none: the epoch fell, or every step is the same.
+    """
 
     run: str
     time: float
     kind: Literal["from-scratch", "resumed"]
-    last_step: int  # highest step before
-    first_step: int  # first step after
-    lost_steps: int
+    last_step: int | None  # highest step before
+    first_step: int | None  # first step after; above last_step if the step is a row number
+    lost_steps: int | None
     lost_seconds: float  # from reaching that step first until reaching it again
     gap_seconds: float  # the pause before the restart
     keys: tuple[str, ...] = ()  # metrics that agree
@@ -267,6 +278,7 @@ class Stats:
     prs_files: int = 0
     metric_runs: int = 0
     metric_points: int = 0
+    metric_limits: dict[MetricLimit, int] = field(default_factory=dict)  # runs that could not have shown a restart
     skipped: dict[str, int] = field(default_factory=dict)  # reason -> count, also of files that are not listed
 
 

@@ -13,6 +13,7 @@ from arc_toolkit.diagnosis.model import (
     DiagnosisReport,
     Job,
     Level,
+    MetricLimit,
     PrsEvidence,
     Restart,
     RunOutcome,
@@ -47,9 +48,7 @@ def build(
         notes.append(f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)")
     if not stats.pods + stats.events and any(attempt.cause for attempt in built):
         notes.append("logs alone rarely show a cause: add --cluster, --history, or saved pods, nodes and events")
-    if stats.metric_runs and not restarts:
-        seen = f"{plural(stats.metric_runs, 'run')}, {plural(stats.metric_points, 'point')}"
-        notes.append(f"no restart found in {seen}")
+    notes += _metric_notes(stats, bool(restarts))
     if stats.prs_files and not prs_evidence:
         notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")
     return DiagnosisReport(
@@ -63,6 +62,28 @@ def build(
         stats=stats,
         notes=tuple(notes),
     )
+
+
+# How the limits of metrics are reported.
+_METRIC_LIMITS = {
+    MetricLimit.NO_COUNTER: "every metric has the same step at all points and none is called epoch; log with step=...",
+    MetricLimit.FEW_POINTS: "too few points",
+    MetricLimit.EQUAL_PARTS: "the step starts again after equally many steps, as epochs do; log the epoch too",
+}
+
+
+def _metric_notes(stats: Stats, found: bool) -> list[str]:
+    """To find no restart is a result only for runs that could have shown one."""
+    able = stats.metric_runs - sum(stats.metric_limits.values())
+    notes = []
+    if able and not found:
+        seen = plural(able, "run")
+        if not stats.metric_limits:
+            seen += f", {plural(stats.metric_points, 'point')}"
+        notes.append(f"no restart found in {seen}")
+    for limit, runs in stats.metric_limits.items():
+        notes.append(f"metrics cannot show whether {plural(runs, 'run')} restarted: {_METRIC_LIMITS[limit]}")
+    return notes
 
 
 def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:

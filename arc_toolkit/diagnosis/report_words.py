@@ -223,6 +223,7 @@ def retried_text(report: DiagnosisReport) -> str:
 
 
 def restart_row(restart: Restart, name: str, arrow: str) -> list[str]:
-    steps = f"{restart.last_step} {arrow} {restart.first_step}"
-    lost = times.duration(restart.lost_seconds)
-    return [name, times.short(restart.time), restart.kind, steps, str(restart.lost_steps), lost]
+    steps = "-" if restart.last_step is None else f"{restart.last_step} {arrow} {restart.first_step}"
+    lost_steps = "-" if restart.lost_steps is None else str(restart.lost_steps)
+    kind = f"{restart.kind}?" if restart.confidence == "low" else restart.kind
+    return [name, times.short(restart.time), kind, steps, lost_steps, times.duration(restart.lost_seconds)]

@@ -1,8 +1,8 @@
-"""Restarts in a run's metrics: a step that goes backwards after a pause.
+"""Restarts in a run's metrics: a counter that goes back, or values that start over.
 
 AzureML gives a retried job the same run id, so its metrics continue in the same series and the step counter shows where
-work was repeated. This finds that a run was restarted, not why. It uses steps and times only: the *values* of metrics
-(loss spikes, cyclic learning rates) are ignored, except those of `epoch`, which is a counter.
+work was repeated. This finds that a run was restarted, not why. Steps and the values of `epoch` are counters; if no
+counter goes back, value_jumps.py looks for values that start over.
 
 A restart that resumes exactly after the last logged step leaves no trace in a step counter and is not found.
 """
@@ -16,33 +16,42 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from arc_toolkit.diagnosis.model import Confidence, Restart
-from arc_toolkit.errors import ArcError
+from arc_toolkit.diagnosis import value_jumps
+from arc_toolkit.diagnosis.model import Confidence, MetricLimit, Restart
+from arc_toolkit.diagnosis.value_jumps import Trend
 from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.metric_points import Point
 
-# The rule: a new segment starts if the step is not above the highest so far and the pause before is longer than this.
+# A pause that can be a restart: longer than both.
 SHORTEST_GAP_SECONDS = 60.0
 GAP_IN_INTERVALS = 5.0  # times the median interval between points of that key
 
 # A drop to the first step by at least this many log intervals is a reset of the counter, with or without a pause.
 RESET_DEPTH_INTERVALS = 3
+LOOK_AHEAD = 50  # points after a drop that are compared with the points before it
+FEWEST_POINTS = 5  # of a key: with fewer, nothing can be seen
 
-# Keys whose values count, for runs that log every step as 0.
-COUNTERS = ("epoch", "step", "global_step", "iteration", "trainer/global_step")
+# Keys whose values count, for runs that log every step as 0. They may have a prefix: `train/epoch`.
+COUNTERS = ("epoch", "step", "global_step", "iteration")
+# MLflow's system metrics are written by a thread with a counter of its own, which goes on after a restart.
+SYSTEM_KEYS = "system/"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricScan:
-    """The restarts in one source of metrics, and how much data it has: to find no restart is a result too."""
+    """The restarts in one source of metrics, and how much data it has: to find no restart is a result too.
+
+    `limits`: the runs that could not have shown a restart, and why.
+    """
 
     restarts: list[Restart]
     runs: int
     points: int
+    limits: dict[str, MetricLimit] = field(default_factory=dict)
 
 
 def scan_metrics(source: str) -> MetricScan:
@@ -50,30 +59,61 @@ def scan_metrics(source: str) -> MetricScan:
     from arc_toolkit.diagnosis.sources.metric_points import read_points
 
     runs = read_points(source)
-    source = show_source(source)
-    restarts = [item for run, points in runs.items() for item in restarts_in(run, points, source=source)]
-    if not restarts and not any(_all_series(points) for points in runs.values()):
-        raise ArcError(
-            f"{source}: every metric has the same step at all points and no metric is called epoch, "
-            "so restarts cannot be found: log with step=..."
-        )
+    shown = show_source(source)
+    restarts: list[Restart] = []
+    limits: dict[str, MetricLimit] = {}
+    for run, points in runs.items():
+        of_run = restarts_in(run, points, shown)
+        restarts += of_run
+        limit = None if of_run else limit_of(points)
+        if limit:
+            limits[run] = limit
     restarts.sort(key=lambda item: (item.time, item.run))
-    return MetricScan(restarts, len(runs), sum(map(len, runs.values())))
+    return MetricScan(restarts, len(runs), sum(map(len, runs.values())), limits)
 
 
 def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Restart]:
     """The restarts of one run."""
-    points = list(points)
-    all_series = _all_series(points)
-    epochs = _epoch_values(points)
-    result: list[_Hit] = []
+    by_key = _by_key(points)
+    all_series = _all_series(by_key)
+    clock = sorted({point.time for key, of_key in by_key.items() if not _is_system(key) for point in of_key})
+    epochs = _epoch_values(by_key)
+    hits: list[_Hit] = []
     for series in all_series:
-        for drop in _candidates(series, epochs):
-            witnesses = [other for other in all_series if other is not series]
-            agreeing = [other.key for other in witnesses if _agrees(other, drop)]
-            if agreeing or not any(_has_a_say(other, drop, series) for other in witnesses):
-                result.append((drop, series, (series.key, *agreeing)))
-    return [_restart(run, group, epochs, source) for group in _same_time(result)]
+        for drop, silent in _candidates(series, epochs, clock):
+            keys = _witnesses(drop, silent, series, all_series)
+            if not (silent or series.by_value) and series.near_first(drop.step) and epochs.turn(drop) is None:
+                keys = keys if _starts_over(drop, series, by_key) else ()
+            if keys and _continues(drop, keys, all_series):
+                hits.append(_Hit(drop, silent, series, keys))
+    result = [_restart(run, group, epochs, source) for group in _same_time(hits)]
+    known = [(drop.before, drop.after) for series in all_series for drop in series.drops]
+    result += value_jumps.restarts_in(run, by_key, clock, pause_limit(clock), known, source)
+    return sorted(result, key=lambda item: item.time)
+
+
+def limit_of(points: Iterable[Point]) -> MetricLimit | None:
+    """Why a run without a restart could not have shown one; None if it could."""
+    all_series = [item for item in _all_series(_by_key(points)) if not _is_system(item.key)]
+    if not all_series:
+        return MetricLimit.NO_COUNTER
+    if max(len(series.steps) for series in all_series) < FEWEST_POINTS:
+        return MetricLimit.FEW_POINTS
+    if all(_regular_resets(series) for series in all_series):
+        return MetricLimit.EQUAL_PARTS
+    return None
+
+
+def longest_pause(clock: Sequence[float], before: float, after: float) -> float:
+    """The longest time without any point of the run between two of its points."""
+    times = clock[bisect_left(clock, before) : bisect_right(clock, after)]
+    return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
+
+
+def pause_limit(times: Sequence[float]) -> float:
+    """A pause that is longer can be a restart."""
+    usual = median([later - sooner for sooner, later in pairwise(times)]) if len(times) > 1 else 0.0
+    return max(SHORTEST_GAP_SECONDS, GAP_IN_INTERVALS * usual)
 
 
 # --- one key ----------------------------------------------------------------------------------------------------
@@ -86,81 +126,146 @@ class _Drop:
     index: int
     before: float  # time of the last point before
     after: float  # time of the first point after
-    top: int  # highest step of the segment that ended
-    step: int  # first step of the new segment
-    gapped: bool  # the pause was long enough for a restart
+    top: float  # highest step of the segment that ended
+    step: float  # first step of the new segment
+    again: bool  # the points after it repeat the points before it
 
 
 @dataclass(slots=True)
 class _Series:
-    """One key in order of time, cut into segments."""
+    """One key in order of time, cut into segments. `by_value`: the values count (epochs), not the steps."""
 
     key: str
     times: list[float]
-    steps: list[int]
-    stride: int = 1  # the usual distance between two logged steps
-    interval: float = 0.0  # the usual time between two points
-    jitter: int = -1  # the largest step backwards without a pause: several ranks, or batches out of order
-    tops: list[int] = field(default_factory=list)  # highest step of the segment so far, at each point
+    steps: Sequence[float]
+    by_value: bool = False
+    defined: bool = True  # the counter can be shown as a step
+    stride: float = 1  # the usual distance between two logged steps
+    limit: float = 0.0  # a longer pause can be a restart
+    jitter: float = -1  # the largest step backwards without a pause: several ranks, or batches out of order
+    tops: list[float] = field(default_factory=list)  # highest step of the segment so far, at each point
     drops: list[_Drop] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         times, steps = self.times, self.steps
         rises = [later - sooner for sooner, later in pairwise(steps) if later > sooner]
-        self.stride = max(1, int(median(rises))) if rises else 1
-        self.interval = median(b - a for a, b in pairwise(times))
-        limit = max(SHORTEST_GAP_SECONDS, GAP_IN_INTERVALS * self.interval)
+        self.stride = median(rises) if rises else 1
+        self.limit = pause_limit(times)
+        known = sorted(set(steps))
+        ever, segment = defaultdict[float, int](int), defaultdict[float, int](int)
         top = steps[0]
-        self.tops.append(top)
-        for index in range(1, len(steps)):
-            step, gap = steps[index], times[index] - times[index - 1]
-            if step <= top:
+        prompt: list[float] = []  # depths of drops without a pause
+        for index, step in enumerate(steps):
+            if index and (step < top or (step == top and not self.by_value)):
+                again = self._repeats(index, top, known, ever, segment)
+                drop = _Drop(index, times[index - 1], times[index], top, step, again)
                 depth = top - step
+                gapped = drop.after - drop.before > self.limit
                 reset = self.near_first(step) and depth >= RESET_DEPTH_INTERVALS * self.stride
-                if gap > limit or reset:
-                    self.drops.append(_Drop(index, times[index - 1], times[index], top, step, gap > limit))
+                if gapped or again or reset:
+                    self.drops.append(drop)
+                    prompt += [] if gapped else [depth]
                     top = step
-                else:
+                    segment.clear()
+                elif index + 1 < len(steps):
                     self.jitter = max(self.jitter, depth)
             top = max(top, step)
             self.tops.append(top)
+            ever[step] += 1
+            segment[step] += 1
+        # Restarts are rare. Steps back that occur again and again are ranks that lag behind each other.
+        frequent = prompt if len(prompt) >= 10 else [item for item in prompt if item <= 2 * self.stride]
+        if len(frequent) >= 3:
+            self.jitter = max(self.jitter, *frequent)
 
-    def near_first(self, step: int) -> bool:
-        return step <= self.steps[0] + self.stride
+    def near_first(self, step: float) -> bool:
+        return step <= self.steps[0] + (0 if self.by_value else self.stride)
+
+    def _repeats(
+        self, index: int, top: float, known: list[float], ever: dict[float, int], segment: dict[float, int]
+    ) -> bool:
+        """From here on, the steps since this one are logged again, about as densely as the first time.
+
+        Ranks that lag behind each other, and batches out of order, are soon above the top again, or repeat nothing.
+        """
+        step = self.steps[index]
+        following = []
+        for later in self.steps[index : index + LOOK_AHEAD]:
+            if later > top or (later == top and self.by_value):
+                break
+            following.append(later)
+        regained = index + len(following) < len(self.steps) and len(following) < LOOK_AHEAD
+        highest = max(following, default=step)
+        new = [later for later in following if later >= step]
+        walked = [item for item in known[bisect_left(known, step) : bisect_right(known, highest)] if item in ever]
+        first_time = sum(segment.get(item, 0) for item in walked)
+        distinct = len(set(new))
+        if distinct < (1 if self.by_value and regained else 2):
+            return False
+        return 2 * len(walked) >= distinct and 2 * len(new) >= first_time
 
 
-_Hit = tuple[_Drop, _Series, tuple[str, ...]]  # and the keys that agree
+class _Hit(NamedTuple):
+    """A drop that is a restart, in one series."""
+
+    drop: _Drop
+    silent: bool  # the whole run was silent before it
+    series: _Series
+    keys: tuple[str, ...]  # that agree
 
 
-def _all_series(points: Iterable[Point]) -> list[_Series]:
-    """One series for each key with a step that changes; without any, the values of a counter such as `epoch`."""
-    by_key: dict[str, list[Point]] = defaultdict(list)
+def _is_system(key: str) -> bool:
+    return key.startswith(SYSTEM_KEYS)
+
+
+def _by_key(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """The points of each key in order of time, each once."""
+    by_key: dict[str, dict[Point, None]] = defaultdict(dict)
     for point in points:
-        by_key[point.key].append(point)
-    usable, counters = [], []
+        by_key[point.key][point] = None
+    # Stores guarantee no order. Of points with the same timestamp (a batch) the lower step is the earlier.
+    return {key: sorted(of_key, key=_order) for key, of_key in by_key.items()}
+
+
+def _order(point: Point) -> tuple[float, int, float]:
+    return point.time, point.step, point.value if isfinite(point.value) else 0.0
+
+
+def _all_series(by_key: dict[str, list[Point]]) -> list[_Series]:
+    """One series for each key with a step that changes, and for each counter by its values: `epoch` always, the others
+    only if their step does not change."""
+    result = []
     for key, of_key in by_key.items():
-        # Stores guarantee no order. Of points with the same timestamp (a batch) the lower step is the earlier.
-        of_key.sort(key=lambda point: (point.time, point.step))
-        if len({point.step for point in of_key}) > 1:
-            usable.append(_Series(key, [point.time for point in of_key], [point.step for point in of_key]))
-        elif key.lower() in COUNTERS:
-            counted = [(point.time, int(point.value)) for point in of_key if isfinite(point.value)]
+        name = key.lower().rpartition("/")[2]
+        times, steps = [point.time for point in of_key], [point.step for point in of_key]
+        has_steps = len(set(steps)) > 1
+        if has_steps:
+            result.append(_Series(key, times, steps))
+        if name == "epoch" or (name in COUNTERS and not has_steps):
+            counted = [(point.time, point.value) for point in of_key if isfinite(point.value)]
             if len({value for _, value in counted}) > 1:
-                counters.append(_Series(key, [time for time, _ in counted], [value for _, value in counted]))
-    return usable or counters
+                values = [value for _, value in counted]
+                defined = not has_steps and all(value == int(value) for value in values)
+                result.append(_Series(key, [time for time, _ in counted], values, True, defined))
+    return result
 
 
-def _candidates(series: _Series, epochs: _Epochs) -> list[_Drop]:
-    """Drops that may be restarts: after a pause, larger than the usual jumps, and not at the end of an epoch."""
+def _candidates(series: _Series, epochs: _Epochs, clock: Sequence[float]) -> list[tuple[_Drop, bool]]:
+    """Drops that may be restarts: larger than the usual jumps, and neither the end of an epoch nor of a fold; and
+    whether the whole run was silent before."""
     regular = _regular_resets(series)
     result = []
     for drop in series.drops:
-        if not drop.gapped or drop.top - drop.step <= series.jitter:
+        silent = longest_pause(clock, drop.before, drop.after) > series.limit
+        if drop.top - drop.step <= series.jitter or not (silent or drop.again):
             continue
-        turn = epochs.turn(drop, within=2 * series.interval) if series.near_first(drop.step) else None
-        if turn == "on" or (drop in regular and turn != "back"):
-            continue
-        result.append(drop)
+        if drop in regular and not silent:
+            continue  # epochs, or equally long trainings in one program, such as cross-validation
+        if not series.by_value and series.near_first(drop.step):
+            turn = epochs.turn(drop)
+            if turn == "on" or (drop in regular and turn != "back"):
+                continue
+        result.append((drop, silent))
     return result
 
 
@@ -168,7 +273,7 @@ def _regular_resets(series: _Series) -> list[_Drop]:
     """Two or more resets to the first step after segments of equal length: a counter that starts with each epoch."""
     resets = [drop for drop in series.drops if series.near_first(drop.step)]
     full = max((drop.top for drop in resets), default=0)
-    whole = [drop for drop in resets if full - drop.top <= series.stride]
+    whole = [drop for drop in resets if full - drop.top <= (0 if series.by_value else series.stride)]
     return whole if len(whole) >= 2 else []
 
 
@@ -180,24 +285,29 @@ class _Epochs:
     times: Sequence[float] = ()
     values: Sequence[float] = ()
 
-    def around(self, drop: _Drop, within: float) -> tuple[float, float] | None:
-        """The epoch just before the drop and the first after it; None if it was not logged near enough."""
-        last = bisect_right(self.times, drop.before) - 1
-        first = bisect_left(self.times, drop.after)
-        if last < 0 or first >= len(self.times) or drop.before - self.times[last] > within:
+    def around(self, drop: _Drop) -> tuple[float, float] | None:
+        """The last epoch that was logged before the drop and the next one; None if there is none."""
+        following = bisect_right(self.times, drop.before)
+        if not following and self.times and self.times[0] < drop.after:
+            following = 1  # the first epoch is logged when it ends, between the last step and the next
+        if not 0 < following < len(self.times):
             return None
-        return self.values[last], self.values[first]
+        return self.values[following - 1], self.values[following]
 
-    def turn(self, drop: _Drop, within: float) -> str | None:
-        pair = self.around(drop, within)
+    def turn(self, drop: _Drop) -> str | None:
+        pair = self.around(drop)
         if pair is None or pair[0] == pair[1]:
             return None
         return "on" if pair[1] > pair[0] else "back"
 
 
-def _epoch_values(points: Iterable[Point]) -> _Epochs:
+def _epoch_values(by_key: dict[str, list[Point]]) -> _Epochs:
     epochs = sorted(
-        (point.time, point.value) for point in points if point.key.lower() == "epoch" and isfinite(point.value)
+        (point.time, point.value)
+        for key, of_key in by_key.items()
+        if key.lower().rpartition("/")[2] == "epoch"
+        for point in of_key
+        if isfinite(point.value)
     )
     return _Epochs([time for time, _ in epochs], [value for _, value in epochs])
 
@@ -205,54 +315,97 @@ def _epoch_values(points: Iterable[Point]) -> _Epochs:
 # --- all keys together ------------------------------------------------------------------------------------------
 
 
-def _agrees(other: _Series, drop: _Drop) -> bool:
+def _witnesses(drop: _Drop, silent: bool, series: _Series, all_series: Sequence[_Series]) -> tuple[str, ...]:
+    """The keys that show this restart; none if it is not one.
+
+    After a pause of the whole run one key is enough, unless another denies it. Without a pause two keys must go back,
+    or the epoch.
+    """
+    others = [other for other in all_series if other is not series]
+    agreeing = [other for other in others if _agrees(other, drop, silent)]
+    keys = tuple(dict.fromkeys((series.key, *(other.key for other in agreeing))))
+    if series.by_value:
+        return keys
+    if silent:
+        denied = any(_has_a_say(other, drop, drop.top + series.stride) for other in others)
+        return keys if agreeing or not denied else ()
+    if len(keys) < 2 or any(_has_a_say(other, drop) for other in others if other not in agreeing):
+        return ()
+    return keys
+
+
+def _starts_over(drop: _Drop, series: _Series, by_key: dict[str, list[Point]]) -> bool:
+    """The values start over too. If they cannot tell: the counter gets further than before, and an epoch would not."""
+    trends = value_jumps.trends(by_key, drop.before).values()
+    if Trend.GOES_ON in trends:
+        return False
+    return Trend.STARTS_OVER in trends or max(series.steps[drop.index :]) > drop.top + series.stride
+
+
+def _agrees(other: _Series, drop: _Drop, silent: bool) -> bool:
     """The other key goes backwards there too (it may be logged too rarely for a pause of its own)."""
     start = bisect_right(other.times, drop.before)
     stop = bisect_left(other.times, drop.after) + 1
-    indexes = range(max(1, start), min(stop, len(other.steps)))
-    return any(other.tops[index - 1] - other.steps[index] > other.jitter for index in indexes)
+    if not silent:
+        indexes = {item.index for item in other.drops if item.again and item.top - item.step > other.jitter}
+        return any(index in indexes for index in range(start, stop))
+    return any(
+        other.tops[index - 1] - other.steps[index] > max(other.jitter, 0 if other.by_value else -1)
+        for index in range(max(1, start), min(stop, len(other.steps)))
+    )
 
 
-def _has_a_say(other: _Series, drop: _Drop, series: _Series) -> bool:
-    """The other key counts the same steps, had logged some that a restart would repeat, and continues after it."""
+def _has_a_say(other: _Series, drop: _Drop, highest: float = float("inf")) -> bool:
+    """The other key had logged steps that a restart would repeat, and continues after it without doing so."""
     last = bisect_right(other.times, drop.before) - 1
-    if last < 0 or last + 1 >= len(other.steps):
+    if other.by_value or _is_system(other.key) or last < 0 or last + 1 >= len(other.steps):
         return False
-    return drop.step < other.tops[last] <= drop.top + series.stride
+    return drop.step < other.tops[last] <= highest
 
 
-def _same_time(result: list[_Hit]) -> list[list[_Hit]]:
+def _continues(drop: _Drop, keys: Sequence[str], all_series: Sequence[_Series]) -> bool:
+    """The training goes on after it: a test at the end, with a trainer of its own, also starts at step 0."""
+    if len([key for key in keys if key.lower().rpartition("/")[2] != "epoch"]) > 1:
+        return True
+    return any(
+        len(set(series.steps[bisect_left(series.times, drop.after) :])) > 1
+        for series in all_series
+        if series.key in keys and not _is_system(series.key)
+    )
+
+
+def _same_time(hits: list[_Hit]) -> list[list[_Hit]]:
     """Drops of different keys whose pauses overlap are one restart."""
     groups: list[list[_Hit]] = []
     end = float("-inf")
-    for item in sorted(result, key=lambda item: (item[0].before, item[0].after)):
-        if groups and item[0].before < end:
-            groups[-1].append(item)
-            end = min(end, item[0].after)
+    for hit in sorted(hits, key=lambda hit: (hit.drop.before, hit.drop.after)):
+        if groups and hit.drop.before < end:
+            groups[-1].append(hit)
+            end = min(end, hit.drop.after)
         else:
-            groups.append([item])
-            end = item[0].after
+            groups.append([hit])
+            end = hit.drop.after
     return groups
 
 
 def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Restart:
-    """The figures come from the key with the most points, which has the most exact times."""
-    drop, series, _ = max(group, key=lambda item: len(item[1].steps))
-    keys = tuple(sorted({key for _, _, keys in group for key in keys}))
+    """The figures come from the steps of the key with the most points, which has the most exact times."""
+    drop, silent, series, _ = max(group, key=lambda hit: (not hit.series.by_value, len(hit.series.steps)))
+    keys = tuple(sorted({key for hit in group for key in hit.keys}))
     from_scratch = series.near_first(drop.step)
-    confidence: Confidence = "high" if len(keys) > 1 else "medium"
-    if from_scratch and _regular_resets(series):
+    confidence: Confidence = "high" if len(keys) > 1 and silent else "medium"
+    if from_scratch and not series.by_value and _regular_resets(series):
         # The counter starts with each epoch, so only the epoch shows where the run continued.
-        pair = epochs.around(drop, within=2 * series.interval)
+        pair = epochs.around(drop)
         from_scratch = pair is None or pair[1] <= epochs.values[0]
         confidence = "low"
     return Restart(
         run=run,
         time=drop.after,
         kind="from-scratch" if from_scratch else "resumed",
-        last_step=drop.top,
-        first_step=drop.step,
-        lost_steps=drop.top - drop.step,
+        last_step=int(drop.top) if series.defined else None,
+        first_step=int(drop.step) if series.defined else None,
+        lost_steps=int(drop.top - drop.step) if series.defined else None,
         lost_seconds=drop.after - _first_reached(series, drop),
         gap_seconds=drop.after - drop.before,
         keys=keys,

@@ -40,6 +40,48 @@ def test_a_restart_in_metrics_is_in_the_report(arc: Arc, tmp_path: Path, form: s
     assert "scratch" in result.out
 
 
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("auc", 0, 3600 * at, 0.7) for at in range(6)], "none is called epoch"),
+        ([("loss", at, 3600 * at, 0.7) for at in range(4)], "too few points"),
+        ([("loss", at % 50, 10 * at, 0.7) for at in range(150)], "as epochs do"),
+    ],
+)
+def test_metrics_that_could_not_show_a_restart_do_not_say_that_there_is_none(
+    arc: Arc, tmp_path: Path, rows: list[tuple[str, int, int, float]], says: str
+) -> None:
+    lines = [f"{key},{step},{1.78e9 + at},{value}" for key, step, at, value in rows]
+    (tmp_path / "m.csv").write_text("\n".join(["key,step,timestamp,value", *lines]))
+    result = arc("diagnose", "--metrics", tmp_path / "m.csv")
+    assert result.code == 0
+    assert "no restart found" not in result.out
+    assert "metrics cannot show whether 1 run restarted" in result.out
+    assert says in result.out
+
+
+def test_runs_that_could_show_a_restart_are_counted_apart_from_those_that_could_not(
+    arc: Arc, tmp_path: Path
+) -> None:
+    lines = [f"able,loss,{at},{1.78e9 + 10 * at},1" for at in range(50)]
+    lines += [f"blind,auc,0,{1.78e9 + 10 * at},1" for at in range(50)]
+    (tmp_path / "m.csv").write_text("\n".join(["trial_id,key,step,timestamp,value", *lines]))
+    result = arc("diagnose", "--metrics", tmp_path / "m.csv")
+    assert "no restart found in 1 run" in result.out
+    assert "metrics cannot show whether 1 run restarted" in result.out
+
+
+@pytest.mark.parametrize("form", ["table", "json", "markdown", "html"])
+def test_a_restart_without_steps_is_shown_without_steps(arc: Arc, tmp_path: Path, form: str) -> None:
+    epochs = [*range(8), *range(3, 12)]
+    lines = [f"epoch,{row},{1.78e9 + 30 * row},{epoch}" for row, epoch in enumerate(epochs)]
+    (tmp_path / "m.csv").write_text("\n".join(["key,step,timestamp,value", *lines]))
+    result = arc("diagnose", "--metrics", tmp_path / "m.csv", "--format", form)
+    assert result.code == 0
+    assert "resumed" in result.out
+    assert "None" not in result.out
+
+
 def test_a_parallel_job_without_trouble_is_an_answer(arc: Arc, tmp_path: Path) -> None:
     report = tmp_path / "j/logs/sys/job_report/processed_mini-batches.csv"
     report.parent.mkdir(parents=True)

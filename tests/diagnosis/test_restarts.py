@@ -80,11 +80,14 @@ def test_second_restart_from_before_the_first_checkpoint_counts_from_the_older_s
 
 
 def test_gap_limit_is_a_minute_or_five_intervals_whichever_is_longer() -> None:
-    assert not restarts_in("run", after(log(range(100)), 60, range(50, 200)))
-    assert restarts_in("run", after(log(range(100)), 61, range(50, 200)))
-    slow = log(range(100), every=100)
-    assert not restarts_in("run", after(slow, 500, range(50, 200), every=100))
-    assert restarts_in("run", after(slow, 501, range(50, 200), every=100))
+    def one_key(pause: float, every: float) -> list[Point]:
+        """Two keys that go back need no pause."""
+        return after(log(range(100), every=every, keys=["loss"]), pause, range(50, 200), every, keys=["loss"])
+
+    assert not restarts_in("run", one_key(60, 1))
+    assert restarts_in("run", one_key(61, 1))
+    assert not restarts_in("run", one_key(500, 100))
+    assert restarts_in("run", one_key(501, 100))
 
 
 def test_order_of_the_points_in_the_store_does_not_matter() -> None:
@@ -241,8 +244,8 @@ def test_steps_that_only_rise_never_make_a_restart(gaps: list[float], stride: in
 )
 def test_any_points_at_all_give_an_answer_with_sane_figures(points: list[tuple[str, int, float, float]]) -> None:
     for restart in restarts_in("run", [Point(*point) for point in points]):
-        assert restart.lost_steps >= 0
-        assert restart.lost_seconds >= restart.gap_seconds > 60
+        assert restart.lost_steps is None or restart.lost_steps >= 0
+        assert restart.lost_seconds >= restart.gap_seconds >= 0
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -304,7 +307,6 @@ def test_json_shapes(tmp_path: Path, shape: str) -> None:
         ('{"step": 1', "not JSON"),
         ('{"step": 1}\nnonsense', "bad.csv:2: not JSON"),
         ("[1, 2]", "is not an object"),
-        ("key,step,timestamp,value\nloss,0,1,1\nloss,0,2,1\n", "every metric has the same step"),
         ("[" * 100_000, "nested too deep"),
     ],
 )

@@ -24,7 +24,7 @@ from arc_toolkit.output.safe import redact, show_source
 STEP = ("step", "_step", "global_step", "iteration")
 TIME = ("timestamp", "time", "_timestamp", "wall_time", "wall time", "timestamp_ms", "datetime", "date")
 KEY = ("key", "metric", "metric_key", "name", "tag")
-RUN = ("run_id", "run", "run_uuid", "job", "job_name")
+RUN = ("run_id", "run", "run_uuid", "run_name", "run name", "trial_id", "trial", "job", "job_name")
 
 MLFLOW_SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # do not wait minutes for an unreachable server
