@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from arc_toolkit.diagnosis import scan as scanner
 from arc_toolkit.diagnosis.cluster_index import parse_list
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
-from arc_toolkit.diagnosis.scan import CHUNK, OVERLAP, scan
+from arc_toolkit.diagnosis.scan import CHUNK, DATE_HEAD, HEAD, LONGEST_LINE, TAIL, scan
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
 
 X = NODE_A.encode()
+FIRST = TAIL + CHUNK  # bytes of a file in the first chunk
+# Where a line can be cut: around the end of a chunk, and around the place up to which a chunk is searched.
+BORDERS = [FIRST + away for away in range(-40, 40)] + [FIRST - LONGEST_LINE + away for away in range(-40, 40)]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,8 @@ def test_a_truncated_repeat_of_a_known_name_is_not_another_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", [0, 1, CHUNK - 300, CHUNK - OVERLAP - 5, CHUNK - OVERLAP, CHUNK - 5, CHUNK, 2 * CHUNK - 7]
+    "place",
+    [0, 1, CHUNK - 300, CHUNK, FIRST - LONGEST_LINE - 5, FIRST - LONGEST_LINE, FIRST - 5, FIRST + CHUNK - 7],
 )
 def test_a_line_across_the_border_of_two_chunks_is_found_once(place: int) -> None:
     data = b"x" * place + b"\n" + node_line(NODE_A) + b"y" * (3 * CHUNK - place)
@@ -152,7 +156,7 @@ def test_a_line_across_the_border_of_two_chunks_is_found_once(place: int) -> Non
 @settings(max_examples=60, deadline=None)
 @given(
     before=st.integers(0, 2 * CHUNK + 50),
-    between=st.integers(0, CHUNK + OVERLAP),
+    between=st.integers(0, CHUNK + TAIL),
     step=st.sampled_from([1 << 30, CHUNK, 5000, 700]),
 )
 def test_two_names_are_found_anywhere_and_however_the_stream_returns_its_bytes(
@@ -200,21 +204,28 @@ def test_azuremls_own_message_about_the_failure_is_found(words: str) -> None:
     assert found.failure[0] == "-220"
 
 
-def test_dates_and_ids_are_found_anywhere_in_the_first_chunk() -> None:
-    lines = b"+ export SETTING=1\n" * 3000
-    fields = b"+ export POD_UID=1-2-3 AZUREML_RUN_ID='brave_1'\nbootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
-    found = scanned(lines + fields + node_line(NODE_A))
-    assert (found.pod_uid, found.run_id, found.start) == ("1-2-3", "brave_1", 1772528400.0)
-    assert found.start_exact
+@pytest.mark.parametrize("place", [0, 4000, 4090, 4095, 4096, HEAD - 200])
+def test_ids_are_found_anywhere_in_the_head(place: int) -> None:
+    fields = b"+ export POD_UID=1-2-3 AZUREML_RUN_ID='brave_1'\n"
+    found = scanned(b"+ export SETTING=1\n".ljust(place, b"x") + fields + b"x" * HEAD + node_line(NODE_A))
+    assert (found.pod_uid, found.run_id) == ("1-2-3", "brave_1")
+
+
+def test_a_date_is_the_start_only_near_the_start() -> None:
+    date = b"\nbootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
+    found = scanned(b"x" * (DATE_HEAD - len(date)) + date + node_line(NODE_A))
+    assert (found.start, found.start_exact) == (1772528400.0, True)
+    assert scanned(b"x" * DATE_HEAD + date + node_line(NODE_A)).start is None
 
 
 def test_fields_are_found_after_text_with_letters_of_all_kinds() -> None:
-    lines = b"UUU 2026-07-01 INFO USER UTC 2 RUN_ID= POD_UID=! just a job failed. jjj\n" * 700
-    fields = b"+ export POD_UID=1-2-3 MLFLOW_RUN_ID=brave_1\nbootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
+    lines = b"UUU 2026-07-01 INFO USER UTC 2 RUN_ID= POD_UID=! just a job failed. jjj\n" * 200
+    date = b"bootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
+    fields = b"+ export POD_UID=1-2-3 MLFLOW_RUN_ID=brave_1\n"
     failure = b"AML Kubernetes job failed. 137: x\n"
-    found = scanned(lines + fields + node_line(NODE_A) + failure + lines)
+    found = scanned(lines + date + lines * 3 + fields + lines * 9 + node_line(NODE_A) + failure + lines * 9)
     assert (found.pod_uid, found.run_id, found.start) == ("1-2-3", "brave_1", 1772528400.0)
-    assert found.failure == ("137", "x")
+    assert (found.nodes, found.failure) == ([NODE_A], ("137", "x"))
 
 
 def test_the_first_date_and_ids_count() -> None:
@@ -224,7 +235,7 @@ def test_the_first_date_and_ids_count() -> None:
     assert (found.run_id, found.pod_uid, found.start) == ("a", "b", 1772528400.0)
 
 
-@pytest.mark.parametrize("place", [0, 5, CHUNK - 30, CHUNK - 5, CHUNK + OVERLAP - 9, 2 * CHUNK, 3 * CHUNK - 40])
+@pytest.mark.parametrize("place", [0, 5, CHUNK - 30, CHUNK - 5, CHUNK + TAIL - 9, 2 * CHUNK, 3 * CHUNK - 40])
 def test_the_last_failure_is_found_anywhere_in_a_long_log(place: int) -> None:
     first = b"AML Kubernetes job failed. -220: first\n"
     last = b"AzureML Kubernetes job failed. 9: last\n"
@@ -256,15 +267,42 @@ def test_the_failure_is_found_before_a_long_tail_too(words: str, code: str, afte
     assert found.failure[0] == code
 
 
-@pytest.mark.parametrize("place", [0, CHUNK - 5, CHUNK + OVERLAP - 9, 2 * CHUNK])
-def test_gpu_errors_are_found_anywhere(place: int) -> None:
+def test_node_and_failure_are_found_across_every_border_of_chunks() -> None:
+    for place in BORDERS:
+        lines = b"\nRun on node: aks-1\nAML Kubernetes job failed. 9: x\n"
+        found = scanned(b"x" * place + lines + b"y" * (3 * CHUNK - place))
+        assert (found.nodes, found.failure) == (["aks-1"], ("9", "x")), place
+
+
+def test_node_and_failure_are_found_in_the_middle_of_a_long_log() -> None:
+    class Long(io.RawIOBase):
+        """200 MB of text, made as it is read."""
+
+        middle, left = node_line(NODE_A) + b"AML Kubernetes job failed. 9: x\n", 200 * 10**6
+
+        def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+            size = min(len(buffer), self.left, 10**6)
+            filler = b"2026-07-01 INFO a job failed USER on node AZUREML_RUN\n" * (size // 50 + 1)
+            half = self.left > 10**8 >= self.left - size
+            buffer[:size] = (b"\n" + self.middle + filler if half else filler)[:size]
+            self.left -= size
+            return size
+
+    found = scan(LogFile("p", Long))  # type: ignore[arg-type]
+    assert not isinstance(found, SkippedFile)
+    assert (found.nodes, found.failure, found.size) == ([NODE_A], ("9", "x"), 200 * 10**6)
+
+
+@pytest.mark.parametrize("after", [0, 100, TAIL - 400])
+@pytest.mark.parametrize("before", [0, CHUNK - 100, CHUNK + TAIL - 100, 2 * CHUNK])
+def test_gpu_errors_are_found_in_the_tail(before: int, after: int) -> None:
     errors = (
         b"[  812.1] NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.\n"
         b"NVRM: Xid (PCI:0000:0b:00): 79, pid='<unknown>', name=<unknown>\n"
         b"NVRM: Xid (0001:00:00): 48, DBE\n"
         b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
     )
-    found = scanned(b"x" * place + errors + b"y" * (4 * CHUNK - place))
+    found = scanned(b"x" * before + errors + b"y" * after)
     assert found.xids == (79, 48)
     assert found.cuda_errors == ("uncorrectable ECC error encountered",)
 
