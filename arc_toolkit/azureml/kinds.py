@@ -26,6 +26,9 @@ class Family(StrEnum):
     PIPELINE = "pipeline"
     SPARK = "spark"
     IMPORT = "import"
+    DATA_TRANSFER = "data_transfer"
+    # Branches and loops around steps.
+    CONTROL = "control"
     FINETUNING = "finetuning"
     OTHER = "other"
 
@@ -99,6 +102,7 @@ _SPEC = "a v1.5 spec has no place for resources: they are run settings of the pi
 _SPARK = "Spark takes a fixed list of VM sizes, not an instance type"
 _PIPELINE = "a pipeline has no resources of its own: its steps have"
 _FOREIGN = "this kind does not run on Kubernetes"
+_CONTROL = "a branch or loop has no resources of its own: its steps have"
 
 KINDS: Mapping[tuple[Family, Role], TargetKind] = {
     (kind.family, kind.role): kind
@@ -117,6 +121,7 @@ KINDS: Mapping[tuple[Family, Role], TargetKind] = {
         TargetKind(Family.SWEEP, Role.STEP_TRIAL, _RESOURCES, _LOSES),
         TargetKind(Family.AUTOML, Role.JOB, _ALL),
         TargetKind(Family.AUTOML, Role.STEP, _ALL),
+        TargetKind(Family.AUTOML, Role.COMPONENT, _NONE, "an AutoML component has no resources: its step has"),
         TargetKind(Family.PIPELINE, Role.JOB, _COMPUTE, _PIPELINE),
         TargetKind(Family.PIPELINE, Role.COMPONENT, _NONE, _PIPELINE),
         TargetKind(Family.PIPELINE, Role.STEP, _NONE, _PIPELINE),
@@ -125,6 +130,11 @@ KINDS: Mapping[tuple[Family, Role], TargetKind] = {
         TargetKind(Family.SPARK, Role.STEP, _NONE, _SPARK),
         TargetKind(Family.IMPORT, Role.JOB, _NONE, _FOREIGN),
         TargetKind(Family.IMPORT, Role.STEP, _NONE, _FOREIGN),
+        TargetKind(Family.IMPORT, Role.COMPONENT, _NONE, _FOREIGN),
+        TargetKind(Family.DATA_TRANSFER, Role.JOB, _NONE, _FOREIGN),
+        TargetKind(Family.DATA_TRANSFER, Role.STEP, _NONE, _FOREIGN),
+        TargetKind(Family.DATA_TRANSFER, Role.COMPONENT, _NONE, _FOREIGN),
+        TargetKind(Family.CONTROL, Role.STEP, _NONE, _CONTROL),
         TargetKind(Family.FINETUNING, Role.JOB, _NONE, _FOREIGN),
         TargetKind(Family.FINETUNING, Role.STEP, _NONE, _FOREIGN),
         TargetKind(Family.OTHER, Role.STEP, _NONE, "the kind of this step is not known"),
@@ -146,7 +156,9 @@ _SPECS = {
     "parallelcomponent": Family.PARALLEL,
     "sweepcomponent": Family.SWEEP,
 }
-_V2_TYPES = {str(family): family for family in Family if family not in (Family.DISTRIBUTED, Family.OTHER)}
+_CONTROL_TYPES = ("if_else", "do_while", "parallel_for")
+_NO_TYPES = (Family.DISTRIBUTED, Family.CONTROL, Family.OTHER)
+_V2_TYPES = {str(family): family for family in Family if family not in _NO_TYPES}
 _V1_SCHEMA = re.compile(r"componentsdk\.|azureml/sdk-(?:1-5|2-0)/")
 _SCHEMA_NAME = re.compile(r"([A-Za-z]+?)(job|component)?(?:\.schema)?\.json$", re.IGNORECASE)
 # Keys that only a job has; a component that has one by mistake is recognised by its schema all the same.
@@ -192,16 +204,35 @@ def recognise(root: Node) -> tuple[TargetKind | None, str]:
     return _by_shape(own, name), ""
 
 
+def type_family(declared: str) -> Family | None:
+    """The family that `type` of a v2 file names."""
+    return _V2_TYPES.get(declared)
+
+
+def schema_family(schema: str) -> Family | None:
+    """The family that the `$schema` of a v2 file names."""
+    match = _SCHEMA_NAME.search(schema)
+    return _V2_TYPES.get(match[1].lower()) if match and match[2] else None
+
+
 def _by_type(family: Family, schema: str, own: Mapping[str, object]) -> TargetKind | None:
+    if family == Family.SPARK and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
+        if not any(key in own for key in _JOB_KEYS):
+            return KINDS[Family.OTHER, Role.SPEC]
+        schema = ""
     role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
-    if family in (Family.SWEEP, Family.AUTOML, Family.IMPORT, Family.FINETUNING):
+    if family in (Family.SWEEP, Family.FINETUNING):
         role = Role.JOB
+    elif family in (Family.AUTOML, Family.IMPORT, Family.DATA_TRANSFER):
+        role = role or Role.JOB
     elif family == Family.PARALLEL:
         role = Role.COMPONENT
     elif role is None:
         if not schema and not all(key in own for key in _NEEDED_KEYS.get(family, ())):
             return None
-        is_job = any(key in own for key in _JOB_KEYS) or not any(key in own for key in _COMPONENT_KEYS)
+        # A pipeline job may have a name; a pipeline component without `version` looks the same.
+        keys = _COMPONENT_KEYS if family != Family.PIPELINE else _COMPONENT_KEYS[1:]
+        is_job = any(key in own for key in _JOB_KEYS) or not any(key in own for key in keys)
         role = Role.JOB if is_job else Role.COMPONENT
     return KINDS[family, role]
 
@@ -247,4 +278,5 @@ def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: Targ
         component = referenced.family if referenced is not None else text_of(get(step, "component", "type"))
         # azure-ai-ml takes a step without `type` for a command.
         declared = next(shapes, None) or component or "command"
-    return KINDS.get((_V2_TYPES.get(declared, Family.OTHER), Role.STEP), KINDS[Family.OTHER, Role.STEP])
+    family = Family.CONTROL if declared in _CONTROL_TYPES else _V2_TYPES.get(declared, Family.OTHER)
+    return KINDS.get((family, Role.STEP), KINDS[Family.OTHER, Role.STEP])

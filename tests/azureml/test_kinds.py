@@ -86,7 +86,10 @@ jobs:
   by_file: {component: ./pipe.yml}
   registered: {component: "azureml:x:1"}
   inline: {command: x, environment: e}
-  odd: {type: if_else}
+  branch: {type: if_else}
+  loop: {type: do_while}
+  copy: {type: data_transfer}
+  odd: {type: fl_scatter_gather}
 """
     file = parse("p.yml", text.encode(), lambda path: KINDS[Family.PIPELINE, Role.COMPONENT])
     assert {target.name: target.kind.name for target in file.documents[0].steps} == {
@@ -96,6 +99,9 @@ jobs:
         "by_file": "pipeline step",
         "registered": "command step",
         "inline": "command step",
+        "branch": "control step",
+        "loop": "control step",
+        "copy": "data_transfer step",
         "odd": "other step",
     }
 
@@ -133,7 +139,13 @@ ROWS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "import step": (STEP.format("import"), ("jobs", "s"), ""),
     "finetuning job": ("type: finetuning\n", (), ""),
     "finetuning step": (STEP.format("finetuning"), ("jobs", "s"), ""),
-    "other step": (STEP.format("if_else"), ("jobs", "s"), ""),
+    "automl component": (V2.format("automlComponent") + "type: automl\n", (), ""),
+    "import component": (V2.format("importComponent") + "type: import\n", (), ""),
+    "data_transfer job": ("type: data_transfer\n", (), ""),
+    "data_transfer component": (V2.format("dataTransferCopyComponent") + "type: data_transfer\n", (), ""),
+    "data_transfer step": (STEP.format("data_transfer"), ("jobs", "s"), ""),
+    "control step": (STEP.format("parallel_for"), ("jobs", "s"), ""),
+    "other step": (STEP.format("fl_scatter_gather"), ("jobs", "s"), ""),
     "command spec": ("type: CommandComponent\ncommand: x\n", (), "variables"),
     "distributed spec": ("type: DistributedComponent\n", (), "variables"),
     # The processes per node of a ParallelComponent are run settings, so its threads are reported and not set.

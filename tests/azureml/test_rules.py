@@ -104,6 +104,23 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         JOB + "resources: {instance_type: 8cpu32g}\n",
         {"instance_types": TYPES},
     ),
+    "wrong-schema": (
+        "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json\ntype: pipeline\njobs: {}\n",
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\njobs: {}\n",
+        {},
+    ),
+    "not-a-mapping": (JOB + "resources: 8cpu32g\n", JOB + "resources: {instance_type: 8cpu32g}\n", {}),
+    "invalid-instance-count": (
+        JOB + "resources: {instance_count: 0}\n",
+        JOB + "resources: {instance_count: 1}\n",
+        {},
+    ),
+    "legacy-key": (COMPONENT + "resources: {node_count: 2}\n", COMPONENT + "resources: {instance_count: 2}\n", {}),
+    "undeclared-input": (
+        JOB.replace("x", "python a.py ${{inputs.a}}", 1) + "inputs: {b: 1}\n",
+        JOB.replace("x", "python a.py ${{inputs.b}}", 1) + "inputs: {b: 1}\n",
+        {},
+    ),
     "unused-component": (COMPONENT, JOB, {"in_folder": True}),
 }
 
@@ -235,7 +252,7 @@ def test_a_misspelt_key_beside_the_right_one_is_reported_and_not_renamed() -> No
     text = COMPONENT + "resorces: {instance_type: a}\nresources: {instance_count: 1}\n"
     result = check_noop(text, unsafe_fixes=True)
     assert [one.message for one in result.findings if one.rule == "misspelt-key"] == [
-        "`resorces` does nothing: `resources` is there too"
+        "`resorces` is not a key of a command component; `resources` is there too"
     ]
 
 
@@ -252,3 +269,62 @@ def test_a_name_that_no_instance_type_can_have_is_found_on_kubernetes_only() -> 
         messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks").replace("Standard_NC6", "a-1"))
         == []
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type: import\nsource: {type: database, query: q, connection: c}\noutput: {type: mltable, path: p}\n",
+        "type: pipeline\njobs:\n  s: {type: data_transfer, task: import_data, source: {type: database, query: q}}\n",
+        "type: pipeline\njobs:\n  s: {type: data_transfer, task: export_data, sink: {type: database}}\n",
+        "type: pipeline\njobs:\n  s: {type: if_else, condition: c, true_block: a, false_block: b}\n",
+        COMPONENT.replace("type: command", "type: spark") + "entry: {file: a.py}\n",
+    ],
+)
+def test_keys_of_every_kind_are_known(text: str) -> None:
+    """Issue 11: `source` and `sink` were called misspelt, and --unsafe-fixes renamed them."""
+    found = {finding.rule for finding in check_noop(text, unsafe_fixes=True).findings}
+    assert not found & {"misspelt-key", "misplaced-key", "not-a-mapping"}
+
+
+def test_a_key_is_looked_for_in_the_mapping_that_has_it() -> None:
+    task = STEP.format("parallel") + "    task: {type: run_function, mini_batch_size: '1', entry_script: a.py}\n"
+    assert messages("misplaced-key", task) == ["`mini_batch_size` below `task` is not read: it belongs beside it"]
+    high = STEP.format("parallel") + "    entry_script: a.py\n"
+    assert messages("misplaced-key", high) == ["`entry_script` of step `s` is read below `task` only"]
+    after = JOB + "distribution:\n  process_count_per_instance: 2\n"
+    check_transformed(JOB + "process_count_per_instance: 2\n", after, unsafe_fixes=True)
+
+
+def test_an_instance_type_of_a_step_that_names_a_component_is_read() -> None:
+    """azure-ai-ml takes it there, and it wins over `resources`; in a step that is written in place it is rejected."""
+    assert messages("misplaced-key", STEP.format("command") + "    instance_type: x\n") == []
+    inline = "type: pipeline\njobs:\n  s: {type: command, command: x, environment: e, instance_type: x}\n"
+    assert len(messages("misplaced-key", inline)) == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "binding", "known"),
+    [
+        ("{a: 1}", "${{parent.inputs.a}}", True),
+        ("{a: 1}", "${{parent.inputs.b}}", False),
+        ("{g.a: 1}", "${{parent.inputs.g.a}}", True),
+        ("{g.a: 1}", "${{parent.inputs.g}}", True),
+        ("{g: {a: 1}}", "${{parent.inputs.g.a}}", True),
+        ("{ab: 1}", "${{parent.inputs.a}}", False),
+    ],
+)
+def test_what_a_step_is_bound_to_is_declared(inputs: str, binding: str, known: bool) -> None:
+    text = (
+        STEP.format("command").replace("jobs:", f"inputs: {inputs}\njobs:") + f"    inputs: {{x: '{binding}'}}\n"
+    )
+    assert (messages("undeclared-input", text) == []) is known
+
+
+def test_a_trial_has_the_inputs_of_its_sweep() -> None:
+    text = (
+        "type: sweep\ninputs: {data: 1}\nsearch_space: {lr: {type: choice, values: [1]}}\n"
+        "objective: {goal: minimize, primary_metric: m}\n"
+        "trial: {command: 'python a.py ${{inputs.data}} ${{search_space.lr}} ${{search_space.x}}', environment: e}\n"
+    )
+    assert messages("undeclared-input", text) == ["sweep trial has no search space `x`"]

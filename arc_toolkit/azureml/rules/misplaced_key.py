@@ -5,51 +5,70 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
 from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 from arc_toolkit.findings import Rule
 
-# What is never at the top of a job, step, trial or component.
-_BELOW_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
+# azure-ai-ml takes these on a step that names a component, and they win over `resources`.
+_TAKEN_BY_STEPS = frozenset({"instance_type", "instance_count"})
 
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        own = target.own
-        if target.kind.resources:
-            for name in _BELOW_RESOURCES:
-                if name in own:
-                    _to_resources(plan, target, name, own[name])
-        if target.kind.role == Role.SPEC and "resources" in own:
+        own, kind = target.own, target.kind
+        if kind.role == Role.SPEC and "resources" in own:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
             plan.report(RULE, message, own["resources"][0])
-        if target.kind.role == Role.COMPONENT and "compute" in own:
-            message = f"a {target.kind.name} has no `compute`: its step has, or the pipeline's default_compute"
+        if kind.role == Role.COMPONENT and "compute" in own:
+            message = f"a {kind.name} has no `compute`: its step has, or the pipeline's default_compute"
             plan.report(RULE, message, own["compute"][0])
-        task = pairs(target.get("task"))
-        if target.kind.family == Family.PARALLEL and "environment_variables" in task:
-            _from_task(plan, target, task["environment_variables"])
-        for outer in ("environment", "resources"):
-            inner = pairs(target.get(outer))
-            if "environment_variables" in inner and target.kind.role != Role.SPEC:
-                message = f"`environment_variables` below `{outer}` are not read: they belong beside it"
-                plan.report(RULE, message, inner["environment_variables"][0])
+        if "environment_variables" in (inner := pairs(target.get("environment"))) and kind.role != Role.SPEC:
+            message = "`environment_variables` below `environment` are not read: they belong beside it"
+            plan.report(RULE, message, inner["environment_variables"][0])
+        if kind.role != Role.SPEC and (known := known_keys(kind)) is not None:
+            _too_high(plan, target, known)
+            _too_low(plan, target, known)
 
 
-def _to_resources(plan: Plan, target: Target, name: str, pair: tuple[Node, Node]) -> None:
-    value = text_of(pair[1])
-    number = int(value) if value and value.isdigit() and name == "instance_count" else value
+def _too_high(plan: Plan, target: Target, known: frozenset[str]) -> None:
+    """Keys at the top that belong below one of the mappings."""
+    taken = _TAKEN_BY_STEPS if target.kind.role == Role.STEP and "component" in target.own else frozenset()
+    for name in target.own.keys() - known - taken:
+        below = [mapping for mapping in MAPPINGS if name in (known_keys(target.kind, mapping) or ())]
+        if len(below) == 1:
+            _move_below(plan, target, below[0], name)
+
+
+def _too_low(plan: Plan, target: Target, known: frozenset[str]) -> None:
+    """Keys below one of the mappings that belong beside it."""
+    for mapping in MAPPINGS:
+        if mapping not in target.own:
+            continue
+        inner = pairs(target.own[mapping][1])
+        for name in inner.keys() - (known_keys(target.kind, mapping) or inner.keys()):
+            if mapping == "task" and name == "environment_variables":
+                _from_task(plan, target, inner[name])
+            elif name in known:
+                message = f"`{name}` below `{mapping}` is not read: it belongs beside it"
+                plan.report(RULE, message, inner[name][0])
+
+
+def _move_below(plan: Plan, target: Target, mapping: str, name: str) -> None:
+    key, node = target.own[name]
+    value = text_of(node)
+    number = int(value) if value and value.isdigit() else value
 
     def fix(editor: Editor) -> None:
         editor.remove((*target.path, name))
-        editor.set((*target.path, "resources", name), number or "")
+        editor.set((*target.path, mapping, name), number or "")
 
-    movable = value is not None and target.text("resources", name) is None
-    message = f"`{name}` of {target.shown} is read below `resources` only"
-    title = f"Move `{name}` below `resources`"
-    plan.report(RULE, message, pair[0], fix=fix if movable else None, title=title)
+    movable = value is not None and target.text(mapping, name) is None
+    message = f"`{name}` of {target.shown} is read below `{mapping}` only"
+    title = f"Move `{name}` below `{mapping}`"
+    plan.report(RULE, message, key, fix=fix if movable else None, title=title)
 
 
 def _from_task(plan: Plan, target: Target, pair: tuple[Node, Node]) -> None:
@@ -74,9 +93,9 @@ RULE = Rule(
     summary="a key in a place where nothing reads it",
     why="""\
 `task.environment_variables` of a parallel step is dropped; so is `instance_type` at the top of a component (it belongs
-below `resources`), `compute` of a v2 component, and `resources` in a v1.5 spec. None of them gives an error. The fix
-moves the key where that can be done within the file; it is unsafe because a setting that had no effect so far begins to
-have one.""",
+below `resources`), `compute` of a v2 component, `mini_batch_size` below a `task`, and `resources` in a v1.5 spec. Most
+give no error. The keys of every place are those of azure-ai-ml's own schemas. The fix moves the key where that can be
+done within the file; it is unsafe because a setting that had no effect so far begins to have one.""",
     before="""\
 jobs:
   score:
@@ -98,5 +117,4 @@ jobs:
       entry_script: score.py
 """,
     check=_check,
-    needs=("compute", "instance_", "environment_variables", "shm_size", "docker_args", "resources"),
 )

@@ -1,91 +1,64 @@
-"""Keys that are one or two letters away from a key that would have an effect."""
+"""Keys that are one or two letters away from a key of the same place."""
 
 from __future__ import annotations
 
 import difflib
-import re
 
 from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs
 from arc_toolkit.findings import Rule
 
-# Every key that a job, step, trial or component may have (azure-ai-ml 1.35 and the v1.5 specification).
-_KEYS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        $schema type name version display_name description tags properties experiment_name compute component trial code
-        command environment environment_variables resources distribution limits identity queue_settings services inputs
-        outputs settings jobs parameters is_deterministic is_archived retry_settings task mini_batch_size input_data
-        mini_batch_error_threshold error_threshold logging_level max_concurrency_per_instance partition_keys objective
-        sampling_algorithm search_space early_termination algorithm launcher parallel successful_return_code
-        additional_includes intellectual_property job_type task_type training_data validation_data test_data
-        target_column_name primary_metric featurization training forecasting training_parameters sweep log_verbosity
-        training_defaults entry conf py_files jars files archives args runtime runsettings datatransfer scope hdinsight
-        hemera starlite true_block false_block condition body mapping items comment comments id annotations category
-        contact author cv_split_column_names n_cross_validations weight_column_name validation_data_size test_data_size
-        """,
-    )
-)
-_IMPORTANT = (
-    *("resources", "environment_variables", "environment", "compute", "distribution"),
-    *("max_concurrency_per_instance", "mini_batch_size"),
-)
-_IMPORTANT_RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args")
-_RESOURCE_KEYS = frozenset(
-    {*_IMPORTANT_RESOURCES, "docker_args_list", "properties", "locations", "max_instance_count"}
-    | {"runtime_version", "instance_types"}
-)
+_ALIKE = 0.85  # `source` and `resources` are 0.8 alike and mean different things
 
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        _look(plan, target, target.own, (), _KEYS, _IMPORTANT)
-        if target.kind.family != Family.SPARK and "resources" in target.own:
-            own = pairs(target.own["resources"][1])
-            _look(plan, target, own, ("resources",), _RESOURCE_KEYS, _IMPORTANT_RESOURCES)
+        _look(plan, target, target.own)
+        for name in MAPPINGS:
+            if name in target.own:
+                _look(plan, target, pairs(target.own[name][1]), name)
 
 
-def _look(
-    plan: Plan,
-    target: Target,
-    own: dict[str, tuple[Node, Node]],
-    below: Path,
-    known: frozenset[str],
-    important: tuple[str, ...],
-) -> None:
-    if known.issuperset(own):
+def _look(plan: Plan, target: Target, own: dict[str, tuple[Node, Node]], below: str = "") -> None:
+    known = known_keys(target.kind, below)
+    if known is None or known.issuperset(own):
         return
-    for name in own.keys() - known:
-        near = difflib.get_close_matches(name.lower(), important, n=1, cutoff=0.8)
+    for name in own.keys() - known - {"<<"}:
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
         if not near:
             continue
+        where = f"`{below}` of a {target.kind.name}" if below else f"a {target.kind.name}"
+        message = f"`{name}` is not a key of {where}"
         if near[0] in own:
-            message = f"`{name}` does nothing: `{near[0]}` is there too"
-            plan.report(RULE, message, own[name][0])
+            plan.report(RULE, f"{message}; `{near[0]}` is there too", own[name][0])
             continue
-        path = (*target.path, *below, name)
+        path: Path = (*target.path, below, name) if below else (*target.path, name)
 
         def fix(editor: Editor, at: Path = path, right: str = near[0]) -> None:
             editor.rename(at, right)
 
-        message = f"`{name}` does nothing: `{near[0]}` is meant"
-        reason = "after renaming, a setting takes effect that had none so far"
-        title = f"Rename `{name}` to `{near[0]}`"
-        plan.report(RULE, message, own[name][0], reason=reason, fix=fix, title=title)
+        plan.report(
+            RULE,
+            f"{message}: `{near[0]}` is meant",
+            own[name][0],
+            reason="after renaming, a setting takes effect that had none so far",
+            fix=fix,
+            title=f"Rename `{name}` to `{near[0]}`",
+        )
 
 
 RULE = Rule(
     id="misspelt-key",
     severity="error",
     fix="unsafe",
-    summary="a misspelt key that loads and does nothing",
+    summary="a misspelt key, which does nothing or is rejected",
     why="""\
-Components are loaded permissively: `resorces:` or `resources.instance_cnt:` in a v2 component, and `resorces:` on a
-step, load and validate, and nothing of it is sent. The fix renames the key. It is unsafe because a setting that had no
+The keys of every kind are those of azure-ai-ml's own schemas. Components are loaded permissively: `resorces:` or
+`resources.instance_cnt:` in a v2 component, and `resorces:` on a step that names a component, load and validate, and
+have no effect. A job with such a key is rejected. The fix renames the key. It is unsafe because a setting that had no
 effect so far begins to have one.""",
     before="""\
 type: command

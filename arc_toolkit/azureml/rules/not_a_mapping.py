@@ -1,0 +1,48 @@
+"""`resources: 32cpu128g`: a value where a mapping has to be."""
+
+from __future__ import annotations
+
+import yaml
+
+from arc_toolkit.azureml.kinds import Role
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
+from arc_toolkit.edit.yaml_nodes import text_of
+from arc_toolkit.findings import Rule
+
+
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
+        for name in (*MAPPINGS, "environment_variables"):
+            key, node = target.own.get(name, (None, None))
+            if key is None or node is None or isinstance(node, yaml.MappingNode):
+                continue
+            known = known_keys(target.kind, name) or (name == "environment_variables" and target.kind.variables)
+            # Nothing after the colon is nothing at all, and `task: copy_data` of a data transfer is right.
+            if known and target.kind.role != Role.SPEC and text_of(node) != "" and not _is_null(node):
+                plan.report(RULE, f"`{name}` of {target.shown} has to be a mapping", key)
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.value in ("", "~", "null")
+
+
+RULE = Rule(
+    id="not-a-mapping",
+    severity="error",
+    fix="none",
+    summary="a value or list where a mapping has to be",
+    why="""\
+`resources: 32cpu128g` names an instance type at the wrong level: a job is rejected, and a component loads without it.
+The same holds for `distribution: pytorch`, which is `distribution: {type: pytorch}`.""",
+    before="""\
+type: command
+resources: 32cpu128g
+""",
+    after="""\
+type: command
+resources:
+  instance_type: 32cpu128g
+""",
+    check=_check,
+)

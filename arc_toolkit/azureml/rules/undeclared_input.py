@@ -1,0 +1,100 @@
+"""`${{inputs.x}}` where there is no input `x`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from arc_toolkit.azureml.documents import Target
+from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.edit.yaml_nodes import Node, pairs
+from arc_toolkit.findings import Rule
+
+_BINDING = re.compile(r"\$\{\{\s*(parent\.)?(inputs|outputs|search_space)\.([A-Za-z0-9_.-]+?)\s*\}\}")
+
+
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
+        if target.kind.role in (Role.SPEC, Role.V15_STEP):
+            continue
+        if target.kind.role == Role.STEP:
+            _report(plan, target, (target.node,), target.parent, of_parent=True)
+        commands = [node for name in ("command", "task", "args") if (node := target.get(name)) is not None]
+        if commands and "component" not in target.own:
+            _report(plan, target, commands, target, of_parent=False)
+
+
+def _report(
+    plan: Plan, target: Target, nodes: list[Node] | tuple[Node, ...], owner: Target | None, of_parent: bool
+) -> None:
+    for node in nodes:
+        for scalar in _scalars(node, skip="jobs" if of_parent else ""):
+            for parent, where, name in _BINDING.findall(scalar.value):
+                if bool(parent) == of_parent and owner is not None and not _declares(owner, where, name):
+                    word = where.removesuffix("s").replace("_", " ")
+                    plan.report(RULE, f"{_shown(owner)} has no {word} `{name}`", scalar)
+
+
+def _shown(owner: Target) -> str:
+    return "the pipeline" if owner.kind.family == Family.PIPELINE else owner.shown
+
+
+def _declares(owner: Target, where: str, name: str) -> bool:
+    """Also true where what is declared cannot be known: a merged mapping, a component of another place."""
+    targets = [owner, owner.parent] if owner.kind.role.is_trial and owner.parent else [owner]
+    for target in targets:
+        if target is None or "<<" in target.own:
+            return True
+        declared = target.get(where)
+        if declared is not None and not isinstance(declared, yaml.MappingNode):
+            return True
+        names = pairs(declared)
+        # `a.b` is an input `b` of the group `a`, which is declared as `a`, or as each of its inputs.
+        group = name.partition(".")[0]
+        if (
+            "<<" in names
+            or group in names
+            or any(other == name or other.startswith(f"{name}.") for other in names)
+        ):
+            return True
+    return owner.kind.family == Family.PIPELINE and "component" in owner.own
+
+
+def _scalars(node: Node, skip: str) -> Iterator[yaml.ScalarNode]:
+    if isinstance(node, yaml.ScalarNode):
+        if "${{" in node.value:
+            yield node
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _scalars(item, skip)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if not skip or getattr(key, "value", None) != skip:
+                yield from _scalars(value, skip)
+
+
+RULE = Rule(
+    id="undeclared-input",
+    severity="error",
+    fix="none",
+    summary="a binding to an input or output that is not declared",
+    why="""\
+`${{inputs.x}}` in a command is replaced by the input `x` of the same job or component, and `${{parent.inputs.x}}` in a
+step by that of its pipeline. Where there is none, azure-ai-ml or the service rejects the job, or the command gets the
+text as it stands.""",
+    before="""\
+command: python train.py --lr ${{inputs.learning_rate}}
+inputs:
+  lr: 0.1
+""",
+    after="""\
+command: python train.py --lr ${{inputs.lr}}
+inputs:
+  lr: 0.1
+""",
+    check=_check,
+    needs=("${{",),
+)

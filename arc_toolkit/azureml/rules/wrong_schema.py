@@ -1,0 +1,37 @@
+"""A `$schema` of another kind of file than `type`."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.kinds import schema_family, type_family
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.findings import Rule
+
+
+def _check(plan: Plan) -> None:
+    for document in plan.documents:
+        root = document.root
+        declared, schema = type_family(root.text("type") or ""), schema_family(root.text("$schema") or "")
+        if declared and schema and declared != schema:
+            message = f"`$schema` is that of a {schema} file, and `type` says {declared}"
+            plan.report(RULE, message, root.own["$schema"][0])
+
+
+RULE = Rule(
+    id="wrong-schema",
+    severity="warning",
+    fix="none",
+    summary="a `$schema` of another kind than `type`",
+    why="""\
+azure-ai-ml goes by `type`. Editors go by `$schema`: they check the file against the wrong keys, complete the wrong ones
+and mark the right ones as errors.""",
+    before="""\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+type: pipeline
+""",
+    after="""\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+""",
+    check=_check,
+    needs=("$schema",),
+)
