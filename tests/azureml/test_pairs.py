@@ -138,6 +138,7 @@ PAIRS: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
         {"lightgbm-threads", "unknown-instance-type"},
         """
         type: pipeline
+        inputs: {n: 1}
         jobs:
           node:
             type: command
@@ -160,6 +161,7 @@ PAIRS: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
         {"bound-instance-count"},
         """
         type: pipeline
+        inputs: {n: 1}
         jobs:
           node:
             type: command
@@ -493,6 +495,7 @@ CALLED: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
         {"bound-instance-count"},
         """
         type: pipeline
+        inputs: {n: 1}
         jobs:
           a:
             type: command
