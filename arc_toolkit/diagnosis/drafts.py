@@ -21,6 +21,7 @@ class AttemptDraft:
     start_exact: bool = False  # otherwise when the line was collected, some time later
     end: float | None = None
     size: int = 0
+    digest: int = 0
     uid: str | None = None
     failure: tuple[str, str] | None = None
     pod: PodState | None = None

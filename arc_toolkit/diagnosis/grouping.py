@@ -64,6 +64,7 @@ def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
             start=scan.start,
             start_exact=scan.start_exact,
             size=scan.size,
+            digest=scan.digest,
             uid=scan.pod_uid,
             failure=scan.failure,
             sources=(scan.path,),
@@ -74,7 +75,8 @@ def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
 
 
 def _merge(groups: dict[str, JobGroup]) -> list[JobGroup]:
-    """Copies of a log are one; two folders with the same name are one job unless they contradict each other."""
+    """Copies of a log are one. Two folders with the same name are two jobs unless they have the same run id, or logs of
+    the same attempt that are copies."""
     by_name: dict[str, list[JobGroup]] = {}
     for group in groups.values():
         group.drafts = _without_copies(group.drafts)
@@ -88,6 +90,9 @@ def _fold(same: list[JobGroup], group: JobGroup) -> None:
             continue
         places = {(draft.number, draft.rank): draft for draft in known.drafts}
         shared = [(places.get((draft.number, draft.rank)), draft) for draft in group.drafts]
+        same_run = known.run_id is not None and known.run_id == group.run_id
+        if not same_run and not any(old for old, _ in shared):
+            continue
         if all(old is None or _is_copy(old, new) for old, new in shared):
             known.drafts = _without_copies(known.drafts + group.drafts)
             known.run_id = known.run_id or group.run_id
@@ -96,7 +101,10 @@ def _fold(same: list[JobGroup], group: JobGroup) -> None:
 
 
 def _is_copy(first: AttemptDraft, other: AttemptDraft) -> bool:
-    return (first.node, first.size, first.start, first.uid) == (other.node, other.size, other.start, other.uid)
+    def facts(draft: AttemptDraft) -> tuple[object, ...]:
+        return draft.node, draft.size, draft.digest, draft.start, draft.uid
+
+    return facts(first) == facts(other)
 
 
 def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:

@@ -73,7 +73,8 @@ def _match(group: JobGroup, pods: list[PodState]) -> None:
 
 def _without_node(draft: AttemptDraft, pods: list[PodState]) -> PodState | None:
     """The pod of a log without a node line: the one that started with it, otherwise the last that is left."""
-    fitting = [pod for pod in pods if draft.rank is None or pod.rank is None or draft.rank == pod.rank]
+    fitting = [pod for pod in pods if draft.rank is not None and draft.rank == pod.rank]
+    fitting = fitting or [pod for pod in pods if draft.rank is None or pod.rank is None]
     gaps = {id(pod): gap for pod in fitting if (gap := _gap(draft, pod)) is not None}
     if not gaps:
         return fitting[-1] if fitting else None
@@ -175,10 +176,10 @@ def _number(group: JobGroup, pods: list[list[PodState]]) -> None:
     number = -1
     for slot in slots:
         number = max(number + 1, slot.folder or 0)
-        taken = {draft.rank for draft in slot.drafts if draft.pod is None}
+        named = {draft.pod.rank for draft in slot.drafts if draft.pod}
         for draft in slot.drafts:
             draft.number = number
-            if draft.pod is not None and draft.pod.rank and draft.pod.rank not in taken:
+            if draft.pod is not None and (draft.pod.rank or draft.rank in named):
                 draft.rank = draft.pod.rank  # the name in Kubernetes; the log may have only an address
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import threading
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
@@ -60,6 +61,7 @@ HEAD = 1 << 16  # where the ids are: the bootstrap script exports its environmen
 DATE_HEAD = 1 << 14  # where the start is: a date further on is another one
 TAIL = 1 << 14  # where errors of the GPU are: they end a job; carried from chunk to chunk
 LONGEST_LINE = 2048  # longer than any node line
+DIGEST_BYTES = 2048
 MAX_GPU_ERRORS = 50
 MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
@@ -79,6 +81,7 @@ class LogScan:
     nodes: list[str]  # in order, without repeats
     truncated: bool = False  # the last name is cut: a part of a longer one
     size: int = 0
+    digest: int = 0  # of its beginning and end: equal in copies
     start: float | None = None
     start_exact: bool = False  # from a `date` inside the log; a line's prefix is when it was collected
     run_id: str | None = None
@@ -142,6 +145,7 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
             has_nul = data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
             if has_nul and (encoding := _other_than_text(bytes(view[: min(end, FIRST_BLOCK)]))):
                 return SkippedFile(path, encoding)
+            result.digest = zlib.crc32(view[: min(end, DIGEST_BYTES)])
             _read_head(data, end, result)
         # Unless this is the end, the last hits are left for the next chunk, which has their whole line.
         start = TAIL - LONGEST_LINE if begin else 0
@@ -154,6 +158,7 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
             head = bytes(view[:end])
         if final:
             _read_tail(data, end, result)
+            result.digest = zlib.crc32(view[max(end - DIGEST_BYTES, 0) : end], result.digest)
         else:
             if limit is None and isinstance(stream, io.FileIO):
                 status = os.fstat(stream.fileno())

@@ -238,6 +238,15 @@ def test_one_job_downloaded_twice_is_one_job() -> None:
     assert len(report.attempts[0].sources) == 2
 
 
+def test_folders_with_the_same_name_are_two_jobs_unless_they_share_a_copy_or_the_run_id() -> None:
+    apart = [log(f"a/{FIRST}", NODE_A), log(f"b/{RETRY}", NODE_B)]
+    assert [job.name for job in build(apart).jobs] == ["job (a)", "job (b)"]
+    one_run = [log(f"a/{FIRST}", NODE_A, run_id="r"), log(f"b/{RETRY}", NODE_B, run_id="r")]
+    assert [(job.name, job.attempts) for job in build(one_run).jobs] == [("job", 2)]
+    other_text = [log(f"a/{FIRST}", NODE_A, digest=1), log(f"b/{FIRST}", NODE_A, digest=2)]
+    assert len(build(other_text).jobs) == 2
+
+
 def test_several_nodes_in_one_log_are_kept_apart_and_none_is_blamed() -> None:
     both = log(FIRST, NODE_A)
     both.nodes.append(NODE_B)

@@ -89,6 +89,13 @@ def test_what_is_not_a_name_is_refused(line: bytes) -> None:
     assert found.note == scanner.NO_NODE
 
 
+def test_the_digest_is_that_of_the_beginning_and_the_end() -> None:
+    middle = b"." * 3 * CHUNK
+    digests = {scanned(a + node_line(NODE_A) + middle + b).digest for a in (b"1", b"2") for b in (b"1", b"2")}
+    assert len(digests) == 4
+    assert scanned(node_line(NODE_A) + middle).digest == scanned(node_line(NODE_A) + middle).digest
+
+
 def test_repeats_of_a_name_are_one() -> None:
     assert scanned(node_line(NODE_A) * 4).nodes == [NODE_A]
 
