@@ -1,16 +1,17 @@
-"""The few fields of pods, nodes and events that diagnose needs. Everything else is dropped before anything is stored.
+"""The few fields of Kubernetes objects that diagnose needs. Everything else is dropped before anything is stored.
 
-Pod specs contain secrets in environment values and arguments, and messages of containers contain the ends of logs, so
-these are lists of what is kept, not of what is dropped.
+Pod specs contain secrets in environment values, arguments and annotations, so these are lists of what is kept, not of
+what is dropped. Texts that a program wrote pass `allowed_text`; names, times and figures are checked by their shape.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.model import EvidenceSource
+from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
+from arc_toolkit.diagnosis.families import parent_of_pod
 from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import mapping, rows
@@ -19,92 +20,241 @@ from arc_toolkit.output.safe import redact
 
 Json = dict[str, Any]
 
-POD_LABELS = (RUN_ID_LABEL, "jobRole", "role")
-NODE_LABELS = (*POOL_LABELS, SPOT_KEY, SIZE_LABELS[0])
+VOLCANO_JOBS = "batch.volcano.sh/v1alpha1"
+POD_GROUPS = "scheduling.volcano.sh/v1beta1"
+PARENT_LABEL = "ml.azure.com/parent-run-id"
+VOLCANO_LABELS = tuple(
+    f"volcano.sh/{name}"
+    for name in (
+        "job-name",
+        "job-namespace",
+        "queue-name",
+        "task-spec",
+        "task-index",
+        "job-retry-count",
+        "job-version",
+    )
+)
+POD_LABELS = (RUN_ID_LABEL, "jobRole", "role", "jobId", "jobScale", "jobsource", "run", "type", *VOLCANO_LABELS)
+POD_ANNOTATIONS = ("scheduling.k8s.io/group-name", *VOLCANO_LABELS)
+NODE_LABELS = (*POOL_LABELS, SPOT_KEY, SIZE_LABELS[0], "topology.kubernetes.io/zone")
 METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-LONGEST_MESSAGE = 1000
+STATE = ("reason", "exitCode", "signal", "startedAt", "finishedAt", "message")
+CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
+COUNTS = (
+    "pending",
+    "running",
+    "succeeded",
+    "failed",
+    "terminating",
+    "unknown",
+    "minAvailable",
+    "retryCount",
+    "version",
+)
+
+_NAME = re.compile(r"[\w./:-]{1,253}", re.ASCII)
+_QUANTITY = re.compile(r"[0-9.eE+-]{1,20}[numkKMGTPEi]{0,2}")
+_VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/\d+$", re.IGNORECASE)
 
 
 def pod(raw: Json) -> Json:
-    spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
-    tolerations = [_pick(item, ("key",)) for item in rows(spec.get("tolerations")) if item.get("key") == SPOT_KEY]
+    metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
+    names = _names(raw)
     kept: Json = {
-        "metadata": _metadata(raw, POD_LABELS),
-        "spec": _pick(spec, ("nodeName",)),
-        "status": _pick(status, ("phase", "reason", "message", "startTime")),
+        "metadata": _metadata(raw, POD_LABELS, POD_ANNOTATIONS),
+        "spec": _pick(spec, ("nodeName", "schedulerName", "priorityClassName", "restartPolicy"), names),
+        "status": _pick(status, ("phase", "reason", "message", "startTime"), names),
     }
-    if tolerations:
-        kept["spec"]["tolerations"] = tolerations
-    disrupted = [item for item in rows(status.get("conditions")) if item.get("type") == "DisruptionTarget"]
-    if disrupted:
-        kept["status"]["conditions"] = [
-            _pick(item, ("type", "status", "reason", "lastTransitionTime")) for item in disrupted
-        ]
+    if (parent := parent_of_pod(metadata, spec)) and _is_name(parent) and redact(parent) == parent:
+        kept["metadata"].setdefault("labels", {})[PARENT_LABEL] = parent
+    _add(kept["spec"], "tolerations", [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))])
+    for part in ("containers", "initContainers"):
+        _add(kept["spec"], part, [_container(item) for item in rows(spec.get(part))])
+    _add(kept["spec"], "volumes", [_volume(item) for item in rows(spec.get("volumes")) if item.get("emptyDir")])
+    _add(kept["status"], "conditions", _conditions(status, names))
     for part in ("containerStatuses", "initContainerStatuses"):
-        if status.get(part):
-            kept["status"][part] = [_container(item) for item in rows(status.get(part))]
+        _add(kept["status"], part, [_container_status(item, names) for item in rows(status.get(part))])
     return kept
 
 
+def _toleration(raw: Json) -> Json:
+    """With a key that Kubernetes or Azure uses; others may contain anything."""
+    key = str(raw.get("key", ""))
+    return _pick(raw, ("key", "operator", "value", "effect", "tolerationSeconds")) if allowed_text(key) == key else {}
+
+
 def _container(raw: Json) -> Json:
-    state = {
-        word: _pick(inner, ("reason", "exitCode", "startedAt", "finishedAt"))
-        for word, inner in mapping(raw.get("state")).items()
-        if isinstance(inner, dict)
-    }
-    return {**_pick(raw, ("name",)), "state": state}
+    amounts = mapping(raw.get("resources"))
+    resources = {part: _quantities(amounts.get(part)) for part in ("requests", "limits") if amounts.get(part)}
+    return {**_pick(raw, ("name", "restartPolicy")), **({"resources": resources} if resources else {})}
+
+
+def _volume(raw: Json) -> Json:
+    return {**_pick(raw, ("name",)), "emptyDir": _quantities(_pick(mapping(raw["emptyDir"]), ("sizeLimit",)))}
+
+
+def _container_status(raw: Json, names: Iterable[str]) -> Json:
+    kept = _pick(raw, ("name", "restartCount"))
+    for part in ("state", "lastState"):
+        _add(kept, part, {
+            word: _pick(inner, STATE, names)
+            for word, inner in mapping(raw.get(part)).items()
+            if word in ("waiting", "running", "terminated") and isinstance(inner, dict)
+        })  # fmt: skip
+    return kept
 
 
 def node(raw: Json) -> Json:
-    spec = mapping(raw.get("spec"))
+    spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
+    names = _names(raw)
     kept: Json = {
         "metadata": _metadata(raw, NODE_LABELS),
-        "spec": _pick(spec, ("unschedulable", "providerID")),
+        "spec": _pick(spec, ("unschedulable",)),
         "status": {
-            # Without the heartbeat, which changes every few minutes.
-            "conditions": [
-                _pick(item, ("type", "status", "reason", "message", "lastTransitionTime"))
-                for item in rows(mapping(raw.get("status")).get("conditions"))
-            ]
-        },
+            "conditions": _conditions(status, names)
+        },  # without the heartbeat, which changes every few minutes
     }
-    taints = [_pick(item, ("key", "value", "effect", "timeAdded")) for item in rows(spec.get("taints"))]
-    if taints:
-        kept["spec"]["taints"] = taints
+    if machine := _VM.search(str(spec.get("providerID"))):
+        kept["spec"]["providerID"] = machine[0]
+    _add(
+        kept["spec"],
+        "taints",
+        [_pick(item, ("key", "value", "effect", "timeAdded")) for item in rows(spec.get("taints"))],
+    )
     return kept
 
 
 def event(raw: Json) -> Json:
-    kept = _pick(raw, ("reason", "message", "type", "count", "firstTimestamp", "lastTimestamp", "eventTime"))
-    kept |= _pick(raw, ("reportingComponent",))
-    kept["metadata"] = _metadata(raw, ())
-    kept["involvedObject"] = _pick(mapping(raw.get("involvedObject")), ("kind", "namespace", "name", "uid"))
-    if isinstance(raw.get("source"), dict):
-        kept["source"] = _pick(raw["source"], ("component",))
-    if isinstance(raw.get("series"), dict):
-        kept["series"] = _pick(raw["series"], ("lastObservedTime",))
+    """An event of core/v1 or of events.k8s.io/v1."""
+    about = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
+    names = _names({"metadata": about})
+    kept = _pick(raw, ("reason", "message", "note", "type", "count"), names)
+    kept |= _pick(
+        raw, ("firstTimestamp", "lastTimestamp", "eventTime", "reportingComponent", "reportingController")
+    )
+    kept |= _pick(raw, ("deprecatedFirstTimestamp", "deprecatedLastTimestamp"))
+    kept["metadata"] = _metadata(raw)
+    kept["involvedObject"] = _pick(about, ("apiVersion", "kind", "namespace", "name", "uid"))
+    _add(kept, "source", _pick(mapping(raw.get("source")), ("component",)))
+    _add(kept, "series", _pick(mapping(raw.get("series")), ("lastObservedTime",)))
     return kept
 
 
+def pod_group(raw: Json) -> Json:
+    spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
+    names = _names(raw)
+    kept: Json = {
+        "apiVersion": POD_GROUPS,
+        "kind": "PodGroup",
+        "metadata": _metadata(raw, POD_LABELS),
+        "spec": _pick(spec, ("minMember", "queue", "priorityClassName")),
+        "status": _pick(status, ("phase", *COUNTS)),
+    }
+    _add(kept["spec"], "minResources", _quantities(spec.get("minResources")))
+    _add(kept["status"], "conditions", _conditions(status, names))
+    return kept
+
+
+def volcano_job(raw: Json) -> Json:
+    spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
+    kept: Json = {
+        "apiVersion": VOLCANO_JOBS,
+        "kind": "Job",
+        "metadata": _metadata(raw, POD_LABELS),
+        "spec": _pick(spec, ("minAvailable", "maxRetry", "queue", "priorityClassName", "schedulerName")),
+        "status": _pick(status, COUNTS),
+    }
+    _add(kept["spec"], "policies", [_pick(item, ("event", "action")) for item in rows(spec.get("policies"))])
+    _add(kept["spec"], "tasks", [_task(item) for item in rows(spec.get("tasks"))])
+    state = ("phase", "reason", "message", "lastTransitionTime")
+    _add(kept["status"], "state", _pick(mapping(status.get("state")), state, _names(raw)))
+    return kept
+
+
+def _task(raw: Json) -> Json:
+    template = _metadata(mapping(raw.get("template")), POD_LABELS, POD_ANNOTATIONS)
+    return {**_pick(raw, ("name", "replicas", "minAvailable")), "template": {"metadata": template}}
+
+
 def is_relevant_event(raw: Json) -> bool:
-    """Every event of a node, and those of a pod with a known reason (most have none)."""
-    target = mapping(raw.get("involvedObject"))
-    if target.get("kind") == "Node":
+    """Every Warning, and what else happens to nodes, to pods, and to the objects of Volcano.
+
+    Of pods that are not of AzureML, the history forgets what is not a Warning: see `about`.
+    """
+    if raw.get("type") == "Warning":
         return True
-    reason, message = str(raw.get("reason")), str(raw.get("message"))
-    known = reason == "Evicted" or (EvidenceSource.POD_EVENT, reason) in signals.table()
-    return target.get("kind") == "Pod" and (known or bool(signals.PREEMPT_MESSAGE.search(message)))
+    about = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
+    if about.get("kind") == "Job":
+        return str(about.get("apiVersion")).startswith("batch.volcano.sh/")
+    return about.get("kind") in ("Node", "Pod", "PodGroup")
 
 
-def _metadata(raw: Json, labels: Iterable[str]) -> Json:
+def about(event: Json) -> str | None:
+    """The uid of the pod without which an event has no use; None if it has one in any case."""
+    target = mapping(event.get("involvedObject"))
+    return str(target.get("uid")) if event.get("type") != "Warning" and target.get("kind") == "Pod" else None
+
+
+def _metadata(raw: Mapping[str, Any], labels: Iterable[str] = (), annotations: Iterable[str] = ()) -> Json:
     metadata = mapping(raw.get("metadata"))
     kept = _pick(metadata, METADATA)
-    named = _pick(mapping(metadata.get("labels")), labels)
-    return {**kept, "labels": named} if named else kept
+    _add(kept, "labels", _named(metadata.get("labels"), labels))
+    _add(kept, "annotations", _named(metadata.get("annotations"), annotations))
+    owners = [_pick(item, ("apiVersion", "kind", "name", "uid")) for item in rows(metadata.get("ownerReferences"))]
+    _add(kept, "ownerReferences", owners)
+    return kept
 
 
-def _pick(raw: Mapping[str, Any], names: Iterable[str]) -> Json:
-    kept = {name: raw[name] for name in names if raw.get(name) is not None}
-    if isinstance(kept.get("message"), str):
-        kept["message"] = redact(kept["message"])[:LONGEST_MESSAGE]
+def _named(raw: object, keys: Iterable[str]) -> Json:
+    values = mapping(raw)
+    return {key: values[key] for key in keys if _is_name(values.get(key)) and redact(values[key]) == values[key]}
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))
+
+
+def _names(raw: Json) -> tuple[str, ...]:
+    """The names that an object has anyway, which its messages may therefore contain."""
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    values = [metadata.get("name"), metadata.get("namespace"), spec.get("nodeName")]
+    for part in ("containers", "initContainers"):
+        values += [item.get("name") for item in rows(spec.get(part))]
+    return tuple(str(value) for value in values if _is_name(value))
+
+
+def _conditions(status: Mapping[str, Any], names: Iterable[str]) -> list[Json]:
+    return [_pick(item, CONDITION, names) for item in rows(status.get("conditions"))]
+
+
+def _quantities(raw: object) -> Json:
+    return {
+        key: value
+        for key, value in mapping(raw).items()
+        if _is_name(key) and _QUANTITY.fullmatch(str(value)) and isinstance(value, str | int)
+    }
+
+
+def _add(kept: Json, name: str, value: Any) -> None:
+    """Only if there is something in it."""
+    if value:
+        kept[name] = value
+
+
+def _pick(raw: Mapping[str, Any], fields: Iterable[str], names: Iterable[str] = ()) -> Json:
+    """Fields by name: numbers, texts that are allowed, and names; nothing that is a list or an object."""
+    kept: Json = {}
+    for field in fields:
+        value = raw.get(field)
+        if isinstance(value, str):
+            if field in ("message", "note", "value"):
+                value = allowed_text(value, names)
+            elif field == "reason":
+                value = allowed_reason(value)
+            elif not _is_name(value):
+                continue
+        elif not isinstance(value, bool | int | float):
+            continue
+        kept[field] = value
     return kept

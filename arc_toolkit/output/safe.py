@@ -7,18 +7,30 @@ import re
 # Terminal controls, every kind of line break, and what turns the direction of writing (a name can lie with it).
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+# A value: quoted (the quotes may be escaped, as in JSON inside JSON), or up to the end of the word.
+_VALUE = r"""(?: \\*"(?:[^"\\]|\\.)*" | \\*'(?:[^'\\]|\\.)*' | [^\s&;,]+ )"""
+_KEY = r"(?:api|access|account|shared|client|private)[-_]?key"
+_NAME = rf"(?:passwords?|passwd|passphrase|pwd|secrets?|tokens?|credentials?|{_KEY})"
 _SECRET = re.compile(
-    r"""(?ix)
-    ( (?:sig|sharedaccesssignature|accountkey|account_key|password|passwd|secret|token|api[-_]?key)
-      \s*[=:]\s*['"]?
-    | bearer\s+
-    )
-    [^\s'"&;,]{6,}
+    rf"""(?isx)
+      (?P<pem> -----BEGIN\b.*?(?:-----END[^-]*-----|\Z) )
+    | (?P<user> ://[^\s/?\#@:]*:\S*@ )
+    | (?P<shown>
+          \bauthorization\b[\\"']*\s*[=:]\s*[\\"']*(?:[a-z]+\s+)?   # Authorization: Basic ..., also in JSON
+        | \b(?:bearer|sharedkey|sharedaccesssignature)\s+
+        | --?[\w-]*{_NAME}\s+                                        # --password X
+        | (?:[\w.-]*{_NAME}\w*|(?<![a-z])sig|sharedaccesssignature)[\\"']*\s*[=:]+\s*
+      ) {_VALUE}
+    | (?P<token>
+          \beyJ[\w-]{{6,}}(?:\.[\w-]*)*                              # JWT
+        | \b(?:gh[a-z]|github_pat|glpat|xox[a-z]|hf|sk|npm|pypi)[_-]\w{{16,}}
+        | \bA[KS]IA[A-Z0-9]{{12,}}
+        | [\w+/]{{40,}}={{1,2}}                                      # keys of storage accounts and service buses
+      )
     """
 )
 
 
-_USERINFO = re.compile(r"://[^\s/@:]*:[^\s@]+@")
 _CONTAINER_SCHEMES = ("az", "abfs", "abfss")  # az://container@account/prefix: no user there
 
 
@@ -33,7 +45,13 @@ def _escaped(code: int) -> str:
 
 def redact(text: str) -> str:
     """Values that look like secrets, masked."""
-    return _SECRET.sub(lambda match: match[1] + "***", _USERINFO.sub("://***@", text))
+    return _SECRET.sub(_masked, text)
+
+
+def _masked(match: re.Match[str]) -> str:
+    if match["user"]:
+        return "://***@"
+    return f"{match['shown'] or ''}***"
 
 
 def show_source(source: str) -> str:
