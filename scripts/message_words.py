@@ -21,6 +21,7 @@ from scripts.control_plane import MODULES, pinned
 OUTPUT = Path(__file__).resolve().parent.parent / "arc_toolkit" / "data" / "message_words.txt"
 FEWEST_FILES = 2
 SHORTEST = 3  # of a word from the sources; shorter ones are listed here
+PLACEHOLDERS = {"abc", "acme", "bar", "baz", "foo", "qux", "xyz"}
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 FOLDERS = {
@@ -90,7 +91,7 @@ def main() -> None:
             if not path.name.endswith("_test.go") and "generated" not in path.name:
                 counts.update(_words(path.read_text(encoding="utf-8", errors="replace")))
     often = {word for word, count in counts.items() if count >= FEWEST_FILES and len(word) >= SHORTEST}
-    words = sorted({word for word in often if len(set(word)) > 1} | set(MORE.split()))
+    words = sorted({word for word in often - PLACEHOLDERS if len(set(word)) > 1} | set(MORE.split()))
     versions = ", ".join(f"{module} {pinned(module)[1]}" for module in ("kubernetes", "volcano"))
     head = f"# Written by scripts/message_words.py on {datetime.datetime.now(datetime.UTC):%Y-%m-%d} from {versions}.\n"
     OUTPUT.write_text(head + "".join(f"{word}\n" for word in words))

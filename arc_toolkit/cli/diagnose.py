@@ -160,7 +160,7 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     scans = collect.read_logs(inventory, args.jobs, console.progress)
     stats = Stats(files_seen=inventory.seen, skipped=inventory.counts)
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
-    facts = _facts(args, inventory)
+    facts = _facts(args, console, inventory)
     restarts = _restarts(args, stats)
     # To find nothing in what was read is a result.
     if not (scans or stats.prs_files or facts or args.metrics):
@@ -168,7 +168,7 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats)
 
 
-def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]:
+def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> list[ClusterFacts]:
     from arc_toolkit.diagnosis import collect
 
     facts = collect.read_kubernetes(inventory)
@@ -182,7 +182,7 @@ def _facts(args: argparse.Namespace, inventory: Inventory) -> list[ClusterFacts]
     if args.cluster:
         from arc_toolkit.diagnosis import recorder
 
-        facts.append(recorder.read_cluster(_connect(args)))
+        facts.append(recorder.read_cluster(_connect(args), recovery, console.note))
     return facts
 
 
@@ -194,11 +194,15 @@ def _connect(args: argparse.Namespace) -> Client:
 
 def recovery(error: Exception) -> Recovery:
     """What a recording does about an error of the client."""
-    from arc_toolkit.cluster.failures import ApiError, Gone, Unreachable
+    from arc_toolkit.cluster.failures import ApiError, Forbidden, Gone, NotFound, Unreachable
     from arc_toolkit.diagnosis.recorder import Recovery
 
     if isinstance(error, Gone):
         return Recovery.LIST_AGAIN
+    if isinstance(error, NotFound):
+        return Recovery.ABSENT
+    if isinstance(error, Forbidden):
+        return Recovery.FORBIDDEN
     return Recovery.RETRY if isinstance(error, ApiError | Unreachable) else Recovery.STOP
 
 

@@ -86,9 +86,11 @@ class Client:
         params: Mapping[str, object] | None = None,
         *,
         seconds: float | None = None,
+        bookmarks: bool = False,
     ) -> Iterator[Object]:
         """Events (`type`, `object`) after a resource version, without end or for `seconds`.
 
+        `bookmarks`: also those of type BOOKMARK, about one per minute, which have only a resource version.
         A broken connection is taken up again where it stopped; Gone means that the events since then are lost
         and the caller must list again.
         """
@@ -108,7 +110,7 @@ class Client:
                             int(item.get("code") or 500), item, method="WATCH", path=path, where=self.where
                         )
                     resource_version = (item.get("metadata") or {}).get("resourceVersion", resource_version)
-                    if kind != "BOOKMARK":
+                    if bookmarks or kind != "BOOKMARK":
                         yield event
                 broken_since = None
             except (Unreachable, ApiError) as error:

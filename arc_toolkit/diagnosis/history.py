@@ -1,8 +1,9 @@
-"""Recorded evidence: one SQLite file with the last known state of pods, nodes and events.
+"""Recorded evidence: one SQLite file with the last known state of pods, nodes, events and the objects of Volcano.
 
 A cluster keeps events for about an hour and deleted pods not at all. The recorder is the only writer and holds a lock
 on `FILE.lock`; readers need no lock. Each batch is one transaction together with its resource versions, so after a
-kill -9 the next recorder continues exactly where this one stopped.
+kill -9 the next recorder continues exactly where this one stopped. Times in which a stream was not followed are
+recorded as gaps. Only the owner can read the file.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis import times, trim
+from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
+from arc_toolkit.diagnosis.model import ClusterFacts, RecordingGap
 from arc_toolkit.diagnosis.signals import is_bad
 from arc_toolkit.errors import ArcError
 from arc_toolkit.files import reason
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 APPLICATION_ID = 0x61726374  # "arct"; distinguishes our files from other SQLite files
-VERSION = 1
+VERSION = 2
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -36,6 +38,7 @@ CREATE TABLE objects (      -- the newest state of each object
   seen REAL NOT NULL,       -- when that state was recorded
   gone REAL,                -- when it was seen deleted
   body TEXT NOT NULL,       -- JSON, trimmed
+  about TEXT,               -- of events: the uid of the pod without which they have no use
   PRIMARY KEY (kind, uid)
 ) WITHOUT ROWID;
 CREATE TABLE conditions (   -- conditions of nodes that turned bad, of which a node shows only the newest
@@ -44,6 +47,19 @@ CREATE TABLE conditions (   -- conditions of nodes that turned bad, of which a n
   PRIMARY KEY (uid, type, since)
 ) WITHOUT ROWID;
 """
+GAPS = """
+CREATE TABLE gaps (         -- when a stream was not followed
+  stream TEXT NOT NULL, start REAL NOT NULL, end REAL NOT NULL,
+  complete INTEGER NOT NULL,  -- 1: it continued where it had stopped; 0: it was listed again
+  PRIMARY KEY (stream, start)
+) WITHOUT ROWID;
+"""
+
+TRIM = {"Pod": trim.pod, "Node": trim.node, "Event": trim.event}  # of version 1
+UNKNOWN_POD_SECONDS = 600  # an event may be seen before its pod
+SHORTEST_GAP_SECONDS = 5.0
+ENDED_SECONDS = 300.0  # a recorder that runs hears of every stream about once a minute
+_VERSION_KEY, _UNTIL_KEY, _SINCE_KEY = "version ", "until ", "since"
 
 # The event that the kubelet or the node controller writes for a condition; for others its reason is the event's.
 EVENT_OF_CONDITION = {
@@ -53,8 +69,9 @@ EVENT_OF_CONDITION = {
 }
 
 
-def read(path: str) -> ClusterFacts:
+def read(path: str, now: float | None = None) -> ClusterFacts:
     """Everything recorded so far; a recorder may be writing."""
+    now = time.time() if now is None else now
     if not os.path.isfile(path):
         raise ArcError(
             f"{path} does not exist: record a history with `arc-toolkit diagnose --cluster --watch --history {path}`"
@@ -69,7 +86,31 @@ def read(path: str) -> ClusterFacts:
             facts.add(kind, item)
         rows = database.execute("SELECT node, uid, type, since, reason, message FROM conditions")
         facts.events.extend(_condition_event(*row) for row in rows)
+        if _version(database) > 1:
+            facts.gaps.extend(_gaps(database, now))
     return facts
+
+
+def _gaps(database: sqlite3.Connection, now: float) -> Iterator[RecordingGap]:
+    """Before the recording, the gaps of all streams merged, and after its end if it does not run."""
+    meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
+    if _SINCE_KEY in meta:
+        yield RecordingGap(None, float(meta[_SINCE_KEY]))
+    for complete in (0, 1):
+        rows = database.execute("SELECT start, end FROM gaps WHERE complete = ? ORDER BY start", (complete,))
+        start = end = None
+        for row in rows:
+            if end is not None and row[0] <= end:
+                end = max(end, row[1])
+                continue
+            if end is not None:
+                yield RecordingGap(start, end, bool(complete))
+            start, end = row
+        if end is not None:
+            yield RecordingGap(start, end, bool(complete))
+    until = [float(value) for key, value in meta.items() if key.startswith(_UNTIL_KEY)]
+    if until and now - max(until) > ENDED_SECONDS:
+        yield RecordingGap(max(until), None)
 
 
 class History:
@@ -80,6 +121,7 @@ class History:
         with ExitStack() as stack:  # closes what is open already if anything fails
             stack.enter_context(_lock(path))
             fresh = not os.path.exists(path) or os.path.getsize(path) == 0
+            self.tightened = fresh and _make_private(path)  # SQLite gives -wal and -shm the mode of the file
             with _sentences(path):
                 self._database = stack.enter_context(closing(_connect(path, "rwc")))
                 self._prepare(server, fresh)
@@ -90,15 +132,44 @@ class History:
         if fresh:
             database.execute("PRAGMA journal_mode = WAL")
             database.executescript(
-                f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {SCHEMA} COMMIT;"
+                f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+                f"{SCHEMA} {GAPS} COMMIT;"
             )
         _check(database, self.path)
+        self.tightened |= _make_private(self.path)
         database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA secure_delete = ON")  # what is deleted is also gone from the file
         known = self._meta("server")
         if known and known != server:
             raise ArcError(f"{self.path} is the history of {known}: use another file for {server}")
+        if _version(database) == 1:
+            self._upgrade()
         with database:
             self._set("server", server)
+
+    def _upgrade(self) -> None:
+        """From version 1, whose messages were only searched for secrets: trim everything again."""
+        database = self._database
+        with database:
+            database.execute("BEGIN")
+            database.execute("ALTER TABLE objects ADD COLUMN about TEXT")
+            database.execute(GAPS)
+            for kind, uid, body in database.execute("SELECT kind, uid, body FROM objects").fetchall():
+                item = TRIM[kind](json.loads(body))
+                values = (_dump(item), trim.about(item) if kind == "Event" else None, kind, uid)
+                database.execute("UPDATE objects SET body = ?, about = ? WHERE kind = ? AND uid = ?", values)
+            for reason, message in database.execute("SELECT DISTINCT reason, message FROM conditions").fetchall():
+                values = (allowed_reason(reason), allowed_text(message), reason, message)
+                database.execute(
+                    "UPDATE conditions SET reason = ?, message = ? WHERE reason = ? AND message = ?", values
+                )
+            first, last = database.execute("SELECT min(seen), max(seen) FROM objects").fetchone()
+            if first is not None:
+                self._set(_SINCE_KEY, str(first))
+                for stream in ("pods", "nodes", "events"):
+                    self._set(_UNTIL_KEY + stream, str(last))
+            database.execute(f"PRAGMA user_version = {VERSION}")
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def __enter__(self) -> History:
         return self
@@ -108,7 +179,7 @@ class History:
 
     def resource_version(self, stream: str) -> str | None:
         """The version up to which a stream is recorded; None: list it."""
-        return self._meta(f"version {stream}")
+        return self._meta(_VERSION_KEY + stream)
 
     def write(self, changes: Iterable[RecordedChange], now: float | None = None) -> int:
         """One transaction; returns the number of objects that were new or changed."""
@@ -118,29 +189,53 @@ class History:
         with _sentences(self.path), self._database:
             for change in changes:
                 if change.listed is not None:
-                    self._mark_gone(change.stream, change.listed, now)
+                    self._mark_gone(change.kind, change.listed, now)
                 elif change.item is not None:
                     written += self._put(change, now)
+                if change.listed is not None or change.resumed:
+                    self._record_gap(change, now if change.stream in versions else None, now)
                 if change.version:
                     versions[change.stream] = change.version
             for stream, version in versions.items():
-                self._set(f"version {stream}", version)
+                self._set(_VERSION_KEY + stream, version)
+                self._set(_UNTIL_KEY + stream, str(now))
+            if versions and self._meta(_SINCE_KEY) is None:
+                self._set(_SINCE_KEY, str(now))
         return written
 
+    def _record_gap(self, change: RecordedChange, until: float | None, now: float) -> None:
+        complete = change.listed is None
+        known = self._meta(_UNTIL_KEY + change.stream)
+        until = until or (float(known) if known else now)
+        if now - until >= SHORTEST_GAP_SECONDS or (now > until and not complete):
+            row = (change.stream, until, now, int(complete))
+            self._database.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)", row)
+
     def expire(self, days: float, now: float | None = None) -> int:
-        """Delete older records; pods and nodes that still exist are kept."""
-        before = (time.time() if now is None else now) - days * 86400
+        """Delete older records; what still exists is kept."""
+        now = time.time() if now is None else now
+        before = now - days * 86400
         with _sentences(self.path), self._database:
             gone = self._database.execute(
                 "DELETE FROM objects WHERE (kind = 'Event' AND seen < ?) OR gone < ?", (before, before)
             ).rowcount
+            # Only Warnings are kept of pods that do not belong to AzureML.
+            gone += self._database.execute(
+                "DELETE FROM objects WHERE kind = 'Event' AND seen < ? AND about IS NOT NULL "
+                "AND about NOT IN (SELECT uid FROM objects WHERE kind = 'Pod')",
+                (now - UNKNOWN_POD_SECONDS,),
+            ).rowcount
             gone += self._database.execute("DELETE FROM conditions WHERE seen < ?", (before,)).rowcount
+            self._database.execute("DELETE FROM gaps WHERE end < ?", (before,))
+            since = self._meta(_SINCE_KEY)
+            if since is not None and float(since) < before:
+                self._set(_SINCE_KEY, str(before))
         return int(gone)
 
     def _put(self, change: RecordedChange, now: float) -> bool:
         item, kind = change.item or {}, change.kind
         uid = str(item["metadata"]["uid"])
-        body = json.dumps(item, separators=(",", ":"), sort_keys=True)
+        body = _dump(item)
         row = self._database.execute(
             "SELECT body, gone FROM objects WHERE kind = ? AND uid = ?", (kind, uid)
         ).fetchone()
@@ -151,9 +246,9 @@ class History:
         if kind == "Node" and row:
             self._record_conditions(json.loads(row[0]), item, uid, now)
         self._database.execute(
-            "INSERT INTO objects VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, uid) DO UPDATE SET "
+            "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (kind, uid) DO UPDATE SET "
             "seen = excluded.seen, gone = coalesce(gone, excluded.gone), body = excluded.body",
-            (kind, uid, now, now if change.deleted else None, body),
+            (kind, uid, now, now if change.deleted else None, body, trim.about(item) if kind == "Event" else None),
         )
         return True
 
@@ -170,10 +265,9 @@ class History:
                     (new["metadata"]["name"], uid, kind, since, *values, now),
                 )
 
-    def _mark_gone(self, stream: str, listed: frozenset[str], now: float) -> None:
-        """Objects that a whole list no longer has were deleted while nothing was recorded."""
-        kind = {"pods": "Pod", "nodes": "Node"}.get(stream)
-        if kind is None:
+    def _mark_gone(self, kind: str, listed: frozenset[str], now: float) -> None:
+        """Objects that a whole list no longer has were deleted while nothing was recorded; events have expired."""
+        if kind == "Event":
             return
         rows = self._database.execute(
             "SELECT uid FROM objects WHERE kind = ? AND gone IS NULL", (kind,)
@@ -193,7 +287,10 @@ class History:
 
 @dataclass(slots=True)
 class RecordedChange:
-    """One change in a stream: an object, its deletion, or a whole list of uids; and the version after it."""
+    """One change in a stream: an object, its deletion, or a whole list of uids; and the version after it.
+
+    `resumed`: the first after an interruption, from the version where it had stopped.
+    """
 
     stream: str
     kind: str
@@ -201,6 +298,11 @@ class RecordedChange:
     deleted: bool = False
     version: str = ""
     listed: frozenset[str] | None = None
+    resumed: bool = False
+
+
+def _dump(item: Json) -> str:
+    return json.dumps(item, separators=(",", ":"), sort_keys=True)
 
 
 def _is_bad(condition: Json) -> bool:
@@ -239,7 +341,8 @@ def _lock(path: str) -> IO[bytes]:
     import fcntl
 
     try:
-        handle = open(f"{path}.lock", "ab")  # noqa: SIM115 (kept open as long as the writer lives)
+        # Kept open as long as the writer lives.
+        handle = open(f"{path}.lock", "ab", opener=_open_private)  # noqa: SIM115
     except OSError as error:
         raise ArcError(f"cannot write {path}: {reason(error)}") from None
     try:
@@ -248,6 +351,24 @@ def _lock(path: str) -> IO[bytes]:
         handle.close()
         raise ArcError(f"another process is recording into {path}: use another file") from None
     return handle
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _make_private(path: str) -> bool:
+    """Only the owner may read the file and those that SQLite keeps beside it; True if others could."""
+    tightened = False
+    try:
+        os.close(_open_private(path, os.O_RDWR | os.O_CREAT))
+        for name in (path, f"{path}-wal", f"{path}-shm", f"{path}.lock"):
+            if os.path.exists(name) and os.stat(name).st_mode & 0o077:
+                os.chmod(name, 0o600)
+                tightened = True
+    except OSError as error:
+        raise ArcError(f"cannot make {path} private: {reason(error)}") from None
+    return tightened
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:
@@ -270,8 +391,12 @@ def _sentences(path: str) -> Iterator[None]:
 def _check(database: sqlite3.Connection, path: str) -> None:
     if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise ArcError(f"{path} is not a history of diagnose: use another file")
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version != VERSION:
+    version = _version(database)
+    if not 1 <= version <= VERSION:
         raise ArcError(
             f"{path} is a history of version {version}, and version {VERSION} is needed: use a new file"
         )
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])

@@ -227,6 +227,15 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingGap:
+    """A time in which the recorder did not run or was not connected. None: before its start, or after its end."""
+
+    start: float | None
+    end: float | None
+    complete: bool = False  # the cluster still had every change of that time, so nothing is missing
+
+
+@dataclass(frozen=True, slots=True)
 class SkippedFile:
     """A file that was not used."""
 
@@ -294,6 +303,7 @@ class DiagnosisReport:
     restarts: tuple[Restart, ...] = ()
     prs_evidence: tuple[PrsEvidence, ...] = ()
     stats: Stats = field(default_factory=Stats)
+    gaps: tuple[RecordingGap, ...] = ()  # of the history
     notes: tuple[str, ...] = ()
 
 
@@ -323,6 +333,7 @@ class ClusterFacts:
     pod_groups: list[dict[str, Any]] = field(default_factory=list)  # of Volcano
     volcano_jobs: list[dict[str, Any]] = field(default_factory=list)  # vcjob
     nodes_complete: bool = False
+    gaps: list[RecordingGap] = field(default_factory=list)  # of a history
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""

@@ -1,9 +1,9 @@
 """A live cluster: reading it once, and recording what happens in it.
 
-Four streams (pods of AzureML jobs, nodes, events of nodes, events of pods) are each listed and then watched by a
-thread of their own; only the main thread writes to the history. After an interruption a stream continues from the
-last resource version, and lists again if the cluster no longer has the changes since then. The client of the cluster
-and the meaning of its errors are arguments, so nothing here depends on a Kubernetes library.
+Each stream (pods of AzureML jobs, nodes, events, and the PodGroups and jobs of Volcano) is listed and then watched by
+a thread of its own; only the main thread writes to the history. After an interruption a stream continues from the
+last resource version, and lists again if the cluster no longer has the changes since then, which leaves a gap. The
+client of the cluster and the meaning of its errors are arguments, so nothing here depends on a Kubernetes library.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Recovery(Enum):
 
     LIST_AGAIN = "list again"  # the changes since the last resource version are lost
     RETRY = "retry"
+    ABSENT = "absent"  # the cluster does not have this kind of object
+    FORBIDDEN = "forbidden"
     STOP = "stop"
 
 
@@ -55,7 +57,9 @@ class ClusterReader(Protocol):
 
     def list(self, path: str, params: dict[str, str]) -> ResourceList: ...
 
-    def watch(self, path: str, resource_version: str, params: dict[str, str]) -> Iterator[Json]: ...
+    def watch(
+        self, path: str, resource_version: str, params: dict[str, str], *, bookmarks: bool
+    ) -> Iterator[Json]: ...
 
 
 @dataclass(frozen=True)
@@ -68,30 +72,41 @@ class ApiStream:
     params: dict[str, str]
     trim: Callable[[Json], Json]
     is_relevant: Callable[[Json], bool] = lambda item: True
+    optional: bool = False  # not every cluster has it, and not every user may read it
 
 
 STREAMS = (
     # The run id ties a pod to its job; pods without it do not belong to AzureML jobs.
     ApiStream("pods", "Pod", "/api/v1/pods", {"labelSelector": RUN_ID_LABEL}, trim.pod),
     ApiStream("nodes", "Node", "/api/v1/nodes", {}, trim.node),
-    # core/v1, because events.k8s.io rejects these selectors.
+    ApiStream("events", "Event", "/api/v1/events", {}, trim.event, trim.is_relevant_event),
     ApiStream(
-        "node events", "Event", "/api/v1/events", {"fieldSelector": "involvedObject.kind=Node"}, trim.event
+        "pod groups", "PodGroup", f"/apis/{trim.POD_GROUPS}/podgroups", {}, trim.pod_group, optional=True
     ),
     ApiStream(
-        "pod events", "Event", "/api/v1/events", {"fieldSelector": "involvedObject.kind=Pod"}, trim.event,
-        trim.is_relevant_event,
+        "volcano jobs", "Job", f"/apis/{trim.VOLCANO_JOBS}/jobs", {}, trim.volcano_job, optional=True
     ),
 )  # fmt: skip
 
 
-def read_cluster(client: ClusterReader) -> ClusterFacts:
-    """The pods, nodes and events that the cluster has now."""
+def read_cluster(
+    client: ClusterReader, recovery: Callable[[Exception], Recovery], note: Callable[[str], None]
+) -> ClusterFacts:
+    """The objects that the cluster has now. Of pods that are not of AzureML, only Warnings are kept."""
     facts = ClusterFacts(nodes_complete=True)
     for stream in STREAMS:
-        for item in client.list(stream.path, stream.params):
-            if stream.is_relevant(item):
-                facts.add(stream.kind, stream.trim(item))
+        try:
+            for item in client.list(stream.path, stream.params):
+                if stream.is_relevant(item):
+                    facts.add(stream.kind, stream.trim(item))
+        except Exception as error:
+            reason = recovery(error)
+            if not stream.optional or reason not in (Recovery.ABSENT, Recovery.FORBIDDEN):
+                raise
+            if reason is Recovery.FORBIDDEN:
+                note(f"{error}; without it, less is known about why jobs wait")
+    known = {None, *(item["metadata"].get("uid") for item in facts.pods)}
+    facts.events[:] = [item for item in facts.events if trim.about(item) in known]
     return facts
 
 
@@ -105,6 +120,8 @@ def watch(
 ) -> None:
     """Record into the history at `path` until Ctrl-C or SIGTERM."""
     with History(path, client.server) as history:
+        if history.tightened:
+            note(f"other users could read {path}: its mode is now 0600")
         note(f"recording {client.where} into {path}; press Ctrl-C to stop")
         recorder = Recorder(client, history, retention_days, recovery, note, detail)
         with _sigterm_as_interrupt():
@@ -168,18 +185,24 @@ class Recorder:
 
     def _follow(self, stream: ApiStream, version: str | None) -> None:
         """One stream without end. An error before the first change ends the recording; later ones are retried."""
-        pause, started = 0.5, False
+        pause, started, noted, interrupted = 0.5, False, False, True
         while True:
             try:
                 for change in _changes(self.client, stream, version):
+                    change.resumed, interrupted = interrupted and version is not None, False
                     self._changes.put(change)
                     version = change.version or version
                     pause, started = 0.5, True
             except Exception as error:  # what is not retried, the main thread raises: no stream ends unnoticed
-                recovery = self.recovery(error)
+                recovery, interrupted = self.recovery(error), True
                 if recovery is Recovery.LIST_AGAIN:
                     version = None
-                elif recovery is Recovery.RETRY and started:
+                elif stream.optional and recovery in (Recovery.ABSENT, Recovery.FORBIDDEN):
+                    version, pause = None, LONGEST_PAUSE_SECONDS  # it may come later, with Volcano or a role
+                    if recovery is Recovery.FORBIDDEN and not noted:
+                        noted = True
+                        self._changes.put(f"{error}; {stream.name} are not recorded")
+                elif recovery is not Recovery.STOP and started:
                     self._changes.put(f"{error}; trying again")
                 else:
                     self._changes.put(error)
@@ -200,10 +223,11 @@ def _changes(client: ClusterReader, stream: ApiStream, version: str | None) -> I
         version = listing.resource_version
         # The version comes last: a recorder that stops before the list is whole lists again.
         yield RecordedChange(stream.name, stream.kind, listed=frozenset(uids), version=version)
-    for event in client.watch(stream.path, version, stream.params):
+    # A bookmark has a version but no object: it says that nothing was missed up to now.
+    for event in client.watch(stream.path, version, stream.params, bookmarks=True):
         item = event["object"]
         version = str(item["metadata"]["resourceVersion"])
-        if stream.is_relevant(item):
+        if event["type"] != "BOOKMARK" and stream.is_relevant(item):
             deleted = event["type"] == "DELETED"
             yield RecordedChange(stream.name, stream.kind, stream.trim(item), deleted=deleted, version=version)
         else:

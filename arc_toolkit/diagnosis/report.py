@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from arc_toolkit.diagnosis import attempts, cluster_index, verdicts
+from arc_toolkit.diagnosis import attempts, cluster_index, gaps, verdicts
 from arc_toolkit.diagnosis.causes import count_successes_elsewhere
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -38,12 +38,15 @@ def build(
     built, groups = attempts.build(scans, cluster, prs_evidence)
     built = count_successes_elsewhere(built)
     nodes, everywhere, incidents = verdicts.judge(built, cluster)
+    recording = [gap for part in facts for gap in part.gaps]
+    built = gaps.mark_attempts(built, recording)
+    nodes = gaps.mark_verdicts(nodes, built, recording)
     stats = stats or Stats()
     stats.files_read += len(scans)
     stats.bytes_read += sum(scan.size for scan in scans)
     stats.pods, stats.nodes = len(cluster.pods), len(cluster.nodes)
     stats.events = sum(map(len, cluster.node_events.values())) + sum(map(len, cluster.pod_events.values()))
-    notes = []
+    notes = gaps.notes(recording)
     if cluster.other_pods:
         notes.append(f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)")
     if not stats.pods + stats.events and any(attempt.cause for attempt in built):
@@ -60,6 +63,7 @@ def build(
         restarts=tuple(restarts),
         prs_evidence=tuple(prs_evidence),
         stats=stats,
+        gaps=tuple(recording),
         notes=tuple(notes),
     )
 

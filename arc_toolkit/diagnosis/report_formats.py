@@ -11,6 +11,7 @@ from arc_toolkit.diagnosis.model import (
     DiagnosisReport,
     Evidence,
     Incident,
+    RecordingGap,
     Restart,
     RunOutcome,
     SkippedFile,
@@ -31,6 +32,7 @@ FIELDS = {
     Waiting: "kind evidence",
     Incident: "start end kind pool pool_size nodes reason",
     Evidence: "source reason message time",
+    RecordingGap: "start end complete",
     Restart: "run time kind last_step first_step lost_steps lost_seconds gap_seconds keys confidence source",
     SkippedFile: "path reason",
     Stats: "files_seen files_read bytes_read seconds pods nodes events prs_files metric_runs metric_points",
@@ -86,6 +88,7 @@ def to_json(report: DiagnosisReport) -> str:
                 for finding in report.prs_evidence
             ],
             "skipped": _data(report.skipped),
+            "gaps": _data(report.gaps),
             "notes": report.notes,
         },
     )

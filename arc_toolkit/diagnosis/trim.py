@@ -68,7 +68,9 @@ def pod(raw: Json) -> Json:
     }
     if (parent := parent_of_pod(metadata, spec)) and _is_name(parent) and redact(parent) == parent:
         kept["metadata"].setdefault("labels", {})[PARENT_LABEL] = parent
-    _add(kept["spec"], "tolerations", [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))])
+    _add(
+        kept["spec"], "tolerations", [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))]
+    )
     for part in ("containers", "initContainers"):
         _add(kept["spec"], part, [_container(item) for item in rows(spec.get(part))])
     _add(kept["spec"], "volumes", [_volume(item) for item in rows(spec.get("volumes")) if item.get("emptyDir")])
@@ -81,7 +83,9 @@ def pod(raw: Json) -> Json:
 def _toleration(raw: Json) -> Json:
     """With a key that Kubernetes or Azure uses; others may contain anything."""
     key = str(raw.get("key", ""))
-    return _pick(raw, ("key", "operator", "value", "effect", "tolerationSeconds")) if allowed_text(key) == key else {}
+    return (
+        _pick(raw, ("key", "operator", "value", "effect", "tolerationSeconds")) if allowed_text(key) == key else {}
+    )
 
 
 def _container(raw: Json) -> Json:

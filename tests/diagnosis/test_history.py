@@ -1,4 +1,4 @@
-"""The history file: what it keeps, what it never keeps, and what it survives. The cluster is in test_live_*.py."""
+"""The history file: what it keeps and what it survives. What is never kept is in test_trim.py."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import history, trim
 from arc_toolkit.diagnosis.history import History, RecordedChange
+from arc_toolkit.diagnosis.model import RecordingGap
 from arc_toolkit.errors import ArcError
 
 SERVER = "https://127.0.0.1:6443"
@@ -55,7 +54,7 @@ def event(uid: str = "e1", version: int = 1, reason: str = "SystemOOM") -> dict[
 
 def put(store: History, *items: dict[str, Any], deleted: bool = False, now: float | None = None) -> int:
     kinds = {"p": "Pod", "n": "Node", "e": "Event"}
-    streams = {"p": "pods", "n": "nodes", "e": "node events"}
+    streams = {"p": "pods", "n": "nodes", "e": "events"}
     changes = []
     for item in items:
         letter = item["metadata"]["uid"][0]
@@ -239,58 +238,6 @@ def test_kill_9_in_the_middle_of_writing_loses_nothing_that_was_written(path: st
     assert uids == {f"p{number}{letter}" for number in range(1, version + 1) for letter in ("", "b")}
 
 
-# --- what is kept -----------------------------------------------------------------------------------------------
-
-
-def test_secrets_of_a_pod_are_never_kept(path: str) -> None:
-    raw = pod("p1", 1, message="Pod was rejected: token=abcdef123456")
-    raw["metadata"]["annotations"] = {"note": "hunter2-annotation"}
-    raw["metadata"]["labels"]["private"] = "hunter2-label"
-    raw["spec"] |= {
-        "containers": [{"name": "w", "env": [{"name": "KEY", "value": "hunter2-env"}], "args": ["hunter2-arg"]}],
-        "tolerations": [{"key": "kubernetes.azure.com/scalesetpriority", "value": "spot"}, {"key": "hunter2-key"}],
-    }
-    ended = {"reason": "Error", "exitCode": 1, "message": "hunter2-log", "finishedAt": "2026-07-01T10:00:00Z"}
-    raw["status"]["containerStatuses"] = [{"name": "w", "image": "hunter2-image", "state": {"terminated": ended}}]
-    with History(path, SERVER) as store:
-        put(store, trim.pod(raw))
-    everything = b"".join(file.read_bytes() for file in Path(path).parent.iterdir())
-    assert b"hunter2" not in everything
-    assert b"abcdef123456" not in everything
-    [kept] = history.read(path).pods
-    assert kept["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
-    assert kept["spec"]["tolerations"] == [{"key": "kubernetes.azure.com/scalesetpriority"}]
-
-
-def test_events_of_pods_are_kept_only_if_their_reason_is_known() -> None:
-    def about(kind: str, reason: str, message: str = "") -> dict[str, Any]:
-        return {"involvedObject": {"kind": kind}, "reason": reason, "message": message}
-
-    assert trim.is_relevant_event(about("Node", "anything"))
-    assert trim.is_relevant_event(about("Pod", "Preempted"))
-    assert trim.is_relevant_event(about("Pod", "Evicted"))
-    assert trim.is_relevant_event(about("Pod", "Odd", "Node 'x' will change into status 'Preempt'"))
-    assert not trim.is_relevant_event(about("Pod", "Scheduled"))
-    assert not trim.is_relevant_event(about("Deployment", "Preempted"))
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-parts = st.sampled_from(
-    ["metadata", "spec", "status", "conditions", "containerStatuses", "involvedObject", "labels"]
-)
-
-
-@settings(max_examples=80)
-@given(st.dictionaries(parts, st.dictionaries(parts, json_values, max_size=4) | json_values, max_size=5))
-def test_any_object_at_all_is_trimmed_without_a_fault(raw: dict[str, Any]) -> None:
-    for keep in (trim.pod, trim.node, trim.event):
-        json.dumps(keep(raw))
-
-
 def test_reading_while_recording_sees_whole_transactions(path: str) -> None:
     with History(path, SERVER) as store:
         for number in range(1, 30):
@@ -306,17 +253,102 @@ def test_recording_does_not_depend_on_the_clock(path: str) -> None:
     assert history.read(path).pods[0]["status"]["reason"] == "Evicted"
 
 
-def test_what_is_kept_is_enough_for_the_same_diagnosis() -> None:
-    from arc_toolkit.diagnosis import report
-    from arc_toolkit.diagnosis.model import ClusterFacts, Stats
-    from tests.diagnosis.sample import fleet
+@pytest.mark.parametrize("mode", [0o644, 0o666, 0o640])
+def test_only_the_owner_can_read_what_is_recorded(path: str, mode: int) -> None:
+    before = os.umask(0)
+    try:
+        with History(path, SERVER) as store:
+            put(store, pod())
+            assert not store.tightened
+            assert modes(path) == {0o600}
+        os.chmod(path, mode)
+        os.chmod(f"{path}.lock", mode)
+        with History(path, SERVER) as store:
+            put(store, pod("p2", 2))
+            assert store.tightened
+            assert modes(path) == {0o600}
+    finally:
+        os.umask(before)
 
-    whole = fleet()
-    kept = ClusterFacts(
-        [trim.pod(item) for item in whole.pods],
-        [trim.node(item) for item in whole.nodes],
-        [trim.event(item) for item in whole.events if trim.is_relevant_event(item)],
-        nodes_complete=True,
+
+def modes(path: str) -> set[int]:
+    """Of all files beside each other: the history, its WAL and its lock."""
+    files = list(Path(path).parent.iterdir())
+    assert len(files) == 4
+    return {file.stat().st_mode & 0o777 for file in files}
+
+
+def test_mode_of_a_file_that_is_not_a_history_is_not_changed(path: str) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE theirs (x)")
+    os.chmod(path, 0o644)
+    with pytest.raises(ArcError):
+        History(path, SERVER)
+    assert os.stat(path).st_mode & 0o777 == 0o644
+
+
+def test_events_of_pods_that_are_not_of_azureml_are_forgotten_unless_they_warn(path: str) -> None:
+    def about(uid: str, name: str, kind: str) -> dict[str, Any]:
+        raw = {**event(uid), "type": kind, "involvedObject": {"kind": "Pod", "name": name, "uid": name}}
+        return trim.event(raw)
+
+    with History(path, SERVER) as store:
+        put(store, pod("p1", 1), now=1000)
+        items = [about("e1", "p1", "Normal"), about("e2", "other", "Normal"), about("e3", "other", "Warning")]
+        put(store, *items, event("e4"), now=1000)
+        assert store.expire(30, now=1100) == 0  # its pod may be seen later than the event
+        assert store.expire(30, now=2000) == 1
+    assert {item["metadata"]["uid"] for item in history.read(path).events} == {"e1", "e3", "e4"}
+
+
+def test_gaps_of_all_streams_are_merged_and_the_ends_of_the_recording_are_known(path: str) -> None:
+    with History(path, SERVER) as store:
+        for stream, kind in (("pods", "Pod"), ("nodes", "Node")):
+            store.write([RecordedChange(stream, kind, listed=frozenset(), version="1")], now=1000)
+        store.write([RecordedChange("pods", "Pod", version="2")], now=2000)
+        store.write([RecordedChange("nodes", "Node", version="2", resumed=True)], now=1600)
+        store.write([RecordedChange("pods", "Pod", listed=frozenset(), version="3")], now=5000)
+        store.write([RecordedChange("nodes", "Node", listed=frozenset(), version="3")], now=5500)
+    assert history.read(path, now=5600).gaps == [
+        RecordingGap(None, 1000),
+        RecordingGap(1600, 5500),
+        RecordingGap(1000, 1600, complete=True),
+    ]
+    assert history.read(path, now=9000).gaps[-1] == RecordingGap(5500, None)
+
+
+VERSION_1 = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE objects (kind TEXT NOT NULL, uid TEXT NOT NULL, seen REAL NOT NULL, gone REAL, body TEXT NOT NULL,
+  PRIMARY KEY (kind, uid)) WITHOUT ROWID;
+CREATE TABLE conditions (node TEXT NOT NULL, uid TEXT NOT NULL, type TEXT NOT NULL, since TEXT NOT NULL,
+  status TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, seen REAL NOT NULL,
+  PRIMARY KEY (uid, type, since)) WITHOUT ROWID;
+"""
+
+
+def test_history_of_version_1_is_read_and_upgraded_without_its_secrets(path: str) -> None:
+    kept = {**event("e1"), "message": "login failed with swordfish", "type": "Warning"}
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.executescript(
+        f"PRAGMA application_id = {history.APPLICATION_ID}; PRAGMA user_version = 1; {VERSION_1}"
     )
-    assert len(whole.pods) > 20
-    assert report.build([], [kept], [], [], [], Stats()) == report.build([], [whole], [], [], [], Stats())
+    with database:
+        database.execute("INSERT INTO meta VALUES ('server', ?)", (SERVER,))
+        database.execute("INSERT INTO meta VALUES ('version pods', '7')")
+        for kind, item in (("Event", kept), ("Pod", pod("p1", 1)), ("Node", node(1, ("Ready", "True", "")))):
+            row = (kind, item["metadata"]["uid"], 1000.0, None, json.dumps(item))
+            database.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", row)
+        past = ("aks-1", "n1", "Ready", "2026-07-01T10:00:00Z", "False", "NotReady", "swordfish again", 1000.0)
+        database.execute("INSERT INTO conditions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", past)
+    database.close()
+    assert len(history.read(path).events) == 2
+    with History(path, SERVER) as store:
+        assert store.resource_version("pods") == "7"
+        everything = b"".join(file.read_bytes() for file in Path(path).parent.iterdir())
+    assert b"swordfish" not in everything
+    facts = history.read(path)
+    assert (len(facts.pods), len(facts.nodes)) == (1, 1)
+    assert facts.events[0]["message"] == "login failed with ***"
+    assert facts.gaps[0] == RecordingGap(None, 1000.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.cli.diagnose import recovery
-from arc_toolkit.cluster.failures import ApiError, Forbidden, Gone, Unreachable, from_response
+from arc_toolkit.cluster.failures import ApiError, Forbidden, Gone, NotFound, Unreachable, from_response
 from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.history import History
-from arc_toolkit.diagnosis.recorder import Recorder
+from arc_toolkit.diagnosis.recorder import Recorder, read_cluster
 from arc_toolkit.errors import ArcError
 
 SERVER = "https://127.0.0.1:6443"
@@ -40,25 +41,32 @@ class Listing:
 
 
 class Script:
-    """A client that plays the pods' stream: each list and watch is the next of the script, the last one waits."""
+    """A client that plays the pods' stream: each list and watch is the next of the script, the last one waits.
+
+    `refused` is what lists of Volcano's objects raise.
+    """
 
     server, name, where = SERVER, "script", "the cluster script"
 
-    def __init__(self, *acts: Any) -> None:
-        self._acts = list(acts)
+    def __init__(self, *acts: Any, refused: Exception | None = None) -> None:
+        self._acts, self._refused = list(acts), refused
         self.asked: list[str] = []
         self.over = threading.Event()
 
     def list(self, path: str, params: dict[str, str]) -> Listing:
+        if self._refused and "volcano" in path:
+            raise self._refused
         if path != "/api/v1/pods":
             return Listing([], "1")
         self.asked.append("list")
         act = self._next()
         return act if isinstance(act, Listing) else Listing([], "1")
 
-    def watch(self, path: str, version: str, params: dict[str, str]) -> Iterator[dict[str, Any]]:
+    def watch(
+        self, path: str, resource_version: str, params: dict[str, str], *, bookmarks: bool
+    ) -> Iterator[dict[str, Any]]:
         if path == "/api/v1/pods":
-            self.asked.append(f"watch {version}")
+            self.asked.append(f"watch {resource_version}")
             for event in self._next() or ():
                 if isinstance(event, Exception):
                     raise event
@@ -199,3 +207,76 @@ def test_stream_that_breaks_by_a_fault_does_not_end_unnoticed(
     with pytest.raises(ZeroDivisionError):
         record(tmp_path / "h.db", client, monkeypatch)
     assert set(names(tmp_path / "h.db")) == {"a", "b"}  # what was seen before is kept
+
+
+def gaps(path: Path) -> list[bool]:
+    """Of the gaps between the start and the end of the recording: whether nothing is missing."""
+    return [gap.complete for gap in history.read(str(path)).gaps if gap.start and gap.end]
+
+
+def earlier(path: Path, seconds: float) -> None:
+    """As if all of it had been recorded that long ago."""
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE meta SET value = value - ? WHERE key LIKE 'until %' OR key = 'since'", (seconds,))
+
+
+def test_time_that_the_cluster_no_longer_knows_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5")), monkeypatch)
+    assert gaps(tmp_path / "h.db") == []
+    earlier(tmp_path / "h.db", 7200)
+    record(tmp_path / "h.db", Script([Gone("too old", 410, {})], Listing([pod("b", 9)], "9")), monkeypatch)
+    [gap] = [gap for gap in history.read(str(tmp_path / "h.db")).gaps if gap.start and gap.end]
+    assert not gap.complete
+    assert gap.start is not None
+    assert gap.end is not None
+    assert gap.end - gap.start == pytest.approx(7200, abs=60)
+
+
+def test_time_without_a_recorder_that_is_read_afterwards_is_a_complete_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5")), monkeypatch)
+    earlier(tmp_path / "h.db", 60)
+    record(
+        tmp_path / "h.db", Script([event("MODIFIED", pod("a", 7)), event("MODIFIED", pod("a", 8))]), monkeypatch
+    )
+    assert gaps(tmp_path / "h.db") == [True]
+
+
+def test_bookmark_moves_the_version_and_the_time_until_which_nothing_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "42"}}}
+    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5")), monkeypatch)
+    earlier(tmp_path / "h.db", 60)
+    record(tmp_path / "h.db", Script([bookmark]), monkeypatch)
+    assert gaps(tmp_path / "h.db") == [True]
+    again = Script()
+    record(tmp_path / "h.db", again, monkeypatch)
+    assert again.asked == ["watch 42"]
+    assert names(tmp_path / "h.db") == {"a": False}
+
+
+@pytest.mark.parametrize(
+    ("refused", "says"),
+    [
+        (NotFound("no podgroups", 404, {}), []),
+        (Forbidden("may not list podgroups", 403, {}), ["may not list"] * 2),
+    ],
+)
+def test_cluster_without_volcano_or_without_the_right_to_read_it_is_recorded_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Exception, says: list[str]
+) -> None:
+    notes = record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), refused=refused), monkeypatch)
+    assert [note[:12] for note in notes] == says  # once for each kind
+    assert names(tmp_path / "h.db") == {"a": False}
+    live: list[str] = []
+    facts = read_cluster(Script(Listing([pod("a", 1)], "5"), refused=refused), recovery, live.append)
+    assert (len(facts.pods), facts.pod_groups, [note[:12] for note in live]) == (1, [], says)
+
+
+def test_other_refusals_are_not_taken_for_a_cluster_without_volcano() -> None:
+    with pytest.raises(Unreachable):
+        read_cluster(Script(Listing([], "5"), refused=Unreachable("away")), recovery, lambda text: None)
+    with pytest.raises(Forbidden):
+        read_cluster(Script(Forbidden("may not list pods", 403, {})), recovery, lambda text: None)

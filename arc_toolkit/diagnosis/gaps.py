@@ -1,0 +1,94 @@
+"""What the gaps of a recording mean for the answers: "no evidence" also says what was not recorded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.causes import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RecordingGap, RunOutcome, Verdict
+
+MOST_NAMED = 3  # gaps in one sentence
+_TRUSTING = (Level.OK, Level.RECOVERED, Level.NOT_ENOUGH_DATA)  # verdicts that rest on what was not seen
+
+
+def sentence(gap: RecordingGap) -> str:
+    if gap.start is None:
+        return f"nothing was recorded before {_moment(gap.end)}"
+    if gap.end is None:
+        return f"nothing was recorded after {_moment(gap.start)}"
+    span = f"from {_moment(gap.start)} to {_moment(gap.end)}"
+    if gap.complete:
+        return f"the recorder was interrupted {span} and read every change of that time afterwards"
+    return f"nothing was recorded {span}"
+
+
+def notes(gaps: Sequence[RecordingGap]) -> list[str]:
+    """One sentence per gap, the newest last; of many, the number."""
+    ordered = sorted(gaps, key=lambda gap: gap.end or float("inf"))
+    dropped = ordered[:-10]
+    head = [f"{len(dropped)} older gaps in the recording are only in the JSON"] if dropped else []
+    return head + [sentence(gap) for gap in ordered[-10:]]
+
+
+def mark_attempts(attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]) -> list[Attempt]:
+    """A note for each attempt without a sure cause whose evidence may be in a gap."""
+    lost = [gap for gap in gaps if not gap.complete]
+    return [
+        replace(attempt, notes=(*attempt.notes, _joined(hit)))
+        if _lacks_evidence(attempt) and (hit := [gap for gap in lost if _overlaps(gap, *_window(attempt))])
+        else attempt
+        for attempt in attempts
+    ]
+
+
+def mark_verdicts(
+    verdicts: Iterable[Verdict], attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]
+) -> list[Verdict]:
+    """A verdict that rests on what was not seen names the gaps between the first and the last attempt of its node."""
+    lost = [gap for gap in gaps if not gap.complete]
+    spans: dict[str, tuple[float, float]] = {}
+    for attempt in attempts if lost else ():
+        if attempt.node:
+            start, end = _window(attempt)
+            known = spans.get(attempt.node, (start, end))
+            spans[attempt.node] = (min(known[0], start), max(known[1], end))
+    result = []
+    for verdict in verdicts:
+        span = spans.get(verdict.node) if verdict.level in _TRUSTING else None
+        hit = [gap for gap in lost if span and _overlaps(gap, *span)]
+        result.append(
+            replace(verdict, reason=f"{verdict.reason}; {_joined(hit)}".lstrip("; ")) if hit else verdict
+        )
+    return result
+
+
+def _lacks_evidence(attempt: Attempt) -> bool:
+    if attempt.outcome in (RunOutcome.FAILED, RunOutcome.UNKNOWN):
+        return (
+            attempt.cause is None or attempt.cause.kind is CauseKind.UNKNOWN or attempt.cause.confidence == "low"
+        )
+    return False
+
+
+def _window(attempt: Attempt) -> tuple[float, float]:
+    """When evidence of its end would have been recorded."""
+    if attempt.end is not None:
+        return attempt.end - LOOK_BACK_SECONDS, attempt.end + LOOK_AHEAD_SECONDS
+    if attempt.start is not None:
+        return attempt.start, attempt.start + LOOK_AHEAD_SECONDS
+    return float("inf"), float("-inf")
+
+
+def _overlaps(gap: RecordingGap, start: float, end: float) -> bool:
+    return (gap.start is None or gap.start < end) and (gap.end is None or gap.end > start) and start <= end
+
+
+def _joined(gaps: Sequence[RecordingGap]) -> str:
+    text = " and ".join(sentence(gap) for gap in gaps[:MOST_NAMED])
+    return text + (f" and in {len(gaps) - MOST_NAMED} more gaps" if len(gaps) > MOST_NAMED else "")
+
+
+def _moment(value: float | None) -> str:
+    return f"{times.short(value)} UTC"
