@@ -96,6 +96,7 @@ class ClusterIndex:
     spot_pools: dict[str, bool] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)  # nodes with pods that may run on spot VMs
     nodes_complete: bool = False
+    newest: float | None = None  # the newest time of events, node conditions and heartbeats
     other_pods: int = 0  # not of AzureML jobs
     # Of Volcano: raw objects, and events by kind, namespace and name
     pod_groups: list[Json] = field(default_factory=list)
@@ -178,7 +179,20 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
     for node in cluster.nodes.values():
         if pool := node.pool or pool_of(node.name):
             cluster.spot_pools[pool] = node.spot
+    cluster.newest = _newest_time(cluster, [item for part in facts for item in part.nodes])
     return cluster
+
+
+def _newest_time(cluster: ClusterIndex, nodes: Iterable[Any]) -> float | None:
+    """The end of the data. Events are in order of time."""
+    moments = [
+        times.parse(condition.get(key))
+        for node in nodes
+        for condition in rows(mapping(mapping(node).get("status")).get("conditions"))
+        for key in ("lastHeartbeatTime", "lastTransitionTime")
+    ]
+    moments += [events[-1].time for events in (*cluster.node_events.values(), *cluster.pod_events.values())]
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
 def _cut_at_repairs(cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]) -> None:

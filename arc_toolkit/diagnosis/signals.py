@@ -32,7 +32,7 @@ ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class CauseTraits:
-    """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof without statistics."""
+    """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof while it holds."""
 
     label: str
     blames_node: bool

@@ -1,10 +1,17 @@
-"""What a person can do about a bad node, as sentences and commands to copy."""
+"""What a person can do about a bad node, as sentences and commands to copy.
+
+Cordoning a large part of a pool harms more than bad nodes do, so only the worst tenth of a pool gets that command.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from arc_toolkit.diagnosis.model import Suggestion
+from arc_toolkit.diagnosis.model import Level, Suggestion, Verdict
+
+MOST_CORDONED = 0.1  # of a pool, but at least one node
 
 # What to look at, by the reason string that made the node bad.
 LOOK = {
@@ -21,8 +28,46 @@ LOOK_AT_ALL = "its events, conditions and other pods: nothing else shows why mor
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-def for_node(node: str, lead_reason: str | None, vm_instance: int | None, gone: bool) -> tuple[Suggestion, ...]:
-    """What to look at and what to run. `lead_reason` is the reason string that made the node bad, if one did."""
+def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
+    """The verdicts with suggestions for the bad nodes. `leads` has the reason string that made each bad, if one did.
+
+    Nodes whose fault holds now come first, then those that differ most from their pool.
+    """
+    pools: dict[str | None, list[Verdict]] = {}
+    for verdict in verdicts:
+        if not verdict.gone:
+            pools.setdefault(verdict.pool, []).append(verdict)
+    cordoned: set[str] = set()
+    for members in pools.values():
+        bad = [verdict for verdict in members if verdict.level is Level.BAD]
+        bad.sort(key=lambda verdict: (verdict.node not in leads, verdict.p_value or 1.0, verdict.node))
+        cordoned.update(verdict.node for verdict in bad[: max(1, int(MOST_CORDONED * len(members)))])
+    result = []
+    for verdict in verdicts:
+        if verdict.level is Level.BAD:
+            crowd = "" if verdict.gone or verdict.node in cordoned else _crowd(pools[verdict.pool])
+            lead = leads.get(verdict.node)
+            made = for_node(verdict.node, lead, verdict.vm_instance, verdict.gone, crowd)
+            verdict = replace(verdict, suggestions=made)
+        result.append(verdict)
+    return result
+
+
+def _crowd(pool: Sequence[Verdict]) -> str:
+    bad = len([verdict for verdict in pool if verdict.level is Level.BAD])
+    return (
+        f"{bad} of {len(pool)} nodes of its pool are bad: do not cordon them all, look at what they share "
+        "(network, image, driver, an upgrade, Azure's status)"
+    )
+
+
+def for_node(
+    node: str, lead_reason: str | None, vm_instance: int | None, gone: bool, crowd: str = ""
+) -> tuple[Suggestion, ...]:
+    """What to look at and what to run. `lead_reason` is the reason string that made the node bad, if one did.
+
+    `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
+    """
     look = Suggestion(f"look at {LOOK.get(lead_reason or '', LOOK_AT_ALL)}")
     if not _NAME.fullmatch(node):  # only a valid node name goes into a command
         return (look,)
@@ -34,14 +79,17 @@ def for_node(node: str, lead_reason: str | None, vm_instance: int | None, gone: 
             Suggestion(f"the node no longer exists; only the activity log of {vm} is left"),
             Suggestion(events, is_command=True),
         )
-    commands = (
+    commands = [
         f"kubectl describe node {node}",
         events,
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}",
-        f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` reverts it",
-    )
+    ]
+    if not crowd:
+        commands.append(f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` reverts it")
     suggestions = [look, *(Suggestion(command, is_command=True) for command in commands)]
-    if vm_instance is not None:
+    if crowd:
+        suggestions.append(Suggestion(crowd))
+    elif vm_instance is not None:
         text = f"it is VM instance {vm_instance} of its scale set; a redeploy or reimage in AKS moves it"
         suggestions.append(Suggestion(text))
     return tuple(suggestions)

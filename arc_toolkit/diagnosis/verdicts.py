@@ -1,288 +1,226 @@
-"""Which nodes are bad: by direct evidence, or by a statistical test that is corrected for many nodes.
+"""Which nodes are bad, and since when: from what their jobs and they themselves say, compared with their pool.
 
-The rule (docs/diagnose.md compares it with simple ones, scripts/bench fleet measures it):
-1. Only failures that a node can be blamed for count; attempts that ended for other reasons do not count at all.
-2. Attempts before a node was reimaged, redeployed or created again belong to another VM.
-3. If a job failed on three or more nodes, the job is the likely cause: it is left out. Unless it succeeded in the end
-   it is reported, and problems of its nodes while it ran do not count against them.
-4. Within its pool each node is compared with the others by an exact binomial test; Benjamini-Hochberg keeps the
-   expected share of false positives among the bad nodes under 5 %.
-5. SystemOOM, NotReady or a fault that the node itself reported is proof without statistics.
+1. Evidence from before a node was reimaged, redeployed or created again is about another VM.
+2. Trouble of many nodes of a pool within minutes is one incident (`incidents.py`) and says nothing about a node.
+3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes (`node_votes.py`), or
+   has significantly more episodes (`episodes.py`), than the rest of its pool (`comparison.py`); or it has three
+   episodes within a week and there is no pool to compare it with.
+4. `suspect` is the same at a weaker level, or pressure that holds now. An episode that is over is `recovered` once
+   attempts have succeeded since.
+
+The end of the data, "now", is the newest time in it: of attempts, events, node conditions and heartbeats.
+docs/diagnose.md has the figures that scripts/bench verdicts measures.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from arc_toolkit.diagnosis import signals, suggestions
+from arc_toolkit.diagnosis import comparison, episodes, incidents, node_votes, suggestions
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.model import (
-    Attempt,
-    CauseKind,
-    Evidence,
-    EvidenceSource,
-    Incident,
-    Level,
-    RunOutcome,
-    Verdict,
-)
-from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY, excuse, from_event, node_signals
+from arc_toolkit.diagnosis.comparison import Comparison, Record
+from arc_toolkit.diagnosis.episodes import Episode, Symptom
+from arc_toolkit.diagnosis.incidents import IncidentMap, Mark
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, Incident, Level, Verdict
+from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
-from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
-from arc_toolkit.kube.nodes import Node
+from arc_toolkit.diagnosis.statistics import excluded_rate, wilson
 from arc_toolkit.output.table import plural
 
-FALSE_DISCOVERY_RATE = 0.05
-NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
-LEAST_ELSEWHERE = 5  # attempts on the rest of the pool; with fewer, nodes are not compared
-LEAST_FAILURES = 2  # one failure may be chance
-OK_BELOW = 0.30  # `ok` means that the interval of the failure rate ends below this: 9 good attempts do
-QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
-
-# Evidence that a job itself can cause: while a job that fails everywhere runs, it proves nothing about the node.
-_CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, CauseKind.NODE_LOST})
+OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
+UNUSUAL = 0.05  # a node whose p-value is under this is not called ok, even if the correction clears it
+RECURRENT_EPISODES = 3
+RECURRENT_SECONDS = 7 * 86400
+MOST_EVIDENCE = 8
 
 
 @dataclass(slots=True)
-class Tally:
-    """The counts for one node."""
+class NodeCase:
+    """All that is known against and for one node."""
 
-    failures: int = 0
-    attempts: int = 0
-    pool: str | None = None
-    evidence: list[Evidence] = field(default_factory=list)
-    pressure: list[Evidence] = field(default_factory=list)
-    dropped: int = 0
-    widely: int = 0  # attempts of jobs that failed on many nodes
-    named: int = 0  # all attempts that ran here
+    name: str
+    votes: NodeVotes
+    episodes: list[Episode] = field(default_factory=list)
+    comparison: Comparison | None = None
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        found = dict.fromkeys(item.evidence for episode in self.episodes for item in episode.symptoms)
+        return tuple(found)[-MOST_EVIDENCE:]
+
+    def good_since(self, moment: float | None) -> int:
+        return len([end for end in self.votes.good if moment is None or end > moment])
 
 
 def judge(
     attempts: Sequence[Attempt], cluster: ClusterIndex
 ) -> tuple[list[Verdict], frozenset[str], list[Incident]]:
     """A verdict for every known node, worst first; the jobs that fail everywhere; and incidents of many nodes."""
-    widely = fails_widely(attempts)
-    everywhere = fails_everywhere(attempts, widely)
-    tallies = _count(attempts, cluster, widely)
-    for name in (*cluster.nodes, *cluster.node_events):
-        tallies.setdefault(name, Tally(pool=cluster.place(name).pool))
-    _add_direct(tallies, cluster, _blamed_elsewhere(attempts, everywhere))
-    tests = _test(tallies)
-    p_values = [p_value for p_value, _ in tests.values()]
-    passed = dict(zip(tests, benjamini_hochberg(p_values, FALSE_DISCOVERY_RATE), strict=True))
-    verdicts = [
-        _verdict(name, tally, cluster, passed.get(name, False), *tests.get(name, (None, None)))
-        for name, tally in tallies.items()
-    ]
-    order = list(Level)
-    verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
-    return verdicts, everywhere, []
-
-
-def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
-    """Jobs that failed in three or more attempts, each on another node, for a reason that could be their own.
-
-    Of a gang only one node counts per attempt, that of the rank that failed first.
-    """
-    first: dict[str, dict[int, Attempt]] = {}
-    for attempt in attempts:
-        failed = attempt.outcome is RunOutcome.FAILED
-        if failed and attempt.cause and attempt.node and attempt.cause.kind not in TAKEN_AWAY:
-            by_number = first.setdefault(attempt.job, {})
-            known = by_number.get(attempt.number)
-            if known is None or _ended(attempt) < _ended(known):
-                by_number[attempt.number] = attempt
-    return frozenset(
-        job
-        for job, by_number in first.items()
-        if len({attempt.node for attempt in by_number.values()}) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+    widely = node_votes.fails_widely(attempts)
+    everywhere = node_votes.fails_everywhere(attempts, widely)
+    silent = node_votes.without_a_vote(attempts, widely, everywhere)
+    symptoms = episodes.symptoms(attempts, cluster, everywhere)
+    known = _incidents(attempts, symptoms, cluster, silent)
+    now = _newest_time(attempts, cluster)
+    votes = node_votes.count(
+        attempts,
+        is_older=lambda attempt: _is_older(attempt, cluster),
+        in_incident=lambda attempt: known.covers(attempt.node or "", attempt.end),
+        silent=silent,
     )
+    down = frozenset(symptom.node for symptom in symptoms if symptom.holds)
+    grouped = episodes.group(symptoms, lambda symptom: _belongs(symptom, known, down, now))
+    names = dict.fromkeys((*votes, *cluster.nodes, *cluster.node_events))
+    cases = {
+        name: NodeCase(name, votes.get(name) or NodeVotes(cluster.place(name).pool), grouped.get(name, []))
+        for name in names
+    }
+    compared = comparison.compare({name: _record(case) for name, case in cases.items()})
+    for name, case in cases.items():
+        case.comparison = compared.get(name)
+    judged = [_verdict(case, cluster, now) for case in cases.values()]
+    leads = {verdict.node: lead for verdict, lead in judged if lead}
+    order = list(Level)
+    verdicts = [verdict for verdict, _ in judged]
+    verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
+    return suggestions.add(verdicts, leads), everywhere, known.incidents
 
 
-def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> frozenset[str]:
-    """Those of the jobs that did not succeed in the end; one that did succeed does not fail everywhere."""
-    ends: dict[str, tuple[int, bool]] = {}
-    for attempt in attempts:
-        if attempt.job in widely:
-            number, good = ends.get(attempt.job, (-1, False))
-            if attempt.number > number:
-                number, good = attempt.number, True
-            if attempt.number == number:
-                ends[attempt.job] = number, good and attempt.outcome is RunOutcome.SUCCEEDED
-    return frozenset(job for job, (_, good) in ends.items() if not good)
+def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | None:
+    moments = [cluster.newest]
+    moments += [attempt.end if attempt.end is not None else attempt.start for attempt in attempts]
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
-def _ended(attempt: Attempt) -> float:
-    return attempt.end if attempt.end is not None else float("inf")
-
-
-def _count(attempts: Sequence[Attempt], cluster: ClusterIndex, widely: frozenset[str]) -> dict[str, Tally]:
-    tallies: dict[str, Tally] = {}
-    for attempt in attempts:
-        if attempt.node is None or attempt.node_truncated:
-            continue
-        tally = tallies.get(attempt.node)
-        if tally is None:
-            tally = tallies[attempt.node] = Tally(pool=attempt.pool)
-        tally.named += 1
-        if _before_cut(attempt, cluster):
-            tally.dropped += 1
-            continue
-        cause = attempt.cause
-        if attempt.job in widely:
-            tally.widely += 1
-        elif attempt.outcome is RunOutcome.SUCCEEDED:
-            tally.attempts += 1
-        elif attempt.outcome is RunOutcome.FAILED and cause is not None and (cause.blames_node or cause.countable):
-            tally.attempts += 1
-            tally.failures += 1
-            if KINDS[cause.kind].direct and cause.confidence != "low":
-                tally.evidence.append(cause.evidence[0])
-            elif cause.kind is CauseKind.NODE_PRESSURE:
-                tally.pressure.append(cause.evidence[0])
-    return tallies
-
-
-def _before_cut(attempt: Attempt, cluster: ClusterIndex) -> bool:
+def _is_older(attempt: Attempt, cluster: ClusterIndex) -> bool:
+    """It ran on the VM that had the name before."""
     if not cluster.cuts or attempt.node not in cluster.cuts:
         return False
     moment = attempt.end or attempt.start
     return moment is not None and moment < cluster.cuts[attempt.node]
 
 
-def _blamed_elsewhere(
-    attempts: Sequence[Attempt], everywhere: frozenset[str]
-) -> dict[str, list[tuple[float, float]]]:
-    """When jobs that fail everywhere ran on a node: problems of the node at that time are blamed on the job."""
-    times: dict[str, list[tuple[float, float]]] = {}
+def _incidents(
+    attempts: Sequence[Attempt], symptoms: Sequence[Symptom], cluster: ClusterIndex, silent: frozenset[str]
+) -> IncidentMap:
+    pools = {name: cluster.place(name).pool for name in (*cluster.nodes, *cluster.node_events)}
     for attempt in attempts:
-        if attempt.job in everywhere and attempt.node and attempt.cause:
-            start = attempt.start if attempt.start is not None else attempt.end
-            end = attempt.end if attempt.end is not None else attempt.start
-            if start is not None and end is not None:
-                times.setdefault(attempt.node, []).append((start, end + QUIET_SECONDS))
-    return times
+        if attempt.node and not attempt.node_truncated:
+            pools.setdefault(attempt.node, attempt.pool)
+    marks = [Mark(item.evidence.time, item.node, item.kind) for item in symptoms if item.evidence.time is not None]
+    marks += [
+        Mark(failure.end, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
+        for failure in node_votes.failures(attempts)
+        if failure.node and failure.end is not None and failure.job not in silent and failure.node in pools
+    ]
+    return incidents.find(marks, pools, cluster)
 
 
-def _add_direct(
-    tallies: dict[str, Tally], cluster: ClusterIndex, excused: dict[str, list[tuple[float, float]]]
-) -> None:
-    """Evidence that nodes report themselves, whether or not it affected a job."""
-    for name, events in cluster.node_events.items():
-        for event in events:
-            candidate = from_event(EvidenceSource.NODE_EVENT, event)
-            if (
-                candidate is None
-                or candidate.kind is None
-                or candidate.confidence == "low"
-                or not KINDS[candidate.kind].direct
-            ):
-                continue
-            time = event.time
-            if time is not None and time < cluster.cuts.get(name, time):
-                continue
-            if candidate.kind is CauseKind.NODE_LOST and excuse(cluster, name, time):
-                continue
-            if candidate.kind in _CAUSED_BY_LOAD and _inside(time, excused.get(name, [])):
-                continue
-            tallies[name].evidence.append(candidate.evidence)
-    for node in cluster.nodes.values():
-        if not node.deleted:
-            _add_state(tallies[node.name], node, cluster)
+def _belongs(symptom: Symptom, known: IncidentMap, down: frozenset[str], now: float | None) -> bool:
+    """To an incident; a node that stays down while most others are back does not."""
+    time = symptom.evidence.time
+    if not known.covers(symptom.node, time):
+        return False
+    return not (symptom.holds and known.stays_down(symptom.node, time, down, now))
 
 
-def _add_state(tally: Tally, node: Node, cluster: ClusterIndex) -> None:
-    for signal, since in node_signals(node):
-        if signal.kind is None:
-            continue
-        evidence = Evidence(signal.source, signal.reason, signal.message, since)
-        if signal.kind is CauseKind.NODE_LOST and excuse(cluster, node.name, since):
-            continue
-        if KINDS[signal.kind].direct:
-            tally.evidence.append(evidence)
-        elif signal.kind is CauseKind.NODE_PRESSURE:
-            tally.pressure.append(evidence)
+def _record(case: NodeCase) -> Record:
+    # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
+    kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
+    votes = case.votes
+    return Record(votes.pool, votes.failures, votes.votes, votes.named - votes.older, kinds)
 
 
-def _inside(time: float | None, spans: list[tuple[float, float]]) -> bool:
-    return time is not None and any(start <= time <= end for start, end in spans)
-
-
-def _test(tallies: dict[str, Tally]) -> dict[str, tuple[float, float]]:
-    """For each node with attempts: the probability of so many failures if it were like the rest of its pool, and the
-    failure rate of that rest."""
-    pools: dict[str | None, list[int]] = {}
-    for tally in tallies.values():
-        total = pools.setdefault(tally.pool, [0, 0])
-        total[0] += tally.failures
-        total[1] += tally.attempts
-    tests = {}
-    for name, tally in tallies.items():
-        failures = pools[tally.pool][0] - tally.failures
-        attempts = pools[tally.pool][1] - tally.attempts
-        if not tally.attempts or attempts < LEAST_ELSEWHERE:
-            continue
-        # Half a failure more than observed, because a pool without failures so far may still have some.
-        rate = (failures + 0.5) / (attempts + 1)
-        enough = tally.failures >= LEAST_FAILURES
-        tests[name] = binomial_tail(tally.failures, tally.attempts, rate) if enough else 1.0, rate
-    return tests
-
-
-def _significance(evidence: Evidence) -> int:
-    """The evidence that explains the rest comes first: a SystemOOM before the NotReady that follows it."""
-    signal = signals.table().get((evidence.source, evidence.reason))
-    return signal.priority if signal else 9
-
-
-def _verdict(
-    name: str, tally: Tally, cluster: ClusterIndex, passed: bool, p_value: float | None, rate: float | None
-) -> Verdict:
-    place, gone = cluster.place(name), cluster.is_gone(name)
-    interval = wilson(tally.failures, tally.attempts) if tally.attempts else None
-    evidence = tuple(sorted(dict.fromkeys(tally.evidence), key=lambda item: item.time or 0.0))[-8:]
-    pressure = tuple(sorted(dict.fromkeys(tally.pressure), key=lambda item: item.time or 0.0))[-4:]
-    lead_reason: str | None = None
-    share = f"{tally.failures} of {tally.attempts} attempts with a known end failed"
-    if evidence:
-        level = Level.BAD
-        lead = min(reversed(evidence), key=_significance)
-        reason, lead_reason = f"{lead.reason}: {lead.message}", lead.reason
-    elif passed:
-        level = Level.BAD
-        reason = f"{share}; {100 * (rate or 0):.0f} % on the rest of its pool"
-    elif pressure or (interval and rate is not None and tally.failures >= LEAST_FAILURES and interval[0] > rate):
-        level = Level.SUSPECT
-        reason = (
-            f"{pressure[-1].reason}: {pressure[-1].message}"
-            if pressure
-            else f"{share}, more than on the rest of its pool"
-        )
-    elif interval and interval[1] < OK_BELOW:
-        level, reason = Level.OK, share
-    else:
-        silence = "no attempt on it counts" if tally.named else "no attempt ran on it"
-        level, reason = Level.NOT_ENOUGH_DATA, share if tally.attempts else silence
-    if tally.widely:
-        many = f"{NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE} or more nodes"
-        reason += f"; {plural(tally.widely, 'attempt')} of jobs that failed on {many} left out"
-    if tally.dropped:
-        reason += f"; {tally.dropped} older not counted, they were on another VM"
-    return Verdict(
-        node=name,
-        level=level,
-        pool=tally.pool or place.pool,
-        failures=tally.failures,
-        attempts=tally.attempts,
-        interval=interval,
-        pool_rate=rate,
-        p_value=p_value,
-        evidence=evidence or pressure,
-        since=cluster.cuts.get(name) if tally.dropped else None,
+def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
+    """The verdict, and the reason string that decided, if one did."""
+    place, votes, compared = cluster.place(case.name), case.votes, case.comparison
+    verdict = Verdict(
+        node=case.name,
+        level=Level.NOT_ENOUGH_DATA,
+        pool=votes.pool or place.pool,
+        failures=votes.failures,
+        attempts=votes.votes,
+        interval=wilson(votes.failures, votes.votes) if votes.votes else None,
+        pool_rate=compared.rate if compared else None,
+        p_value=compared.p_value if compared and compared.possible else None,
+        evidence=case.evidence,
+        since=cluster.cuts.get(case.name) if votes.older else None,
         spot=place.spot,
         vm_instance=place.vm_instance,
-        gone=gone,
-        reason=reason,
-        suggestions=suggestions.for_node(name, lead_reason, place.vm_instance, gone) if level is Level.BAD else (),
+        gone=cluster.is_gone(case.name),
     )
+    level, reason, episode = _level(case, cluster, now)
+    if votes.left_out:
+        reason += f"; {plural(votes.left_out, 'attempt')} of jobs that failed on many nodes left out"
+    if votes.older:
+        reason += f"; {votes.older} older not counted, they were on another VM"
+    return replace(verdict, level=level, reason=reason), episode.lead.evidence.reason if episode else ""
+
+
+def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Level, str, Episode | None]:
+    """The level, why, and the episode that decided, if one did."""
+    present = [item for item in case.episodes if episodes.is_present(item, cluster, case.votes.good, now)]
+    direct = [item for item in present if KINDS[item.lead.kind].direct]
+    last = case.episodes[-1] if case.episodes else None
+    compared = case.comparison
+    if direct:
+        return Level.BAD, _text(direct[-1]), direct[-1]
+    if compared and compared.bad:
+        return Level.BAD, *_difference(case, compared)
+    if last and _is_recurrent(case):
+        return Level.BAD, f"{len(case.episodes)} times: {_text(last)}", last
+    if present:
+        return Level.SUSPECT, _text(present[-1]), present[-1]
+    if compared and compared.suspect:
+        reason, episode = _difference(case, compared)
+        return Level.SUSPECT, f"{reason}; it may be chance", episode
+    if last:
+        if good := case.good_since(last.last):
+            return Level.RECOVERED, f"recovered, {plural(good, 'good attempt')} since {_text(last)}", last
+        return Level.NOT_ENOUGH_DATA, f"over, but no attempt has succeeded since: {_text(last)}", last
+    return *_without_evidence(case), None
+
+
+def _without_evidence(case: NodeCase) -> tuple[Level, str]:
+    votes, compared = case.votes, case.comparison
+    if not votes.votes:
+        return Level.NOT_ENOUGH_DATA, "no attempt on it counts" if votes.named else "no attempt ran on it"
+    limit = excluded_rate(votes.failures, votes.votes)
+    if limit >= OK_BELOW or (compared and compared.p_value < UNUSUAL):
+        return Level.NOT_ENOUGH_DATA, _share(votes)
+    what = f"{votes.votes} good jobs exclude"
+    if votes.failures:
+        what = f"{plural(votes.failures, 'failure')} in {votes.votes} jobs exclude" + (
+            "s" if votes.failures == 1 else ""
+        )
+    return Level.OK, f"{what} a failure rate above {100 * limit:.0f} %"
+
+
+def _is_recurrent(case: NodeCase) -> bool:
+    """Three episodes within a week, and no pool that could tell whether that is usual."""
+    if case.comparison is not None and case.comparison.possible:
+        return False
+    ends = [item.last for item in case.episodes if item.last is not None and KINDS[item.lead.kind].direct]
+    return any(
+        later - earlier <= RECURRENT_SECONDS
+        for earlier, later in zip(ends, ends[RECURRENT_EPISODES - 1 :], strict=False)
+    )
+
+
+def _text(episode: Episode) -> str:
+    lead = episode.lead.evidence
+    return f"{lead.reason}: {lead.message}"
+
+
+def _share(votes: NodeVotes) -> str:
+    return f"{votes.failures} of {plural(votes.votes, 'job')} failed on it"
+
+
+def _difference(case: NodeCase, compared: Comparison) -> tuple[str, Episode | None]:
+    """In what a node differs from its pool."""
+    if compared.kind is None:
+        return f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool", None
+    own = [episode for episode in case.episodes if episode.lead.kind is compared.kind]
+    return f"{len(own)} times, more than the rest of its pool: {_text(own[-1])}", own[-1]

@@ -129,7 +129,7 @@ def test_the_documentation_says_of_every_cause_whether_it_counts_against_the_nod
     cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
     documented = {kind: counts for kind, _, counts in cells}
     actual = {
-        kind.value: "yes, proof" if traits.direct else "yes" if traits.blames_node else "no"
+        kind.value: "yes, bad while it holds" if traits.direct else "yes" if traits.blames_node else "no"
         for kind, traits in signals.KINDS.items()
     }
     assert documented == actual

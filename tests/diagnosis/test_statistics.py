@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb
+from math import comb, exp
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis.statistics import benjamini_hochberg, binomial_tail, wilson
+from arc_toolkit.diagnosis.statistics import (
+    Support,
+    benjamini_hochberg,
+    beta_binomial_tail,
+    binomial_tail,
+    discrete_benjamini_hochberg,
+    excluded_rate,
+    poisson_tail,
+    spread_of,
+    tails,
+    wilson,
+)
 
 
 @settings(max_examples=80, deadline=None)
@@ -57,3 +68,71 @@ def test_benjamini_hochberg_matches_the_example_of_its_paper() -> None:
     assert benjamini_hochberg(p, 0.05) == [True] * 4 + [False] * 11
     assert benjamini_hochberg(p[::-1], 0.05) == [False] * 11 + [True] * 4
     assert benjamini_hochberg([], 0.05) == []
+
+
+def test_benjamini_hochberg_takes_a_larger_p_value_if_enough_others_pass() -> None:
+    assert benjamini_hochberg([0.01, 0.03, 0.04, 0.045], 0.05) == [True] * 4
+
+
+def test_the_beta_binomial_tail_is_uniform_if_all_rates_are_equally_likely() -> None:
+    # alpha = beta = 1: a mean of one half, and a correlation of 1 / (1 + 1 + 1).
+    for successes in range(1, 11):
+        assert beta_binomial_tail(successes, 10, 0.5, 1 / 3) == pytest.approx((11 - successes) / 11)
+    assert beta_binomial_tail(4, 30, 0.05, 0.0) == binomial_tail(4, 30, 0.05)
+    assert beta_binomial_tail(4, 30, 0.05, 1e-9) == pytest.approx(binomial_tail(4, 30, 0.05), rel=1e-4)
+    assert beta_binomial_tail(0, 30, 0.05, 0.1) == 1.0
+
+
+def test_more_spread_makes_many_failures_less_surprising() -> None:
+    values = [beta_binomial_tail(6, 30, 0.05, spread) for spread in (0.0, 0.02, 0.1, 0.3)]
+    assert values == sorted(values)
+    assert values[-1] > 20 * values[0]
+
+
+def test_the_poisson_tail() -> None:
+    assert poisson_tail(0, 3.0) == 1.0
+    assert poisson_tail(1, 3.0) == pytest.approx(1 - exp(-3))
+    assert poisson_tail(2, 3.0) == pytest.approx(1 - 4 * exp(-3))
+    assert poisson_tail(1, 0.0) == 0.0
+
+
+def test_the_spread_is_zero_unless_nodes_differ_more_than_by_chance() -> None:
+    assert spread_of([(1, 30), (0, 30), (2, 30), (0, 30), (1, 30), (1, 30)], 5 / 180) == 0.0
+    assert spread_of([(0, 20), (10, 20)] * 10, 0.25) == pytest.approx(1 / 3, abs=0.05)
+    assert spread_of([], 0.1) == spread_of([(0, 1)], 0.1) == spread_of([(1, 10)], 1.0) == 0.0
+
+
+def test_the_excluded_rate_is_the_exact_bound() -> None:
+    # Without failures it is known in closed form: (1 - rate) ** trials = 0.05.
+    assert excluded_rate(0, 9) == pytest.approx(1 - 0.05 ** (1 / 9))
+    # Clopper and Pearson 1934: at the bound, 2 or fewer of 40 have a probability of 5 %.
+    assert 1 - binomial_tail(3, 40, excluded_rate(2, 40)) == pytest.approx(0.05)
+    assert excluded_rate(0, 0) == excluded_rate(3, 3) == 1.0
+
+
+def _same(p_values: list[float]) -> Support:
+    return [(p_value, p_value) for p_value in p_values]
+
+
+def test_discrete_tests_that_cannot_give_a_small_p_value_do_not_cost_power() -> None:
+    strong = _same(tails(1, 20, lambda count: binomial_tail(count, 20, 0.02)))
+    small, _ = strong[-3]
+    p_values, possible = [small, *[1.0] * 99], [[strong], *[[_same([0.5])]] * 99]
+    assert 0.05 / 100 < small < 0.05
+    assert not any(benjamini_hochberg(p_values, 0.05))
+    assert discrete_benjamini_hochberg(p_values, possible, 0.05) == [True] + [False] * 99
+    assert not any(discrete_benjamini_hochberg(p_values, [[strong]] * 100, 0.05))
+
+
+def test_all_tests_of_a_hypothesis_are_corrected_for() -> None:
+    support = _same([0.03])
+    assert discrete_benjamini_hochberg([0.03], [[support]], 0.05) == [True]
+    assert discrete_benjamini_hochberg([0.03], [[support, support]], 0.05) == [False]
+    # A test whose p-values are given four times as large is as rarely wrong as before.
+    assert discrete_benjamini_hochberg([0.03], [[support, [(0.03, 0.03 / 4)]]], 0.05) == [True]
+    assert discrete_benjamini_hochberg([], [], 0.05) == []
+
+
+def test_the_possible_p_values_rise_and_end_when_they_no_longer_matter() -> None:
+    assert tails(2, 4, lambda count: 10.0**-count) == [1e-4, 1e-3, 1e-2]
+    assert len(tails(1, 10_000, lambda count: 0.1**count)) < 20

@@ -1,0 +1,220 @@
+"""What attempts say about their nodes: one vote per node and job family, so that no broken sweep convicts a node.
+
+A vote is a failure if at least half of what the family did on the node counts as one. These count:
+- failures whose cause blames the node, and failures without any evidence (on spot VMs they are taken for reclaims);
+- errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like that.
+Of a gang only the rank that failed first votes. Several failures of a node within minutes are one.
+A job that failed on two or more nodes without any evidence against them (a gang: on three or more), or a family that
+failed on many of its nodes, has a problem of its own and does not vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
+from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
+
+NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
+NODES_OF_A_FLAKY_JOB = 2
+SHARE_OF_A_FLAKY_FAMILY = 0.3  # of the nodes on which it ran, and at least three of them
+SAME_FAILURE_SECONDS = 600
+MOST_AT_ONCE = 3
+# Somebody asked the process to stop (SIGTERM): a cancelled job, or another rank that failed before.
+ASKED_TO_STOP = "143"
+
+Reject = Callable[[Attempt], bool]
+
+
+@dataclass(slots=True)
+class NodeVotes:
+    """What is counted for one node."""
+
+    pool: str | None = None
+    failures: int = 0
+    votes: int = 0
+    named: int = 0  # all attempts that ran here
+    older: int = 0  # of them, on the VM that had the name before
+    left_out: int = 0  # of jobs that fail on many nodes
+    good: list[float] = field(default_factory=list)  # when attempts succeeded
+
+
+@dataclass(slots=True)
+class _Vote:
+    failures: int = 0
+    successes: int = 0
+    time: float | None = None
+
+
+def count(
+    attempts: Sequence[Attempt], is_older: Reject, in_incident: Reject, silent: frozenset[str]
+) -> dict[str, NodeVotes]:
+    """The votes by node. Attempts of an older VM and failures in an incident do not count, nor do `silent` jobs."""
+    result: dict[str, NodeVotes] = {}
+    votes: dict[tuple[str, str], _Vote] = {}
+    for attempt in attempts:
+        if attempt.node is None or attempt.node_truncated:
+            continue
+        node = result.get(attempt.node)
+        if node is None:
+            node = result[attempt.node] = NodeVotes(pool=attempt.pool)
+        node.named += 1
+        if is_older(attempt):
+            node.older += 1
+        elif attempt.outcome is RunOutcome.SUCCEEDED:
+            if (moment := attempt.end or attempt.start) is not None:
+                node.good.append(moment)
+            if attempt.job in silent:
+                node.left_out += 1
+            else:
+                votes.setdefault((attempt.node, _family(attempt)), _Vote()).successes += 1
+        elif attempt.job in silent:
+            node.left_out += 1
+    for failure in failures(attempts):
+        if failure.node is None or failure.job in silent or is_older(failure) or in_incident(failure):
+            continue
+        vote = votes.setdefault((failure.node, _family(failure)), _Vote())
+        vote.failures += 1
+        vote.time = failure.end
+    flaky = _flaky_families(votes)
+    by_node: dict[str, list[_Vote]] = {}
+    for (name, family), vote in votes.items():
+        if family in flaky:
+            result[name].left_out += vote.failures + vote.successes
+        else:
+            by_node.setdefault(name, []).append(vote)
+    for name, own in by_node.items():
+        failed = [vote for vote in own if 2 * vote.failures >= vote.failures + vote.successes]
+        result[name].failures = _separate([vote.time for vote in failed])
+        result[name].votes = result[name].failures + len(own) - len(failed)
+    return result
+
+
+def failures(attempts: Sequence[Attempt]) -> Iterator[Attempt]:
+    """The attempts whose failure counts for their node."""
+    failed = {attempt.job for attempt in attempts if attempt.cause is not None}
+    jobs: dict[str, dict[int, list[Attempt]]] = {}
+    for attempt in attempts:
+        if attempt.job in failed and attempt.node and not attempt.node_truncated:
+            jobs.setdefault(attempt.job, {}).setdefault(attempt.number, []).append(attempt)
+    for numbers in jobs.values():
+        roots = [root for ranks in numbers.values() if (root := root_of(ranks))]
+        hard = [root for root in roots if _is_blamed(root)]
+        soft = [root for root in roots if not _is_blamed(root) and _may_be_the_node(root)]
+        gang = any(len(ranks) > 1 for ranks in numbers.values())
+        most = NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE if gang else NODES_OF_A_FLAKY_JOB
+        yield from hard
+        if len({root.node for root in soft}) < most:
+            yield from soft
+
+
+def root_of(ranks: Sequence[Attempt]) -> Attempt | None:
+    """The rank that failed first and took the others with it; None if that is not known."""
+    failed = [
+        rank
+        for rank in ranks
+        if rank.outcome is RunOutcome.FAILED and rank.cause and rank.cause.kind is not CauseKind.GANG
+    ]
+    if len(failed) > 1:
+        failed = [rank for rank in failed if not _was_asked_to_stop(rank)]
+    if len(failed) > 1:
+        failed = sorted(filter(_is_blamed, failed), key=_ended)[:1] or failed
+    # Of a few that ended in the same second, any one: a bad node is among them more often than others.
+    failed.sort(key=lambda rank: (_ended(rank), rank.rank or ""))
+    return failed[0] if 0 < len(failed) <= MOST_AT_ONCE else None
+
+
+def _may_be_the_node(root: Attempt) -> bool:
+    """No evidence against the node, but it may be its fault; a spot VM without evidence was most likely reclaimed."""
+    if root.cause is None or _was_asked_to_stop(root):
+        return False
+    if root.cause.kind is CauseKind.UNKNOWN:
+        return not root.spot
+    return root.cause.countable
+
+
+def _is_blamed(attempt: Attempt) -> bool:
+    """There is evidence against the node."""
+    return attempt.cause is not None and attempt.cause.blames_node
+
+
+def _was_asked_to_stop(attempt: Attempt) -> bool:
+    cause = attempt.cause
+    return (
+        cause is not None
+        and cause.kind in (CauseKind.UNKNOWN, CauseKind.USER)
+        and any(
+            item.source is EvidenceSource.EXIT_CODE and item.reason == ASKED_TO_STOP for item in cause.evidence
+        )
+    )
+
+
+def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
+    counts: dict[str, list[int]] = {}
+    for (_, family), vote in votes.items():
+        total = counts.setdefault(family, [0, 0])
+        total[0] += bool(vote.failures)
+        total[1] += 1
+    return frozenset(
+        family
+        for family, (failed, nodes) in counts.items()
+        if failed >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE and failed > SHARE_OF_A_FLAKY_FAMILY * nodes
+    )
+
+
+def _separate(moments: list[float | None]) -> int:
+    """How many failures there were, if those within minutes are one."""
+    known = sorted(moment for moment in moments if moment is not None)
+    separate = sum(later - earlier > SAME_FAILURE_SECONDS for earlier, later in pairwise(known))
+    return len(moments) - len(known) + separate + bool(known)
+
+
+def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
+    """Jobs that failed in three or more attempts, each on another node, for a reason that could be their own.
+
+    Of a gang only one node counts per attempt, that of the rank that failed first.
+    """
+    first: dict[str, dict[int, Attempt]] = {}
+    for attempt in attempts:
+        failed = attempt.outcome is RunOutcome.FAILED
+        if failed and attempt.cause and attempt.node and attempt.cause.kind not in TAKEN_AWAY:
+            by_number = first.setdefault(attempt.job, {})
+            known = by_number.get(attempt.number)
+            if known is None or _ended(attempt) < _ended(known):
+                by_number[attempt.number] = attempt
+    return frozenset(
+        job
+        for job, by_number in first.items()
+        if len({attempt.node for attempt in by_number.values()}) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+    )
+
+
+def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> frozenset[str]:
+    """Those of the jobs that did not succeed in the end; one that did succeed does not fail everywhere."""
+    ends: dict[str, tuple[int, bool]] = {}
+    for attempt in attempts:
+        if attempt.job in widely:
+            number, good = ends.get(attempt.job, (-1, False))
+            if attempt.number > number:
+                number, good = attempt.number, True
+            if attempt.number == number:
+                ends[attempt.job] = number, good and attempt.outcome is RunOutcome.SUCCEEDED
+    return frozenset(job for job, (_, good) in ends.items() if not good)
+
+
+def without_a_vote(
+    attempts: Sequence[Attempt], widely: frozenset[str], everywhere: frozenset[str]
+) -> frozenset[str]:
+    """The jobs that failed on many nodes, but no gangs that succeeded in the end: many ranks meet many failures."""
+    gangs = {attempt.job for attempt in attempts if attempt.rank is not None and attempt.job in widely}
+    return everywhere | (widely - gangs)
+
+
+def _family(attempt: Attempt) -> str:
+    return attempt.family or attempt.job
+
+
+def _ended(attempt: Attempt) -> float:
+    return attempt.end if attempt.end is not None else float("inf")
