@@ -227,12 +227,12 @@ def test_count_is_the_number_of_jobs_that_its_link_shows(
     assert len(browser.evaluate(VISIBLE_JOBS)) == count
 
 
-def test_count_that_is_clicked_again_shows_its_jobs_again(browser: Browser, page: Path) -> None:
+def test_count_that_is_clicked_again_leads_to_its_jobs_again(browser: Browser, page: Path) -> None:
     browser.open(page, fragment="outcome=failed")
-    browser.evaluate("document.getElementById('outcome').value = ''")
-    browser.evaluate("document.getElementById('search').value = 'x'")
+    browser.evaluate("document.getElementById('search').focus()")
     browser.evaluate(f"{TILE % 'failed'}.click()")
     browser.evaluate(SETTLED)
+    assert browser.evaluate("document.activeElement.id") == "jobs"
     assert len(browser.evaluate(VISIBLE_JOBS)) == 2
 
 
@@ -258,6 +258,7 @@ def test_address_that_means_nothing_shows_everything(browser: Browser, page: Pat
     assert len(browser.evaluate(VISIBLE_JOBS)) == 13
     assert len(browser.evaluate(VISIBLE_NODES)) == 12
     assert browser.evaluate(SORTED) == ["Verdict ascending"]
+    assert browser.evaluate("[...document.querySelectorAll('select')].every(e => e.selectedIndex === 0)")
     assert browser.complaints() == []
 
 
@@ -278,7 +279,8 @@ def test_incident_is_one_line_until_it_is_opened(browser: Browser, page: Path) -
 
 
 def test_print_has_the_summary_and_the_failures(browser: Browser, page: Path) -> None:
-    browser.open(page, media="print")
+    browser.open(page, media="print", width=700)  # A4
+    assert browser.evaluate("getComputedStyle(document.querySelector('.node tr')).display") == "table-row"
     assert set(browser.evaluate(VISIBLE_JOBS)) == {"dull_plum_7r3", "red_elm_5f0", "lone_bay_6e1"}
     assert browser.evaluate(VISIBLE_NODES) == [f"{GPU}03", f"{GPU}05"]
     text = browser.evaluate("document.body.innerText")
