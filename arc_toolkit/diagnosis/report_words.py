@@ -29,7 +29,7 @@ JOB_COLUMNS = ["Job", "Attempts", "Ended", "Nodes", "Cause", "Since (UTC)"]
 NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
 RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
 MOST_STEPS = 3  # attempts whose nodes are named in one cell of a table
-LONGEST_DETAIL = 90  # characters of what Kubernetes says about a pod that waits, in one cell of a table
+LONGEST_DETAIL = 120  # characters of what Kubernetes says about a pod that waits, in one cell of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,16 @@ def causes_text(job: Job, attempts: Sequence[Attempt] = ()) -> str:
 
 
 def waits_text(job: Job, attempts: Sequence[Attempt]) -> str:
-    """What the last attempt of a job waits for, with what Kubernetes says about it."""
-    if job.outcome is not RunOutcome.WAITING:
+    """What the last attempt of a job, or a part of its gang, waits for, with what Kubernetes says about it."""
+    if job.outcome not in (RunOutcome.WAITING, RunOutcome.RUNNING):
         return ""
-    last = max((attempt.number for attempt in attempts), default=0)
-    waits = [attempt.waiting for attempt in attempts if attempt.waiting and attempt.number == last]
+    number = max((attempt.number for attempt in attempts), default=0)
+    last = [attempt for attempt in attempts if attempt.number == number]
+    waits = [attempt.waiting for attempt in last if attempt.waiting]
     labels = dict.fromkeys(WAITING[waiting.kind].label for waiting in waits)
     details = [detail for waiting in waits if (detail := waiting_detail(waiting))]
-    return " and ".join(labels) + (f" ({details[0]})" if details else "")
+    part = f"{len(waits)} of {len(last)} pods: " if 0 < len(waits) < len(last) else ""
+    return part + " and ".join(labels) + (f" ({details[0]})" if details else "")
 
 
 def waiting_detail(waiting: Waiting) -> str:

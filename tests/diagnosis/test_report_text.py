@@ -44,8 +44,17 @@ def test_waiting_after_a_failure_shows_both() -> None:
     second = attempt("job", 1, None, outcome=RunOutcome.WAITING, waiting=Waiting(WaitingFor.IMAGE))
     report = DiagnosisReport(attempts=(first, second), jobs=(job_of([first, second]),))
     assert "spot preemption; waits for its image" in line(overview(report), "job")
-    running = replace(report, jobs=(replace(report.jobs[0], outcome=RunOutcome.RUNNING),))
-    assert "waits" not in line(overview(running), "job")
+    ended = replace(report, jobs=(replace(report.jobs[0], outcome=RunOutcome.FAILED),))
+    assert "waits" not in line(overview(ended), "job")
+
+
+def test_running_gang_shows_how_many_of_its_pods_wait_for_what() -> None:
+    waiting = Waiting(WaitingFor.UNSCHEDULABLE)
+    gang = [attempt("job", 0, f"n{rank}", 0, outcome=RunOutcome.RUNNING, rank=f"worker-{rank}") for rank in (0, 1)]
+    gang.insert(0, attempt("job", 0, None, outcome=RunOutcome.WAITING, waiting=waiting, rank="worker-2"))
+    report = DiagnosisReport(attempts=tuple(gang), jobs=(job_of(gang),))
+    assert report.jobs[0].outcome is RunOutcome.RUNNING
+    assert "1 of 3 pods: waits for a node that fits" in line(overview(report), "job")
 
 
 def test_long_message_about_waiting_is_cut_at_a_word() -> None:
