@@ -19,6 +19,7 @@ from arc_toolkit.diagnosis.model import Attempt, CauseKind, DiagnosisReport, Job
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_words import (
+    MOST_AVOIDED,
     WAITING,
     attempts_text,
     causes_text,
@@ -115,7 +116,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         "levels": [(level, verdict_counts[level]) for level in Level if verdict_counts[level]],
         "legend": [(name, words) for name, words in GROUPS.items() if name in groups],
         "node_ids": {verdict.node: f"node-{index}" for index, verdict in enumerate(nodes)},
-        "anti_affinity": anti_affinity(bad) if bad else "",
+        "anti_affinity": anti_affinity(bad[:MOST_AVOIDED]) if bad else "",
         "reasons": Counter(report.stats.skipped).most_common(),
         "most_attempts": MOST_ATTEMPTS,
         "most_incidents": MOST_INCIDENTS,

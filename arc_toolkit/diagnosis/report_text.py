@@ -10,6 +10,7 @@ from arc_toolkit.diagnosis.model import Attempt, DiagnosisReport, Job, Level, Re
 from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, levels, troubled
 from arc_toolkit.diagnosis.report_words import (
     JOB_COLUMNS,
+    MOST_AVOIDED,
     NODE_COLUMNS,
     RESTART_COLUMNS,
     WAITING,
@@ -147,7 +148,8 @@ def _suggestions(report: DiagnosisReport, style: Style) -> str:
     existing = [verdict for verdict in bad if not verdict.gone]
     if existing:
         snippet = "".join(
-            f"  {line}\n" for line in anti_affinity([verdict.node for verdict in existing[:20]]).splitlines()
+            f"  {line}\n"
+            for line in anti_affinity([verdict.node for verdict in existing[:MOST_AVOIDED]]).splitlines()
         )
         parts.append(f"To prefer other nodes for a pod, without excluding these:\n{snippet.rstrip()}")
     return "\n\n".join(parts)

@@ -28,6 +28,7 @@ from arc_toolkit.output.table import plural
 JOB_COLUMNS = ["Job", "Attempts", "Ended", "Nodes", "Cause", "Since (UTC)"]
 NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
 RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
+MOST_AVOIDED = 20  # bad nodes in a soft anti-affinity: a pod still needs a place
 MOST_STEPS = 3  # attempts whose nodes are named in one cell of a table
 LONGEST_DETAIL = 120  # characters of what Kubernetes says about a pod that waits, in one cell of a table
 

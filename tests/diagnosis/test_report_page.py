@@ -34,6 +34,7 @@ from arc_toolkit.diagnosis.model import (
     Waiting,
     WaitingFor,
 )
+from arc_toolkit.diagnosis.report_text import overview
 from tests.diagnosis.page_sample import GPU, job_of, large_report, sample_report
 from tests.diagnosis.page_sample import attempt as made
 from tests.support import ROOT, Result
@@ -302,6 +303,12 @@ def test_count_of_nothing_is_not_a_link() -> None:
         (0, "retried", ""),
         (0, "bad nodes", ""),
     ]
+
+
+def test_pod_is_not_kept_off_more_than_twenty_nodes() -> None:
+    report = large_report(jobs=5, nodes=60, bad=1)
+    for text in (report_page.page(report)["anti_affinity"], overview(report).rpartition("affinity:\n")[2]):
+        assert text.count("- aks-") == 20
 
 
 def test_table_has_at_most_a_thousand_nodes_and_shows_how_many_are_left_out() -> None:
