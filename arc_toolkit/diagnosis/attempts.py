@@ -121,13 +121,13 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
             causes.AttemptContext(
                 cluster=cluster,
                 node=None if draft.truncated else draft.node,
-                spot=_spot(_place(draft, cluster).spot, draft),
                 pod=draft.pod,
                 start=draft.start,
                 end=draft.end,
                 next_start=starts.get(draft.number + 1),
                 failure=draft.failure,
                 prs_evidence=_prs_evidence_of(draft, job),
+                alone=single,
             )
         )
         # A pod that was deleted while it ran, without any evidence, was most likely cancelled.
@@ -190,11 +190,6 @@ def _one_rank(drafts: list[AttemptDraft]) -> bool:
     """Not a gang, so the rank is not shown. Some logs name it and others do not."""
     ranks = {draft.rank for draft in drafts}
     return len(ranks) == 1 or (len(ranks - {None}) == 1 and len({draft.number for draft in drafts}) == len(drafts))
-
-
-def _spot(known: bool | None, draft: AttemptDraft) -> bool | None:
-    """If nothing is known about the node, a pod that tolerates spot nodes is taken for one on a spot node."""
-    return draft.pod.wants_spot if known is None and draft.pod else known
 
 
 def _starts(drafts: list[AttemptDraft]) -> dict[int, float]:

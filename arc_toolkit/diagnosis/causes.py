@@ -1,45 +1,60 @@
-"""Why one attempt ended: all evidence in the order of `signals.ORDER`; the strongest that proves a cause decides.
+"""Why one attempt ended: a sequence of questions, from what the pod itself says to what can only be supposed.
 
-Three rules besides the order, each because weaker evidence explains stronger evidence:
-- a node may be lost or drained because Azure reclaimed a spot VM, or because of the autoscaler or maintenance; and it
-  may be lost because it ran out of memory (the one retry that Microsoft documents) or had a fault;
-- a kill for memory within a minute of a SystemOOM is the node's, because a container's own limit causes no SystemOOM;
-- if only the identity sidecar fails with 137, it is a documented proxy problem, not memory.
-Exit code 137 alone is never a cause.
+The first question with an answer decides (QUESTIONS, below). Evidence counts only in its window (windows.py): a cause
+does not come after its effect, and what a job survived did not end it. Exit code 137 alone is never a cause, and
+`unknown` is a normal answer. What each reason string means is in data/signals.csv, each text in kubelet_messages.py.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex, ContainerState, PodState, within
+from arc_toolkit.diagnosis import kubelet_messages, signals
+from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState, within
+from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
     CauseKind,
-    Confidence,
     Evidence,
     EvidenceSource,
+    Level,
     PrsEvidence,
     RunOutcome,
+    Verdict,
 )
-from arc_toolkit.diagnosis.node_signals import CauseCandidate, excuse, from_event, from_signal, node_signals
-from arc_toolkit.diagnosis.signals import KINDS, ORDER, is_sidecar
+from arc_toolkit.diagnosis.node_signals import (
+    CauseCandidate,
+    condition_change,
+    excuse,
+    from_event,
+    from_signal,
+    node_signals,
+    notice,
+)
+from arc_toolkit.diagnosis.signals import KINDS, is_sidecar
+from arc_toolkit.diagnosis.windows import (
+    BEFORE_RETRY_SECONDS,
+    FAULT_REPORT_SECONDS,
+    HARMLESS_SECONDS,
+    LOOK_AHEAD_SECONDS,
+    LOOK_BACK_SECONDS,
+    NOTICE_TO_END_SECONDS,
+    OPEN_WINDOW_SECONDS,
+    SAME_KILL_SECONDS,
+    START_UP_SECONDS,
+    is_within,
+)
 from arc_toolkit.kube.nodes import Node
 
-# NotReady is noticed after 40-50 s and the pod deleted after 300 s of toleration: the fault is up to 6 minutes before.
-LOOK_BACK_SECONDS = 600
-LOOK_AHEAD_SECONDS = 60
-SAME_KILL_SECONDS = 60
-OPEN_WINDOW_SECONDS = 86400  # if only the start is known; most jobs end within a day
 MAX_EVIDENCE = 8
 UNTIED = "no time ties it to this attempt"
 Tie = Literal["exact", "near", "open"]  # the end is known; only the next start; neither
+Answer = list[CauseCandidate]  # the first decides, the others are shown after it; empty: no answer
 
 ONLY_SIDECAR = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that blocks it"
 UNKNOWN = Cause(CauseKind.UNKNOWN, "low", countable=True)
@@ -51,32 +66,245 @@ class AttemptContext:
 
     cluster: ClusterIndex
     node: str | None = None
-    spot: bool | None = None
     pod: PodState | None = None
     start: float | None = None
     end: float | None = None
     next_start: float | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
     prs_evidence: list[tuple[PrsEvidence, bool]] = field(default_factory=list)  # and whether it names this node
+    alone: bool = True  # not a rank of a gang, so what the job's files say is of this node
+
+
+@dataclass(slots=True)
+class Findings:
+    """All evidence about one attempt, by where it was found; the strongest of each first."""
+
+    context: AttemptContext
+    end: float | None
+    pod: list[CauseCandidate]  # condition, status and events of the pod, commands to its job
+    containers: list[CauseCandidate]
+    node: list[CauseCandidate]
+    texts: list[CauseCandidate]  # AzureML's message, and the job's own files
+
+    @property
+    def own_exit(self) -> Answer:
+        """The job's process ended by itself, with an exit code that says so."""
+        return _first((item for item in (*self.containers, *self.texts) if item.tied), CauseKind.USER)
+
+    def excused(self, lead: CauseCandidate) -> Answer:
+        """What excuses that the node was lost; less sure if nothing ties the loss to this attempt."""
+        time = lead.evidence.time if lead.evidence.time is not None else self.end
+        found = excuse(self.context.cluster, self.context.node, time) if self.context.node else None
+        if found is None:
+            return []
+        return [found if lead.tied else replace(found, confidence="low"), lead]
 
 
 def decide(context: AttemptContext) -> Cause:
     """The cause of a failed attempt; `unknown` is a normal answer."""
-    of_pod = _from_pod(context.pod, context.cluster) if context.pod else []
-    of_node = _from_node(context)
-    candidates = of_pod + of_node + _from_log(context.failure) + _from_prs(context.prs_evidence)
-    if not candidates:
-        return UNKNOWN
-    candidates.sort(key=lambda candidate: candidate.strength)
-    lead = next((candidate for candidate in candidates if candidate.kind is not None), None)
-    if lead is None or lead.kind is None:
-        return replace(UNKNOWN, evidence=_evidence(candidates))
-    kind, confidence, decisive = _explained(lead, of_node, context)
+    findings = _findings(context)
+    answer: Answer = next(filter(None, (question(findings) for question in QUESTIONS)), [])
+    everything = [*findings.pod, *findings.containers, *findings.node, *findings.texts]
+    everything.sort(key=lambda candidate: candidate.strength)
+    evidence = tuple(dict.fromkeys(candidate.evidence for candidate in [*answer, *everything]))[:MAX_EVIDENCE]
+    if not answer:
+        return replace(UNKNOWN, evidence=evidence)
+    lead = answer[0]
+    kind = lead.kind or CauseKind.UNKNOWN
     # A node that is only missing from the list proves nothing about the time when the attempt ran.
-    blames = KINDS[kind].blames_node and decisive.tied and decisive.evidence.source is not EvidenceSource.NODE_LIST
-    rest = [candidate for candidate in candidates if candidate is not lead and candidate is not decisive]
-    first = [decisive] if decisive is lead else [decisive, lead]
-    return Cause(kind, confidence, _evidence(first + rest), blames)
+    blames = KINDS[kind].blames_node and lead.tied and lead.evidence.source is not EvidenceSource.NODE_LIST
+    return Cause(kind, lead.confidence, evidence, blames and kind is not CauseKind.UNKNOWN)
+
+
+def _first(candidates: Iterable[CauseCandidate], *kinds: CauseKind) -> Answer:
+    """The first candidate of these kinds."""
+    return next(([candidate] for candidate in candidates if candidate.kind in kinds), [])
+
+
+def _was_preempted(findings: Findings) -> Answer:
+    """By a pod of higher priority: kube-scheduler, the kubelet, or Volcano (preempt, reclaim, shuffle)."""
+    return _first(findings.pod, CauseKind.SCHEDULER)
+
+
+def _was_stopped(findings: Findings) -> Answer:
+    """By a person, a time limit or another rank: activeDeadlineSeconds, a command to Volcano, AzureML's own code."""
+    sure = [item for item in (*findings.pod, *findings.texts) if item.confidence == "high"]
+    return _first(sure, CauseKind.CANCELLED, CauseKind.GANG)
+
+
+def _was_evicted(findings: Findings) -> Answer:
+    """By the kubelet, for the job's own limit or the node's lack; the node's, if the kernel ran out too."""
+    answer = [item for item in findings.pod if item.evidence.reason == "Evicted"][:1]
+    if answer and answer[0].kind is CauseKind.NODE_PRESSURE and (oom := _system_oom(findings, SAME_KILL_SECONDS)):
+        return [*oom, *answer]
+    return answer
+
+
+def _was_refused(findings: Findings) -> Answer:
+    """The kubelet did not admit the pod, so nothing ran; its message tells a full node from a broken one."""
+    admission = [item for item in findings.pod if item.evidence.source is EvidenceSource.POD_STATUS]
+    return _first(admission, CauseKind.SETUP, CauseKind.NODE_FAULT)
+
+
+def _was_drained(findings: Findings) -> Answer:
+    """Evicted through the API, or the node shut down: by whoever announced it, and spot VMs by Azure."""
+    context = findings.context
+    leads = [item for item in findings.pod if item.evidence.reason in ("EvictionByEvictionAPI", "ScaleDown")]
+    if leads:
+        announced = notice(context.cluster, context.node, leads[0].evidence.time) if context.node else None
+        if announced and announced.kind is not CauseKind.DRAIN:
+            return [announced, leads[0]]
+        return _first(leads, CauseKind.SCALE_DOWN) or leads[:1]
+    shutdown = _first(
+        [item for item in findings.pod if item.evidence.source is EvidenceSource.POD_STATUS], CauseKind.DRAIN
+    )
+    if not shutdown:
+        return []
+    announced = notice(context.cluster, context.node, findings.end) if context.node else None
+    if announced and announced.kind is not CauseKind.DRAIN:
+        return [announced, *shutdown]
+    return [replace(shutdown[0], kind=CauseKind.SPOT)] if _is_spot(context) else shutdown
+
+
+def _was_lost_with_its_node(findings: Findings) -> Answer:
+    """Deleted by the taint manager, removed with the Node object, or reported as lost: what happened to the node?
+
+    The condition does not say which NoExecute taint it was. Only NotReady or unreachable is a loss; any other taint is
+    a drain by whoever set it. A Node object is deleted after its VM, by a person, the autoscaler or an upgrade.
+    """
+    reasons = ("NodeLost", "DeletionByTaintManager", "TaintManagerEviction", "DeletionByPodGC")
+    leads = [item for item in findings.pod if item.evidence.reason in reasons]
+    if not leads:
+        return []
+    lead = leads[0]
+    loss = _loss(findings)
+    taint = [] if loss else _taint_of_a_person(findings)
+    if taint:
+        return [*taint, lead]
+    if answer := findings.excused(loss[0] if loss else lead):
+        return answer
+    if answer := _root_of_loss(findings) or loss:
+        return [*answer, lead]
+    if lead.evidence.reason != "DeletionByPodGC":
+        return [lead]
+    spot = _is_spot(findings.context)
+    return [
+        replace(lead, kind=CauseKind.SPOT if spot else CauseKind.UNKNOWN, confidence="medium" if spot else "low")
+    ]
+
+
+def _was_killed_for_memory(findings: Findings) -> Answer:
+    """OOMKilled is the container's own limit, unless the kernel of the node ran out in the same minute."""
+    answer = _first([*findings.containers, *findings.texts], CauseKind.OWN_MEMORY)
+    return [*_system_oom(findings, SAME_KILL_SECONDS), *answer] if answer else []
+
+
+def _could_not_start(findings: Findings) -> Answer:
+    """A container could not be created or started: the image, the configuration, or the GPU that it should get."""
+    return _first(findings.containers, CauseKind.SETUP, CauseKind.NODE_FAULT) or _first(
+        findings.texts, CauseKind.SETUP
+    )
+
+
+def _was_on_a_broken_node(findings: Findings) -> Answer:
+    """A fault that the node or its GPU reported at that time; a process that fails by itself may follow from it."""
+    own = findings.own_exit
+    faults = [item for item in (*findings.node, *findings.texts) if item.confidence != "low"]
+    if own:
+        faults = [item for item in faults if item.evidence.reason not in signals.SURVIVABLE]
+    return [*answer, *own] if (answer := _first(faults, CauseKind.NODE_FAULT)) else []
+
+
+def _was_on_a_node_out_of_memory(findings: Findings) -> Answer:
+    """SystemOOM: the kernel ran out outside any pod's limit, and kills at once."""
+    own = findings.own_exit
+    if answer := _system_oom(findings, SAME_KILL_SECONDS):
+        return [replace(answer[0], confidence="medium") if own else answer[0], *own]
+    if own:
+        return []
+    if findings.end is None:
+        return _first(findings.node, CauseKind.NODE_MEMORY)
+    return [replace(item, confidence="low", tied=False) for item in _system_oom(findings, LOOK_BACK_SECONDS)]
+
+
+def _was_on_a_node_that_went_away(findings: Findings) -> Answer:
+    """The node was announced to go, or was lost, when the attempt ended without a word of its own."""
+    own = findings.own_exit
+    announced = _first([*findings.node, *findings.texts], CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
+    if own:  # many programs end with 1 when they are asked to stop
+        spot = _first(announced, CauseKind.SPOT)
+        asked = spot and is_within(spot[0].evidence.time, findings.end, NOTICE_TO_END_SECONDS, 0)
+        return [replace(spot[0], confidence="medium"), *own] if asked else []
+    if loss := _loss(findings) or _first(findings.node, CauseKind.NODE_LOST):
+        return findings.excused(loss[0]) or _root_of_loss(findings) or loss
+    return announced
+
+
+def _ended_by_itself(findings: Findings) -> Answer:
+    """The job's process, with an exit code of its own."""
+    return findings.own_exit
+
+
+def _what_is_left(findings: Findings) -> Answer:
+    """Weak hints, in the order of their sources."""
+    weak = [*findings.pod, *findings.containers, *findings.node, *findings.texts]
+    weak.sort(key=lambda candidate: candidate.strength)
+    return [item for item in weak if item.kind is not None][:1]
+
+
+QUESTIONS: tuple[Callable[[Findings], Answer], ...] = (
+    _was_preempted,
+    _was_stopped,
+    _was_evicted,
+    _was_refused,
+    _was_drained,
+    _was_lost_with_its_node,
+    _was_killed_for_memory,
+    _could_not_start,
+    _was_on_a_broken_node,
+    _was_on_a_node_out_of_memory,
+    _was_on_a_node_that_went_away,
+    _ended_by_itself,
+    _what_is_left,
+)
+
+
+def _is_spot(context: AttemptContext) -> bool:
+    return bool(context.node and context.cluster.place(context.node).spot)
+
+
+def _system_oom(findings: Findings, seconds: float) -> Answer:
+    """SystemOOM at most so long before or a minute after the end."""
+    return [
+        item
+        for item in findings.node
+        if item.kind is CauseKind.NODE_MEMORY
+        and is_within(item.evidence.time, findings.end, seconds, SAME_KILL_SECONDS)
+    ][:1]
+
+
+def _loss(findings: Findings) -> Answer:
+    """The sign that the node was NotReady, unreachable or rebooted at that time."""
+    known = [item for item in findings.node if item.evidence.source is not EvidenceSource.NODE_LIST]
+    return _first([*known, *findings.pod], CauseKind.NODE_LOST)
+
+
+def _root_of_loss(findings: Findings) -> Answer:
+    """A node may be lost because it ran out of memory, the one retry that Microsoft documents, or had a fault."""
+    strong = [item for item in findings.node if item.confidence != "low"]
+    return _first(strong, CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT)
+
+
+def _taint_of_a_person(findings: Findings) -> Answer:
+    """The NoExecute taint that is not one of Kubernetes' own for lost nodes."""
+    context = findings.context
+    node = context.cluster.nodes.get(context.node or "")
+    for taint in node.taints if node else ():
+        if taint.effect == "NoExecute" and taint.key not in signals.LOST_TAINTS:
+            message = "deleted because of this taint, which somebody set"
+            reason = signals.reason_text(taint.key)
+            return [CauseCandidate(Evidence(EvidenceSource.NODE_TAINT, reason, message), CauseKind.DRAIN, "high")]
+    return []
 
 
 def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -98,81 +326,123 @@ def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
     ]
 
 
-def _evidence(candidates: list[CauseCandidate]) -> tuple[Evidence, ...]:
-    unique = dict.fromkeys(candidate.evidence for candidate in candidates)
-    return tuple(unique)[:MAX_EVIDENCE]
+def blame_convicted_nodes(attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> list[Attempt]:
+    """A process that failed and ran elsewhere was not at fault, if the comparison with the pool convicts its node."""
+    convicted = {verdict.node for verdict in verdicts if verdict.level in (Level.BAD, Level.SUSPECT)}
+    message = "the job then succeeded on another node, and other jobs failed on this one too"
+    evidence = Evidence(EvidenceSource.COMPARISON, "succeeded elsewhere", message)
+    return [
+        replace(
+            attempt,
+            cause=Cause(CauseKind.NODE_FAULT, "low", (evidence, *attempt.cause.evidence), True, countable=True),
+        )
+        if attempt.cause
+        and attempt.cause.kind is CauseKind.USER
+        and attempt.cause.countable
+        and attempt.node in convicted
+        else attempt
+        for attempt in attempts
+    ]
 
 
-def _explained(
-    lead: CauseCandidate, of_node: list[CauseCandidate], context: AttemptContext
-) -> tuple[CauseKind, Confidence, CauseCandidate]:
-    """The lead, or what explains it better."""
-    kind = lead.kind or CauseKind.UNKNOWN
-    if kind in (CauseKind.NODE_LOST, CauseKind.DRAIN) and context.node:
-        moment = lead.evidence.time if lead.evidence.time is not None else context.end
-        better = excuse(context.cluster, context.node, moment)
-        # An upgrade drains spot VMs too, and removes them: that a spot VM is gone does not explain a drain.
-        if better and kind is CauseKind.DRAIN and better.evidence.source is EvidenceSource.NODE_LIST:
-            better = None
-        # Spot explains a drain, a drain explains a lost node; not the other way round.
-        if better and better.kind and (kind is CauseKind.NODE_LOST or better.kind is not CauseKind.DRAIN):
-            return better.kind, better.confidence if lead.tied else "low", better
-        if context.spot and lead.evidence.reason in signals.SPOT_VM_ENDS:
-            return CauseKind.SPOT, "medium", lead
-    if kind is CauseKind.NODE_LOST:
-        for other in of_node:
-            if other.kind in (CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT) and other.confidence != "low":
-                return other.kind, other.confidence, other
-    if kind in (CauseKind.OWN_MEMORY, CauseKind.USER, CauseKind.NODE_PRESSURE):
-        for other in of_node:
-            if other.kind is CauseKind.NODE_MEMORY and _is_same_moment(other.evidence.time, context.end):
-                return CauseKind.NODE_MEMORY, "high" if kind is not CauseKind.USER else "medium", other
-    return kind, lead.confidence, lead
+def _findings(context: AttemptContext) -> Findings:
+    pod, end = context.pod, context.end
+    if pod and (ended := _ended_before_its_disruption(pod)) is not None:
+        # A failed pod is deleted too when its node is lost later.
+        end = ended
+        pod = replace(pod, disruption="", disrupted=None, end=end)
+        context = replace(context, pod=pod, end=end)
+    of_pod = _from_pod(pod, context) if pod else []
+    containers = _from_containers(pod) if pod else []
+    of_pod.sort(key=lambda candidate: candidate.strength)
+    texts = _from_log(context.failure) + _from_files(context)
+    return Findings(context, end, of_pod, containers, _from_node(context), texts)
 
 
-def _is_same_moment(first: float | None, second: float | None) -> bool:
-    return first is not None and second is not None and abs(first - second) <= SAME_KILL_SECONDS
+def _ended_before_its_disruption(pod: PodState) -> float | None:
+    """When the job's container ended by itself, if that was before somebody marked the pod for deletion."""
+    ends = [
+        item.finished
+        for item in _main(pod.containers)
+        if item.state == "terminated" and item.reason != "ContainerStatusUnknown" and item.finished is not None
+    ]
+    if not ends or pod.disrupted is None or pod.disruption == "TerminationByKubelet":
+        return None
+    return max(ends) if 0 < max(ends) < pod.disrupted - SAME_KILL_SECONDS else None
 
 
-def _from_pod(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
+def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     candidates = []
     table = signals.table()
     if signal := table.get((EvidenceSource.POD_CONDITION, pod.disruption)):
         candidates.append(from_signal(signal, pod.disrupted))
+    if pod.evicted:
+        candidates.append(from_signal(table[EvidenceSource.POD_CONDITION, "Evict"], pod.evicted.time))
     if pod.reason == "Evicted":
-        candidates.append(_evicted(EvidenceSource.POD_STATUS, pod.message, pod.end))
+        candidates.append(_evicted(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
+    elif reading := _refused(pod, context):
+        candidates.append(_read(EvidenceSource.POD_STATUS, pod.reason, reading, pod.end))
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(from_signal(signal, pod.end))
-    candidates += _from_containers(pod)
-    for event in cluster.events_of_pod(pod):
+    for event in context.cluster.events_of_pod(pod):
         if event.reason == "Evicted":
-            candidates.append(_evicted(EvidenceSource.POD_EVENT, event.message, event.time))
+            candidates.append(_evicted(EvidenceSource.POD_EVENT, pod, event.message, event.time))
         elif event.reason == "TaintManagerEviction" and event.message.startswith("Cancelling"):
             continue  # the node came back in time; Kubernetes has no other sign of it than this message
         elif candidate := from_event(EvidenceSource.POD_EVENT, event):
             candidates.append(candidate)
+    return candidates + _commands(pod, context.cluster)
+
+
+def _evicted(source: EvidenceSource, pod: PodState, message: str, time: float | None) -> CauseCandidate:
+    main = {item.name for item in _main(pod.containers)}
+    reading = kubelet_messages.evicted(message, lambda name: name in main if main else not is_sidecar(name))
+    return _read(source, "Evicted", reading, time)
+
+
+def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
+    if not pod.message or pod.reason in ("", "Evicted", "Terminated", "NodeShutdown", "Shutdown"):
+        return None
+    cluster, node = context.cluster, pod.node or ""
+    starts = [event.time for event in cluster.node_events.get(node, ()) if event.reason in signals.STARTS]
+    just_started = any(is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts)
+    return kubelet_messages.refused(pod.reason, pod.message, cluster.fewer_devices.get(node), just_started)
+
+
+def _read(source: EvidenceSource, reason: str, reading: Reading, time: float | None) -> CauseCandidate:
+    evidence = Evidence(source, signals.reason_text(reason), reading.meaning, time)
+    return CauseCandidate(evidence, reading.kind, reading.confidence, tied=reading.tied)
+
+
+_COMMAND = re.compile(r"Start to execute command (\w+)")  # volcano: pkg/controllers/job, processNextCommand
+
+
+def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
+    """Commands to the pod's Volcano job shortly before its end; the kubelet needs the grace period to stop it."""
+    candidates = []
+    for event in cluster.events_of_job(pod):
+        match = _COMMAND.match(event.message) if event.reason == "CommandIssued" else None
+        signal = signals.table().get((EvidenceSource.VOLCANO_JOB, match[1])) if match else None
+        if signal and (pod.end is None or is_within(event.time, pod.end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)):
+            candidates.append(from_signal(signal, event.time))
     return candidates
 
 
-def _evicted(source: EvidenceSource, message: str, time: float | None) -> CauseCandidate:
-    for pattern, kind, confidence, meaning in signals.EVICTED:
-        if re.search(pattern, message):
-            return CauseCandidate(Evidence(source, "Evicted", meaning, time), kind, confidence)
-    evidence = Evidence(source, "Evicted", "evicted, for a reason that is not known", time)
-    return CauseCandidate(evidence, CauseKind.NODE_PRESSURE, "low")
+def _main(containers: list[ContainerState]) -> list[ContainerState]:
+    """The job's own containers."""
+    named = [item for item in containers if item.name.endswith(signals.MAIN_CONTAINER)]
+    return named or [item for item in containers if not is_sidecar(item.name)]
 
 
 def _from_containers(pod: PodState) -> list[CauseCandidate]:
     """The main container first; the others count only if it did not fail by itself."""
-    main = [item for item in pod.containers if item.name.endswith(signals.MAIN_CONTAINER)]
-    others = [item for item in pod.containers if item not in main]
-    if not main:
-        main = [item for item in others if not is_sidecar(item.name)]
-        others = [item for item in others if is_sidecar(item.name)]
+    main = _main(pod.containers)
     candidates = [candidate for item in main for candidate in _from_container(item)]
     if any(item.state == "terminated" and item.exit_code for item in main):
         return candidates
-    for item in others:
+    for item in pod.containers:
+        if item in main:
+            continue
         if is_sidecar(item.name) and item.exit_code:
             reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
             evidence = Evidence(EvidenceSource.CONTAINER, reason, ONLY_SIDECAR, item.finished)
@@ -194,18 +464,18 @@ def _from_container(item: ContainerState) -> list[CauseCandidate]:
             message = "a process was killed for memory, but the container continued"
             evidence = Evidence(EvidenceSource.CONTAINER, item.reason, message, item.finished)
             candidate = CauseCandidate(evidence, None, "low")
+        elif signal.kind is CauseKind.SETUP and (reading := kubelet_messages.start_error(item.message)):
+            candidate = _read(EvidenceSource.CONTAINER, item.reason, reading, item.finished)
         candidates.append(candidate)
     if item.state == "terminated" and code:
-        if signal := table.get((EvidenceSource.EXIT_CODE, str(code))):
-            candidate = from_signal(signal, item.finished)
+        if known := table.get((EvidenceSource.EXIT_CODE, str(code))):
+            candidate = from_signal(known, item.finished)
         else:
             message = "the job's process ended with an error of its own"
             evidence = Evidence(EvidenceSource.EXIT_CODE, str(code), message, item.finished)
             candidate = CauseCandidate(evidence, CauseKind.USER, "medium")
-        if candidate.kind is not None and item.reason in ("Error", ""):
-            # `Error` with a code of its own comes from the container, which is stronger than a node event.
-            candidate = replace(candidate, weight=ORDER[EvidenceSource.CONTAINER])
-        candidates.append(candidate)
+        # With another reason than `Error` the code is of the runtime, not of the process.
+        candidates.append(candidate if item.reason in ("Error", "") else replace(candidate, tied=False))
     return candidates
 
 
@@ -214,7 +484,7 @@ def _window(context: AttemptContext) -> tuple[float, float, Tie]:
     if context.end is not None:
         return context.end - LOOK_BACK_SECONDS, context.end + LOOK_AHEAD_SECONDS, "exact"
     if context.next_start is not None:
-        begin = context.next_start - 3600
+        begin = context.next_start - BEFORE_RETRY_SECONDS
         return max(context.start or begin, begin), context.next_start, "near"
     if context.start is not None:
         return context.start - LOOK_BACK_SECONDS, context.start + OPEN_WINDOW_SECONDS, "open"
@@ -226,18 +496,37 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
         return []
     cluster = context.cluster
     begin, end, tie = _window(context)
+    events = cluster.node_events.get(context.node, [])
     candidates: list[CauseCandidate] = []
-    for event in within(cluster.node_events.get(context.node, []), begin, end):
+    for event in within(events, begin, end + FAULT_REPORT_SECONDS):
         candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
-        if candidate:
-            candidates.append(candidate if tie != "open" else _untied(candidate))
+        if candidate is None or (candidate.kind is not CauseKind.NODE_FAULT and (event.time or 0.0) > end):
+            continue
+        if tie == "exact" and _is_over(event, candidate, events, context.end):
+            candidate = replace(candidate, kind=None)
+        candidates.append(candidate if tie != "open" else _untied(candidate))
     node = cluster.nodes.get(context.node)
     if node is not None:
-        candidates += _from_node_state(node, begin, end, tie)
+        candidates += _from_node_state(node, context)
     elif cluster.is_gone(context.node):
-        candidates.append(_absent(context))
+        candidates.append(_missing(context))
     candidates.sort(key=lambda candidate: candidate.strength)
     return candidates
+
+
+def _is_over(
+    event: ClusterEvent, candidate: CauseCandidate, events: list[ClusterEvent], end: float | None
+) -> bool:
+    """The node was ready, or the check passed again, before the attempt ended: the attempt survived it."""
+    if end is None or event.time is None or event.reason == "Rebooted":
+        return False
+    change = condition_change(event)
+    for later in within(events, event.time, end - SAME_KILL_SECONDS):
+        if candidate.kind is CauseKind.NODE_LOST and later.reason == "NodeReady":
+            return True
+        if change and (other := condition_change(later)) and other[0] == change[0] and other[1] == "False":
+            return True
+    return False
 
 
 def _untied(candidate: CauseCandidate) -> CauseCandidate:
@@ -246,9 +535,9 @@ def _untied(candidate: CauseCandidate) -> CauseCandidate:
     return replace(candidate, evidence=evidence, confidence="low", tied=False)
 
 
-def _absent(context: AttemptContext) -> CauseCandidate:
+def _missing(context: AttemptContext) -> CauseCandidate:
     kind = None
-    if context.spot:
+    if _is_spot(context):
         kind = CauseKind.SPOT
     elif context.pod and not any(item.state == "terminated" for item in context.pod.containers):
         kind = CauseKind.NODE_LOST
@@ -256,15 +545,27 @@ def _absent(context: AttemptContext) -> CauseCandidate:
     return CauseCandidate(evidence, kind, "low")
 
 
-def _from_node_state(node: Node, begin: float, end: float, tie: Tie) -> list[CauseCandidate]:
+def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate]:
     """Conditions and taints that the node has now, if they began in the window; a fault may have begun before."""
+    begin, end, tie = _window(context)
     candidates = []
     for signal, since in node_signals(node):
+        fault = signal.kind is CauseKind.NODE_FAULT
         if tie == "open" or since is None:
             candidates.append(_untied(from_signal(signal, since)))
-        elif since <= end and (since >= begin or signal.kind is CauseKind.NODE_FAULT):
-            candidates.append(from_signal(signal, since, weaker=tie != "exact"))
+        elif since <= end + (FAULT_REPORT_SECONDS if fault else 0) and (since >= begin or fault):
+            candidate = from_signal(signal, since, weaker=tie != "exact")
+            harmless = fault and _did_not_hinder(node.name, since, context)
+            candidates.append(replace(candidate, confidence="low", tied=False) if harmless else candidate)
     return candidates
+
+
+def _did_not_hinder(node: str, since: float, context: AttemptContext) -> bool:
+    """Jobs that started with the fault succeeded, or this one ran long although the fault was there long before."""
+    if any(start > since for start in context.cluster.successes.get(node, ())):
+        return True
+    start, end = context.start, context.end
+    return start is not None and end is not None and min(start - since, end - start) >= HARMLESS_SECONDS
 
 
 def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
@@ -301,5 +602,13 @@ def _pod_pattern(diagnostics: str) -> list[tuple[str, str]]:
         return []
 
 
-def _from_prs(items: list[tuple[PrsEvidence, bool]]) -> list[CauseCandidate]:
-    return [CauseCandidate(item.evidence, item.kind, "low", tied=named) for item, named in items]
+def _from_files(context: AttemptContext) -> list[CauseCandidate]:
+    """What the job's own files say: the error of a GPU is evidence, what a parallel job saw of its node is a hint."""
+    candidates = []
+    for item, named in context.prs_evidence:
+        of_gpu = item.evidence.source is EvidenceSource.LOG
+        tied = named or (of_gpu and context.alone)
+        candidates.append(
+            CauseCandidate(item.evidence, item.kind, "medium" if of_gpu and tied else "low", tied=tied)
+        )
+    return candidates

@@ -16,7 +16,7 @@ from arc_toolkit.diagnosis import families, signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
-from arc_toolkit.kube.nodes import Node, read_node
+from arc_toolkit.kube.nodes import GPU_RESOURCES, Node, read_node
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
 from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import SPOT_KEY
@@ -66,6 +66,7 @@ class PodState:
     end: float | None
     deleted: float | None
     wants_spot: bool
+    evicted: ClusterEvent | None = None  # by Volcano, from the condition Ready=False
     parent: str | None = None  # the sweep or pipeline that it names
     created: float | None = None  # by the clock of the API server, unlike start and end, which are of its node
     gang: str | None = None  # its Volcano job; AzureML makes a new one for a retry of its own
@@ -95,6 +96,9 @@ class ClusterIndex:
     collected: dict[str, list[float]] = field(default_factory=dict)
     spot_pools: dict[str, bool] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)  # nodes with pods that may run on spot VMs
+    successes: dict[str, list[float]] = field(default_factory=dict)  # node -> starts of pods that succeeded
+    # node -> whether it offers fewer devices than it has; only if its amounts are known
+    fewer_devices: dict[str, bool] = field(default_factory=dict)
     nodes_complete: bool = False
     newest: float | None = None  # the newest time of events, node conditions and heartbeats
     other_pods: int = 0  # not of AzureML jobs
@@ -129,6 +133,10 @@ class ClusterIndex:
         pool = pool_of(name)
         return pool is None or pool in self.spot_pools
 
+    def events_of_job(self, pod: PodState) -> list[ClusterEvent]:
+        """Of the Volcano job that made the pod, which is named `<job>-<task>-<index>`."""
+        return self.volcano_events.get(("Job", pod.namespace, pod.name.rsplit("-", 2)[0]), [])
+
     def events_of_pod(self, pod: PodState) -> list[ClusterEvent]:
         """Those with its UID; otherwise those of its name, except from before it was created: names are used again."""
         if events := self.pod_events.get(pod.uid):
@@ -146,6 +154,8 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
         pod = _pod(raw)
         if pod.node and pod.wants_spot:
             cluster.tolerated.add(pod.node)
+        if pod.node and pod.phase == "Succeeded" and pod.start is not None:
+            cluster.successes.setdefault(pod.node, []).append(pod.start)
         if pod.node and pod.disrupted is not None:
             if pod.disruption == "EvictionByEvictionAPI":
                 cluster.drains.setdefault(pod.node, []).append(pod.disrupted)
@@ -163,6 +173,9 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
             cluster.nodes[node.name] = node
         if node.name and created:
             _cut(cluster, node.name, created)
+        fewer = _fewer_devices(mapping(raw.get("status")))
+        if fewer is not None:
+            cluster.fewer_devices[node.name] = fewer
     for raw in _newest(item for part in facts for item in part.events):
         _add_event(cluster, raw)
     cluster.pod_groups = list(_newest(item for part in facts for item in part.pod_groups))
@@ -193,6 +206,13 @@ def _newest_time(cluster: ClusterIndex, nodes: Iterable[Any]) -> float | None:
     ]
     moments += [events[-1].time for events in (*cluster.node_events.values(), *cluster.pod_events.values())]
     return max((moment for moment in moments if moment is not None), default=None)
+
+
+def _fewer_devices(status: Mapping[str, Any]) -> bool | None:
+    """A device that its plugin reports as unhealthy is in `capacity` but not in `allocatable`."""
+    capacity, allocatable = mapping(status.get("capacity")), mapping(status.get("allocatable"))
+    known = [key for key in GPU_RESOURCES if key in capacity and key in allocatable]
+    return any(text(capacity[key]) != text(allocatable[key]) for key in known) if known else None
 
 
 def _cut_at_repairs(cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]) -> None:
@@ -259,6 +279,7 @@ def _pod(raw: Json) -> PodState:
     name = text(meta.get("name"))
     disruption, disrupted = "", None
     unscheduled = None
+    evicted = None
     for condition in rows(status.get("conditions")):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             disruption = text(condition.get("reason"))
@@ -268,6 +289,10 @@ def _pod(raw: Json) -> PodState:
                 text(condition.get("reason")),
                 text(condition.get("message")),
                 times.parse(condition.get("lastTransitionTime")),
+            )
+        elif condition.get("type") == "Ready" and condition.get("reason") == "Evict":
+            evicted = ClusterEvent(
+                "Evict", text(condition.get("message")), times.parse(condition.get("lastTransitionTime"))
             )
     containers = [
         _container(entry, init=part == "initContainerStatuses")
@@ -294,6 +319,7 @@ def _pod(raw: Json) -> PodState:
         end=disrupted or (max(ends) if ends else None) or deleted,
         deleted=deleted,
         wants_spot=any(item.get("key") == SPOT_KEY for item in rows(spec.get("tolerations"))),
+        evicted=evicted,
         parent=families.parent_of_pod(meta, spec),
         created=created,
         gang=text(labels.get(GANG_LABEL)) or text(labels.get("jobId")) or None,
@@ -346,6 +372,8 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
     else:
         return
     reason, message = text(raw.get("reason")), text(raw.get("message")) or text(raw.get("note"))
+    if reason.startswith("Deleting node "):
+        reason = "DeletingNode"  # older cloud providers write the message into the reason
     for moment in (last,) if first is None or first == last else (first, last):
         target.append(ClusterEvent(reason, message, moment))
 

@@ -48,6 +48,19 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
     return scans
 
 
+def read_user_logs(inventory: Inventory, jobs: int) -> list[PrsEvidence]:
+    """Errors of GPUs in what the jobs printed."""
+    from arc_toolkit.diagnosis.gpu_logs import evidence_in
+
+    found: list[PrsEvidence] = []
+    for batch in _local(sorted(inventory.user_logs, key=lambda log: log.path), jobs):
+        found += evidence_in(result for result in batch if isinstance(result, LogScan))
+        for result in batch:
+            if isinstance(result, SkippedFile):
+                inventory.skip(result.path, result.reason)
+    return found
+
+
 def workers(jobs: int, files: int) -> int:
     """The number of processes; 0 chooses it."""
     if jobs:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.causes import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RecordingGap, RunOutcome, Verdict
+from arc_toolkit.diagnosis.windows import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
 
 MOST_NAMED = 3  # gaps in one sentence
 _TRUSTING = (Level.OK, Level.RECOVERED, Level.NOT_ENOUGH_DATA)  # verdicts that rest on what was not seen

@@ -101,6 +101,7 @@ class EvidenceSource(StrEnum):
     GANG = "gang"  # another rank of the same attempt
     POD_GROUP = "pod group"  # of Volcano
     VOLCANO_JOB = "volcano job"
+    COMPARISON = "comparison"  # with other attempts
 
 
 @dataclass(frozen=True, slots=True)

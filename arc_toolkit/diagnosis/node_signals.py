@@ -1,27 +1,30 @@
-"""The evidence that a node gives: its events, conditions and taints, and what explains that the node was lost.
+"""The evidence that a node gives: its events, conditions and taints, and what excuses that the node was lost.
 
 `causes.py` uses this for one attempt and `verdicts.py` for the node, so both give the same answer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex
+from arc_toolkit.diagnosis.kubelet_messages import only_application_xids
 from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.signals import ORDER, Signal
+from arc_toolkit.diagnosis.windows import (
+    DELETION_SECONDS,
+    NOTICE_AFTER_SECONDS,
+    NOTICE_BEFORE_SECONDS,
+    is_within,
+)
 from arc_toolkit.kube.nodes import Node
 
 # VMs that were removed on purpose: no fault of the node.
 EXPLANATIONS = (CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
 # Causes that are not the job's own either.
 TAKEN_AWAY = (*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED)
-
-# A drain may take half an hour, and a VM that is scaled down some time until it is gone. A notice may also be
-# recorded after the loss, because several watchers report it.
-NOTICE_BEFORE_SECONDS = 3600
-NOTICE_AFTER_SECONDS = 900
 
 _WEAKER: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 
@@ -35,12 +38,11 @@ class CauseCandidate:
     confidence: Confidence
     priority: int = 5
     tied: bool = True
-    weight: int | None = None  # if not that of the evidence's source
 
     @property
     def strength(self) -> tuple[int, int]:
         """The strongest sorts first."""
-        return self.weight or ORDER[self.evidence.source], self.priority
+        return ORDER[self.evidence.source], self.priority
 
 
 def from_signal(signal: Signal, time: float | None, *, weaker: bool = False) -> CauseCandidate:
@@ -50,14 +52,56 @@ def from_signal(signal: Signal, time: float | None, *, weaker: bool = False) -> 
     return CauseCandidate(evidence, signal.kind, confidence, signal.priority)
 
 
+# How the node problem detector reports that a condition changed (pkg/exporters/k8sexporter).
+_CHANGE = re.compile(r"Node condition (\S+) is now: (True|False|Unknown), reason: ")
+
+
+def condition_change(event: ClusterEvent) -> tuple[str, str] | None:
+    """The type and the new status of a condition, if an event of a node reports that it changed."""
+    match = _CHANGE.match(event.message)
+    return (match[1], match[2]) if match else None
+
+
 def from_event(source: EvidenceSource, event: ClusterEvent, *, weaker: bool = False) -> CauseCandidate | None:
     """An event of a node or a pod; third-party termination handlers are recognized by their message."""
-    signal = signals.table().get((source, event.reason))
+    if source is EvidenceSource.NODE_EVENT:
+        change = condition_change(event)
+        if change and not signals.is_bad(*change):
+            return None
+        signal = condition_signal(change[0], event.message) if change else _of_node_event(event)
+    else:
+        signal = signals.table().get((source, event.reason))
     if signals.PREEMPT_MESSAGE.search(event.message) and not (signal and signal.kind is CauseKind.SPOT):
         message = "a termination handler reported that Azure reclaims the spot VM"
         evidence = Evidence(source, signals.reason_text(event.reason), message, event.time)
         return CauseCandidate(evidence, CauseKind.SPOT, "high", 1)
-    return from_signal(signal, event.time, weaker=weaker) if signal else None
+    if signal is None:
+        return None
+    return from_signal(replace(signal, source=source), event.time, weaker=weaker)
+
+
+def _of_node_event(event: ClusterEvent) -> Signal | None:
+    signal = signals.table().get((EvidenceSource.NODE_EVENT, event.reason))
+    if signal is None:
+        return signals.health_check(EvidenceSource.NODE_EVENT, event.message)
+    if event.reason.endswith("Scheduled") and signals.FAILED_QUERY.search(event.message):
+        return None  # the query for announcements failed: nothing was announced
+    if event.reason == "Upgrade" and event.message.startswith("Successfully"):
+        return None  # it is over
+    return signal
+
+
+def condition_signal(kind: str, text: str) -> Signal | None:
+    """What a bad condition means; `text` is its reason and message."""
+    signal = signals.table().get((EvidenceSource.NODE_CONDITION, signals.condition_name(kind)))
+    if signal is None:
+        return signals.health_check(EvidenceSource.NODE_CONDITION, text)
+    if signal.reason == "VMEventScheduled" and (match := signals.SCHEDULED.search(text)):
+        announced = signals.table()[EvidenceSource.NODE_EVENT, f"{match[1]}Scheduled"]
+        return replace(announced, source=signal.source, reason=signal.reason)
+    if signal.reason == "XIDErrors" and only_application_xids(text):
+        return None
+    return signal
 
 
 def node_signals(node: Node) -> list[tuple[Signal, float | None]]:
@@ -65,47 +109,90 @@ def node_signals(node: Node) -> list[tuple[Signal, float | None]]:
     table = signals.table()
     result: list[tuple[Signal, float | None]] = []
     for condition in node.conditions:
-        signal = table.get((EvidenceSource.NODE_CONDITION, condition.type))
-        if signal is None or not signals.is_bad(condition.type, condition.status):
+        if not signals.is_bad(condition.type, condition.status):
             continue
-        if condition.type == "VMEventScheduled" and "Preempt" in condition.reason + condition.message:
-            signal = table[EvidenceSource.NODE_CONDITION, "PreemptionScheduled"]
-        result.append((signal, times.parse(condition.since)))
+        if signal := condition_signal(condition.type, f"{condition.reason} {condition.message}"):
+            result.append((signal, times.parse(condition.since)))
     for taint in node.taints:
         signal = table.get((EvidenceSource.NODE_TAINT, taint.key))
         if signal and (not taint.key.endswith("/draining") or taint.value == "spot-eviction"):
-            result.append((signal, times.parse(taint.added)))
+            result.append((signal, _taint_time(taint.key, taint.value, taint.added)))
     return result
+
+
+def _taint_time(key: str, value: str, added: str) -> float | None:
+    """Only NoExecute taints have a time; the autoscaler writes it into the value."""
+    if key == "ToBeDeletedByClusterAutoscaler" and value.isascii() and value.isdigit() and 9 <= len(value) <= 11:
+        return float(value)
+    return times.parse(added)
 
 
 def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandidate | None:
     """Why a node was lost at that moment, if Azure, the autoscaler or a person removed it on purpose; otherwise None.
 
     The one answer for the cause of an attempt and for the verdict on its node. It excuses a loss (NotReady,
-    unreachable, gone), never a fault of the node's own.
-
-    In this order: a notice (event, condition or taint); a spot VM that is gone for good; pods that were evicted
-    through the API before, as a drain does; a node that was cordoned before, as for a reboot or an upgrade.
+    unreachable, gone), never a fault of the node's own. In this order: a notice (event, condition or taint); a spot VM
+    that is gone; pods that were evicted through the API before, as a drain does; a node that was cordoned before, as
+    for a reboot or an upgrade; a VM that was deleted soon after.
     """
+    if found := notice(cluster, name, moment):
+        return found
     events = cluster.node_events.get(name, [])
-    node = cluster.nodes.get(name)
-    notices = [notice for event in events if (notice := from_event(EvidenceSource.NODE_EVENT, event))]
-    notices += [from_signal(signal, since) for signal, since in (node_signals(node) if node else ())]
-    notices = [
-        notice for notice in notices if notice.kind in EXPLANATIONS and _is_near(notice.evidence.time, moment)
-    ]
-    if notices:
-        return min(notices, key=lambda notice: (notice.priority, ORDER[notice.evidence.source]))
-    gone = cluster.is_gone(name) or any(_is_near(moment, time) for time in cluster.collected.get(name, ()))
-    if cluster.place(name).spot and gone and not _came_back(events, moment):
+    if cluster.place(name).spot and _is_taken_back(cluster, name, moment):
         evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
         return CauseCandidate(evidence, CauseKind.SPOT, "medium")
-    evictions = [time for time in cluster.drains.get(name, ()) if _is_before(time, moment)]
+    evictions = [
+        time for time in cluster.drains.get(name, ()) if is_within(time, moment, NOTICE_BEFORE_SECONDS, 0)
+    ]
     if evictions:
         message = "another pod on the node had been evicted through the API, as a drain does"
         evidence = Evidence(EvidenceSource.POD_CONDITION, "EvictionByEvictionAPI", message, max(evictions))
         return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
-    return _cordon(events, node, moment)
+    return _cordon(events, cluster.nodes.get(name), moment) or _deletion(events, moment)
+
+
+def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandidate | None:
+    """An announcement that the VM is taken away, near that moment: by Azure, the autoscaler or an upgrade."""
+    node = cluster.nodes.get(name)
+    found = [
+        candidate
+        for event in cluster.node_events.get(name, ())
+        if (candidate := from_event(EvidenceSource.NODE_EVENT, event))
+        and _is_near(candidate.evidence.time, moment)
+    ]
+    for signal, since in node_signals(node) if node else ():
+        time = since
+        if time is None and node and signal.source is EvidenceSource.NODE_TAINT:
+            time = _not_ready_since(node) or cluster.newest
+        if _is_near(time, moment):
+            candidate = from_signal(signal, since)
+            if signal.reason == signals.SHUTDOWN_TAINT and cluster.place(name).spot:
+                message = "its VM is deallocated, as Azure does with spot VMs that it reclaims"
+                evidence = Evidence(signal.source, signal.reason, message, since)
+                candidate = CauseCandidate(evidence, CauseKind.SPOT, "medium", 1)
+            found.append(candidate)
+    found = [candidate for candidate in found if candidate.kind in EXPLANATIONS]
+    return min(found, key=lambda candidate: (candidate.priority, ORDER[candidate.evidence.source]), default=None)
+
+
+def _not_ready_since(node: Node) -> float | None:
+    ready = [row for row in node.conditions if row.type == "Ready" and signals.is_bad(row.type, row.status)]
+    return times.parse(ready[-1].since) if ready else None
+
+
+def _is_taken_back(cluster: ClusterIndex, name: str, moment: float | None) -> bool:
+    """The VM that had this name at that moment does not exist any more, and did not come back."""
+    node, events = cluster.nodes.get(name), cluster.node_events.get(name, [])
+    created = times.parse(node.created) if node else None
+    if created is not None and moment is not None and created > moment:
+        return True  # another VM has the name now
+    near = [*cluster.collected.get(name, ())]
+    near += [event.time for event in events if event.reason in signals.REMOVALS and event.time is not None]
+    gone = cluster.is_gone(name) or any(_is_near(time, moment) for time in near)
+    return gone and not any(
+        event.reason == "NodeReady" and (moment is None or event.time is None or event.time > moment)
+        for event in events
+    )
 
 
 def _cordon(events: list[ClusterEvent], node: Node | None, moment: float | None) -> CauseCandidate | None:
@@ -114,32 +201,29 @@ def _cordon(events: list[ClusterEvent], node: Node | None, moment: float | None)
     changes = [
         event
         for event in events
-        if event.reason in (signals.CORDONED, signals.UNCORDONED) and _is_before(event.time, moment)
+        if event.reason in (signals.CORDONED, signals.UNCORDONED)
+        and is_within(event.time, moment, NOTICE_BEFORE_SECONDS, 0)
     ]
     if changes and changes[-1].reason == signals.CORDONED:
         evidence = Evidence(EvidenceSource.NODE_EVENT, signals.CORDONED, message, changes[-1].time)
         return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     for taint in node.taints if node else ():
         since = times.parse(taint.added)
-        if taint.key == signals.CORDON_TAINT and _is_before(since, moment):
+        if taint.key == signals.CORDON_TAINT and is_within(since, moment, NOTICE_BEFORE_SECONDS, 0):
             evidence = Evidence(EvidenceSource.NODE_TAINT, taint.key, message, since)
             return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     return None
 
 
-def _is_near(notice: float | None, moment: float | None) -> bool:
-    """A notice without a time holds now; a loss without a time may have been at any time."""
-    if notice is None or moment is None:
-        return True
-    return -NOTICE_BEFORE_SECONDS <= notice - moment <= NOTICE_AFTER_SECONDS
+def _deletion(events: list[ClusterEvent], moment: float | None) -> CauseCandidate | None:
+    """The VM was deleted in Azure: the node was lost because of that, unless it had been lost for long before."""
+    for event in events:
+        if event.reason == "DeletingNode" and is_within(event.time, moment, 0, DELETION_SECONDS):
+            evidence = Evidence(EvidenceSource.NODE_EVENT, event.reason, "its VM was deleted in Azure", event.time)
+            return CauseCandidate(evidence, CauseKind.SCALE_DOWN, "low")
+    return None
 
 
-def _is_before(time: float | None, moment: float | None) -> bool:
-    return time is not None and moment is not None and 0 <= moment - time <= NOTICE_BEFORE_SECONDS
-
-
-def _came_back(events: list[ClusterEvent], moment: float | None) -> bool:
-    return any(
-        event.reason == "NodeReady" and (moment is None or event.time is None or event.time > moment)
-        for event in events
-    )
+def _is_near(time: float | None, moment: float | None) -> bool:
+    """A notice without a time may be of any time, and so may a loss without a time."""
+    return time is None or moment is None or is_within(time, moment, NOTICE_BEFORE_SECONDS, NOTICE_AFTER_SECONDS)

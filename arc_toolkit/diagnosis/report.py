@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis import attempts, cluster_index, gaps, verdicts
-from arc_toolkit.diagnosis.causes import count_successes_elsewhere
+from arc_toolkit.diagnosis.causes import blame_convicted_nodes, count_successes_elsewhere
+from arc_toolkit.diagnosis.gpu_logs import evidence_in
 from arc_toolkit.diagnosis.model import (
     Attempt,
     ClusterFacts,
     DiagnosisReport,
+    EvidenceSource,
     Job,
     Level,
     MetricLimit,
@@ -35,9 +37,12 @@ def build(
 ) -> DiagnosisReport:
     """The report; the order of the input does not matter."""
     cluster = cluster_index.read(facts)
-    built, groups = attempts.build(scans, cluster, prs_evidence)
+    files = [*prs_evidence, *evidence_in(scans)]
+    prs_evidence = [item for item in prs_evidence if item.evidence.source is EvidenceSource.PRS]
+    built, groups = attempts.build(scans, cluster, files)
     built = count_successes_elsewhere(built)
     nodes, everywhere, incidents = verdicts.judge(built, cluster)
+    built = blame_convicted_nodes(built, nodes)
     recording = [gap for part in facts for gap in part.gaps]
     built = gaps.mark_attempts(built, recording)
     nodes = gaps.mark_verdicts(nodes, built, recording)

@@ -20,6 +20,7 @@ ORDER = {
     EvidenceSource.POD_STATUS: 2,
     EvidenceSource.CONTAINER: 3,
     EvidenceSource.POD_EVENT: 4,
+    EvidenceSource.VOLCANO_JOB: 4,
     EvidenceSource.NODE_EVENT: 5,
     EvidenceSource.NODE_CONDITION: 6,
     EvidenceSource.NODE_TAINT: 6,
@@ -146,8 +147,36 @@ PREEMPT_MESSAGE = re.compile(
     r"will change into status '?Preempt|[Pp]reempt(?:ion)? [Ss]cheduled|SpotEvictionIncoming"
 )
 
-# How pods of a node end whose VM is reclaimed without a notice.
-SPOT_VM_ENDS = frozenset({"DeletionByPodGC", "Terminated", "NodeShutdown", "Shutdown"})
+# The announcement in the message of VMEventScheduled: `Redeploy Scheduled: Sat, 06 Jun 2026 07:55:00 GMT. ...`
+SCHEDULED = re.compile(r"\b(Preempt|Redeploy|Reboot|Terminate|Freeze)\b")
+# The check for announcements could not ask; happens on every kind of node (Azure/AKS #4757).
+FAILED_QUERY = re.compile(r"query failed|[Tt]imed out")
+
+# How a node looks whose VM is stopped but not deleted, such as a spot VM with the policy Deallocate.
+SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
+REMOVALS = frozenset({"DeletingNode", "RemovingNode"})
+# A node has just begun to work, and its device plugins may still be missing.
+STARTS = frozenset({"Starting", "Rebooted", "RegisteredNode", "NodeReady", "KubeletStart"})
+# Taints that Kubernetes itself sets because a node does not respond.
+LOST_TAINTS = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"})
+
+# Faults with which a running process goes on: services beside it, and a GPU that is only slow.
+SURVIVABLE = frozenset(
+    {
+        "KubeletProblem",
+        "KubeletIsDown",
+        "KubeletUnhealthy",
+        "FrequentKubeletRestart",
+        "ContainerRuntimeProblem",
+        "ContainerRuntimeIsDown",
+        "ContainerRuntimeUnhealthy",
+        "FrequentContainerdRestart",
+        "FrequentDockerRestart",
+        "PLEGUnhealthy",
+        "UnhealthyNvidiaDevicePlugin",
+        "GPUClockThrottling",
+    }
+)
 
 # A node name is a slot, not a VM: after these (`...Start` and `...End`) it is another VM or has another disk,
 # unless an `...Error` follows.
@@ -164,6 +193,25 @@ def is_bad(condition: str, status: object) -> bool:
     if condition == "Ready":
         return status in ("False", "Unknown")
     return status == ("False" if condition in GOOD_WHEN_TRUE else "True")
+
+
+# AKS and its extensions have written the same check in several ways: XIDErrors, XIDError, GPUXIDErrors, XIDError79.
+_XID_CONDITION = re.compile(r"(?:GPU)?XIDErrors?(?:\d+|AlwaysFail)?")
+_FAULT_CODE = re.compile(r"FaultCode: (NHC\w+)")
+
+
+def condition_name(kind: str) -> str:
+    """The name under which the table has a condition."""
+    return "XIDErrors" if _XID_CONDITION.fullmatch(kind) else kind
+
+
+def health_check(source: EvidenceSource, text: str) -> Signal | None:
+    """A failed node health check of Azure that the table does not know; its message ends with a fault code."""
+    match = _FAULT_CODE.search(text)
+    if match is None:
+        return None
+    origin = "github.com/Azure/azurehpc-health-checks"
+    return Signal(source, match[1], CauseKind.NODE_FAULT, "medium", "a health check of the node failed", origin)
 
 
 _REASON = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")

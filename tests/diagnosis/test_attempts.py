@@ -299,7 +299,8 @@ def test_a_rank_on_a_lost_node_is_the_cause_although_its_end_is_recorded_last() 
     pods[1]["status"]["conditions"] = pod(disruption="DeletionByTaintManager", disrupted=36)["status"][
         "conditions"
     ]
-    kinds = [attempt.cause.kind for attempt in build([], [facts(pods)]).attempts if attempt.cause]
+    lost = facts(pods, events=[event("NodeNotReady", 30, about=NODE_B)])
+    kinds = [attempt.cause.kind for attempt in build([], [lost]).attempts if attempt.cause]
     assert kinds == [CauseKind.GANG, CauseKind.NODE_LOST]
 
 

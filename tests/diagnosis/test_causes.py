@@ -57,8 +57,9 @@ def tainted(key: str, value: str) -> dict[str, Any]:
         # the pod's own condition
         (pod(disruption="PreemptionByScheduler"), [], [], CauseKind.SCHEDULER),
         (pod(disruption="PreemptionByKubeScheduler"), [], [], CauseKind.SCHEDULER),
-        (pod(disruption="DeletionByTaintManager"), [], [], CauseKind.NODE_LOST),
-        (pod(disruption="DeletionByPodGC"), [], [], CauseKind.NODE_LOST),
+        (pod(disruption="DeletionByTaintManager"), [], [], CauseKind.DRAIN),
+        (pod(disruption="DeletionByTaintManager"), [], [event("NodeNotReady", 24)], CauseKind.NODE_LOST),
+        (pod(disruption="DeletionByPodGC"), [], [], CauseKind.UNKNOWN),
         (pod(disruption="EvictionByEvictionAPI"), [], [], CauseKind.DRAIN),
         # what explains it better
         (pod(disruption="DeletionByTaintManager"), [], [event("PreemptScheduled", 25)], CauseKind.SPOT),
@@ -89,7 +90,7 @@ def tainted(key: str, value: str) -> dict[str, Any]:
         (pod(reason="OutOfmemory"), [], [], CauseKind.SETUP),
         # containers
         (pod(containers=[container(reason="OOMKilled", code=137)]), [], [], CauseKind.OWN_MEMORY),
-        (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], CauseKind.NODE_LOST),
+        (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], CauseKind.UNKNOWN),
         (pod(containers=[container(code=1)]), [], [], CauseKind.USER),
         (pod(containers=[container(code=139)]), [], [], CauseKind.USER),
         (pod(containers=[NO_IMAGE]), [], [], CauseKind.SETUP),
@@ -113,7 +114,7 @@ def test_each_trace_of_a_failure_has_its_cause(
     cause = cause_of([failed], nodes, events)
     assert cause.kind is kind
     assert cause.evidence
-    assert cause.blames_node is KINDS[kind].blames_node
+    assert cause.blames_node is (KINDS[kind].blames_node and kind is not CauseKind.UNKNOWN)
 
 
 @pytest.mark.parametrize("code", [137, 143, 255])
@@ -434,11 +435,12 @@ def test_a_systemoom_within_a_minute_explains_a_kill(
 
 
 def test_weak_evidence_of_a_fault_does_not_explain_a_lost_node() -> None:
-    assert kind_and_confidence(cause_of([DELETED_POD], events=[event("TaskHung", 28)])) == (
+    lost = event("NodeNotReady", 25)
+    assert kind_and_confidence(cause_of([DELETED_POD], events=[lost, event("TaskHung", 28)])) == (
         "node-not-ready",
         "high",
     )
-    assert cause_of([DELETED_POD], events=[event("KernelOops", 28)]).kind is CauseKind.NODE_FAULT
+    assert cause_of([DELETED_POD], events=[lost, event("KernelOops", 28)]).kind is CauseKind.NODE_FAULT
 
 
 def test_a_drain_of_a_spot_node_that_is_gone_is_still_a_drain() -> None:

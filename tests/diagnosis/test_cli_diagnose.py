@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> Path:
     write_log(tmp_path, f"brave/artifacts/system_logs/retry-001/{LOG}", NODE_B)
     write_log(tmp_path, f"calm/artifacts/system_logs/{LOG}", NODE_C)
     (tmp_path / "brave/artifacts/user_logs").mkdir()
-    (tmp_path / "brave/artifacts/user_logs/std_log.txt").write_text("password=hunter2222\n")
+    (tmp_path / "brave/artifacts/user_logs/notes.txt").write_text("password=hunter2222\n")
     killed = pod("brave", NODE_A, "u1", containers=[container(code=137)])
     save(tmp_path / "pods.json", [killed, pod("brave", NODE_B, "u2", phase="Succeeded", start=35)])
     save(tmp_path / "nodes.json", [node(NODE_A), node(NODE_B), node(NODE_C)])
@@ -219,7 +219,7 @@ def test_what_cannot_be_used_is_one_sentence(arc: Arc, words: list[str], sentenc
 
 
 def test_a_folder_without_logs_says_what_was_seen_and_what_to_do(arc: Arc, tmp_path: Path) -> None:
-    (tmp_path / "std_log.txt").write_text("x")
+    (tmp_path / "notes.txt").write_text("x")
     result = arc("diagnose", tmp_path)
     assert result.code == 2
     assert "1 file searched: 1 not a file that diagnose reads" in result.err

@@ -30,7 +30,8 @@ def scene(source: str, reason: str) -> ClusterFacts | LogScan:
     """A failed attempt with this one signal."""
     match EvidenceSource(source):
         case EvidenceSource.POD_CONDITION:
-            return facts([pod(disruption=reason)])
+            evicted = {"type": "Ready", "status": "False", "reason": "Evict", "lastTransitionTime": at(30)}
+            return facts([pod(conditions=[evicted]) if reason == "Evict" else pod(disruption=reason)])
         case EvidenceSource.POD_STATUS:
             return facts([pod(reason=reason)])
         case EvidenceSource.CONTAINER:
@@ -38,6 +39,14 @@ def scene(source: str, reason: str) -> ClusterFacts | LogScan:
         case EvidenceSource.POD_EVENT:
             of_pod = event(reason, 29, kind="Pod", about="azureml-aa-worker-0", namespace="azureml")
             return facts([pod(containers=KILLED)], events=[of_pod])
+        case EvidenceSource.VOLCANO_JOB:
+            message = (
+                f"Start to execute command {reason}, and clean it up to make sure executed not more than once."
+            )
+            of_job = event(
+                "CommandIssued", 29, kind="Job", about="azureml-aa", namespace="azureml", message=message
+            )
+            return facts([pod(containers=KILLED)], events=[of_job])
         case EvidenceSource.NODE_EVENT:
             return facts([pod(containers=KILLED)], events=[event(reason, 29)])
         case EvidenceSource.NODE_CONDITION:

@@ -1,0 +1,157 @@
+"""What the kubelet, NVIDIA's container toolkit and its driver write about a pod, and what each text proves.
+
+These texts are the only place where the reason is. All patterns for them are here and in signals.EVICTED, each with its
+source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.model import CauseKind, Confidence
+from arc_toolkit.kube.quantities import QuantityError, bytes_offered
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a message means: the cause, how sure that is, and the meaning in our own words."""
+
+    kind: CauseKind
+    confidence: Confidence
+    meaning: str
+    tied: bool = True  # False: it does not blame the node
+
+
+# `Container x was using 61Gi, request is 8Gi, has larger consumption of memory.`; before Kubernetes 1.22
+# `Container x was using 90Gi, which exceeds its request of 0.`
+_QUANTITY = r"(\d[\d.]{0,20}[A-Za-z]{0,2})"
+_USAGE = re.compile(
+    rf"Container (\S+) was using {_QUANTITY}, (?:request is|which exceeds its request of) {_QUANTITY}[,.]"
+)
+_THRESHOLD = re.compile(rf"Threshold quantity: {_QUANTITY}, available: {_QUANTITY}\.")
+_RESOURCE = re.compile(r"low on resource: \[?(memory|ephemeral-storage)")
+_OWN = {"memory": CauseKind.OWN_MEMORY, "ephemeral-storage": CauseKind.OWN_STORAGE}
+# Being named is not enough, because the kubelet names every container above its request, even with some KiB. This
+# much above its request, and at least as much as the node lacked, a job is what filled the node.
+LEAST_EXCESS_BYTES = 1 << 30
+
+
+def evicted(message: str, is_job: Callable[[str], bool]) -> Reading:
+    """Why the kubelet evicted a pod. `is_job`: whether a container is the job's own, not a sidecar."""
+    for pattern, kind, confidence, meaning in signals.EVICTED:
+        if re.search(pattern, message):
+            usage = _largest_excess(message, is_job) if kind is CauseKind.NODE_PRESSURE else None
+            resource = _RESOURCE.search(message)
+            if usage is None or resource is None:
+                return Reading(kind, confidence, meaning)
+            excess, words = usage
+            if excess >= max(LEAST_EXCESS_BYTES, _shortage(message)):
+                return Reading(_OWN[resource[1]], "medium", f"{meaning}, because the job {words}")
+            return Reading(kind, confidence, f"{meaning}; the job only {words}")
+    return Reading(CauseKind.NODE_PRESSURE, "low", "evicted, for a reason that is not known", tied=False)
+
+
+def _largest_excess(message: str, is_job: Callable[[str], bool]) -> tuple[int, str] | None:
+    """How far the job's container was above its request, and that in words."""
+    found = []
+    for name, used, requested in _USAGE.findall(message):
+        excess = _bytes(used) - _bytes(requested)
+        if is_job(name):
+            found.append((excess, f"used {used} with a request of {requested}"))
+    return max(found, default=None)
+
+
+def _shortage(message: str) -> int:
+    match = _THRESHOLD.search(message)
+    return _bytes(match[1]) - _bytes(match[2]) if match else 0
+
+
+def _bytes(quantity: str) -> int:
+    try:
+        return bytes_offered(quantity)
+    except QuantityError:
+        return 0
+
+
+# kubelet devicemanager/manager.go and lifecycle/predicate.go; status.message has `Pod was rejected: ` before them.
+REJECTED = "Pod was rejected: "
+_NO_DEVICES = re.compile(
+    r"no healthy devices present|previously allocated devices are no longer healthy|cannot allocate unregistered device"
+)
+_FEWER_DEVICES = re.compile(
+    r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"
+)
+_NO_ROOM = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)")
+
+
+def refused(reason: str, message: str, fewer_devices: bool | None, just_started: bool) -> Reading | None:
+    """Why the kubelet did not admit a pod, if the message says more than the reason.
+
+    `fewer_devices`: whether the node now offers fewer devices than it has, None if unknown.
+    """
+    broken: tuple[Confidence, str] | None = None
+    if _NO_DEVICES.search(message):
+        broken = "high", "the kubelet refused the pod: no healthy device of the kind it needs"
+    elif match := _FEWER_DEVICES.search(message):
+        words = f"the kubelet refused the pod: {match[2]} devices requested, {match[3]} available"
+        if fewer_devices is False:
+            return Reading(CauseKind.SETUP, "medium", f"{words}, because other pods still had them")
+        if fewer_devices is None:
+            return Reading(CauseKind.NODE_FAULT, "low", words, tied=False)
+        broken = "high", words
+    elif match := _NO_ROOM.search(message):
+        if "/" not in match[1] or int(match[2]) <= int(match[4]):
+            return Reading(CauseKind.SETUP, "high", "the kubelet refused the pod: the node was full")
+        broken = "high", f"the kubelet refused the pod: {match[2]} devices requested, {match[4]} on the node"
+    if broken is None:
+        known = message.startswith(REJECTED) or reason.startswith("OutOf")
+        return Reading(CauseKind.SETUP, "medium", "the kubelet did not admit the pod") if known else None
+    confidence, meaning = broken
+    if just_started:
+        return Reading(CauseKind.SETUP, "medium", f"{meaning}; the node had just started")
+    return Reading(CauseKind.NODE_FAULT, confidence, meaning)
+
+
+# NVIDIA's container toolkit runs as a hook of the runtime. `requirement error` compares the image with the driver.
+_HOOK = re.compile(r"nvidia-container-(?:cli|runtime)|libnvidia-ml|NVML|nvidia-ctk|nvidia\.com/gpu=")
+_REQUIREMENT = re.compile(r"requirement error|unsatisfied condition: (?:cuda|driver|brand)")
+
+
+def start_error(message: str) -> Reading | None:
+    """Why a container with a GPU could not start; None if the message is not of NVIDIA's toolkit."""
+    if _REQUIREMENT.search(message):
+        return Reading(CauseKind.SETUP, "high", "the image needs a newer CUDA than the driver of the node has")
+    if _HOOK.search(message):
+        return Reading(CauseKind.NODE_FAULT, "high", "NVIDIA's hook could not give its GPU to the container")
+    return None
+
+
+# https://docs.nvidia.com/deploy/xid-errors/: those that speak for the GPU, its memory, its link or its firmware.
+HARDWARE_XIDS = {
+    48: "double-bit ECC error",
+    62: "internal micro-controller halt",
+    63: "a row of GPU memory is to be remapped",
+    64: "a row of GPU memory could not be remapped",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    92: "high rate of single-bit ECC errors",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "timeout of the GPU's system processor",
+    120: "error of the GPU's system processor",
+    140: "unrecovered ECC error",
+}
+# Those that the program on the GPU causes: an illegal address, an assertion, a killed process.
+APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68, 69, 109})
+_XID_CODES = re.compile(r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)")
+
+
+def only_application_xids(message: str) -> bool:
+    """Whether all Xids that a health check reports are of the program, not of the GPU."""
+    codes = {
+        int(code) for match in _XID_CODES.finditer(message) for code in re.findall(r"\d+", match[1] or match[2])
+    }
+    return bool(codes) and codes <= APPLICATION_XIDS
