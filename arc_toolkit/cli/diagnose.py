@@ -160,7 +160,7 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     scans = collect.read_logs(inventory, args.jobs, console.progress)
     stats = Stats(files_seen=inventory.seen, skipped=inventory.counts)
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
-    prs_evidence += collect.read_user_logs(inventory, args.jobs)
+    prs_evidence += collect.read_side_logs(inventory, args.jobs, scans)
     facts = _facts(args, console, inventory)
     restarts = _restarts(args, stats)
     # To find nothing in what was read is a result.

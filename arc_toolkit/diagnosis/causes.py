@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from arc_toolkit.diagnosis import kubelet_messages, signals
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState, within
@@ -50,6 +50,7 @@ from arc_toolkit.diagnosis.windows import (
     is_within,
 )
 from arc_toolkit.kube.nodes import Node
+from arc_toolkit.kube.raw import mapping, rows
 
 MAX_EVIDENCE = 8
 UNTIED = "no time ties it to this attempt"
@@ -134,7 +135,7 @@ def _was_stopped(findings: Findings) -> Answer:
 
 def _was_evicted(findings: Findings) -> Answer:
     """By the kubelet, for the job's own limit or the node's lack; the node's, if the kernel ran out too."""
-    answer = [item for item in findings.pod if item.evidence.reason == "Evicted"][:1]
+    answer = [item for item in (*findings.pod, *findings.texts) if item.evidence.reason == "Evicted"][:1]
     if answer and answer[0].kind is CauseKind.NODE_PRESSURE and (oom := _system_oom(findings, SAME_KILL_SECONDS)):
         return [*oom, *answer]
     return answer
@@ -431,25 +432,48 @@ def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
 def _main(containers: list[ContainerState]) -> list[ContainerState]:
     """The job's own containers."""
     named = [item for item in containers if item.name.endswith(signals.MAIN_CONTAINER)]
-    return named or [item for item in containers if not is_sidecar(item.name)]
+    return named or [item for item in containers if not item.init and not is_sidecar(item.name)]
 
 
 def _from_containers(pod: PodState) -> list[CauseCandidate]:
-    """The main container first; the others count only if it did not fail by itself."""
+    """The main container, and those of AzureML beside it if they failed by themselves before it."""
     main = _main(pod.containers)
+    helpers = [item for item in pod.containers if not any(item is other for other in main)]
     candidates = [candidate for item in main for candidate in _from_container(item)]
+    candidates += [_of_helper(item) for item in helpers if _failed_first(item, main)]
     if any(item.state == "terminated" and item.exit_code for item in main):
         return candidates
-    for item in pod.containers:
-        if item in main:
-            continue
-        if is_sidecar(item.name) and item.exit_code:
-            reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
-            evidence = Evidence(EvidenceSource.CONTAINER, reason, ONLY_SIDECAR, item.finished)
-            candidates.append(CauseCandidate(evidence, CauseKind.SETUP, "medium"))
-        else:
+    for item in helpers:
+        if item.state == "waiting":
             candidates += _from_container(item)
     return candidates
+
+
+def _failed_first(item: ContainerState, main: list[ContainerState]) -> bool:
+    """It ended with an error of its own before the job's container did. All are killed when a pod ends."""
+    if item.state != "terminated" or not item.exit_code:
+        return False
+    failed = [other for other in main if other.state == "terminated" and other.exit_code]
+    ends = [other.finished for other in failed if other.finished is not None]
+    if failed and not item.init and not (ends and item.finished is not None and item.finished < max(ends)):
+        return False
+    killed = any(other.exit_code in _KILLED for other in main)
+    return item.reason == "OOMKilled" or item.exit_code not in _KILLED or (is_sidecar(item.name) and not killed)
+
+
+def _of_helper(item: ContainerState) -> CauseCandidate:
+    reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
+    name = signals.reason_text(_JOB_ID.sub("", item.name))
+    message = (
+        ONLY_SIDECAR if is_sidecar(item.name) else f"{name}, which is not the job's own container, failed first"
+    )
+    return CauseCandidate(
+        Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), CauseKind.SETUP, "medium"
+    )
+
+
+_KILLED = (137, 143)
+_JOB_ID = re.compile(r"^[0-9a-f]{8,64}-")  # before the names of AzureML's containers
 
 
 def _from_container(item: ContainerState) -> list[CauseCandidate]:
@@ -572,7 +596,15 @@ def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
     if failure is None:
         return []
     code, diagnostics = failure
-    containers = _pod_pattern(diagnostics)
+    pattern = _pod_pattern(diagnostics)
+    if pattern.get("reason") == "Evicted":
+        reading = kubelet_messages.evicted(
+            str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
+        )
+        return [_read(EvidenceSource.LOG, "Evicted", reading, None)]
+    containers = [
+        (str(item.get("name", "")), str(item.get("reason", ""))) for item in rows(pattern.get("containers"))
+    ]
     if containers and all(is_sidecar(name) for name, _ in containers):
         evidence = Evidence(EvidenceSource.LOG, signals.reason_text(code), ONLY_SIDECAR)
         return [CauseCandidate(evidence, CauseKind.SETUP, "medium")]
@@ -588,18 +620,19 @@ def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
     return []
 
 
-def _pod_pattern(diagnostics: str) -> list[tuple[str, str]]:
-    """Name and reason of each container in `PodPattern matched: {...}`."""
-    _, marker, text = diagnostics.partition("PodPattern matched: ")
-    if not marker:
-        return []
+_POD_PATTERN = re.compile(r"PodPattern (?:un)?matched: ")  # frameworkcontroller: completion.go
+
+
+def _pod_pattern(diagnostics: str) -> Mapping[str, Any]:
+    """What AzureML says about the pod and its containers, in `PodPattern matched: {...}`."""
+    match = _POD_PATTERN.search(diagnostics)
+    if match is None:
+        return {}
     try:
-        document, _ = json.JSONDecoder().raw_decode(text)
-        return [
-            (str(item.get("name", "")), str(item.get("reason", ""))) for item in document.get("containers", [])
-        ]
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return []
+        document, _ = json.JSONDecoder().raw_decode(diagnostics[match.end() :])
+    except (ValueError, RecursionError):
+        return {}
+    return mapping(document)
 
 
 def _from_files(context: AttemptContext) -> list[CauseCandidate]:

@@ -48,17 +48,40 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
     return scans
 
 
-def read_user_logs(inventory: Inventory, jobs: int) -> list[PrsEvidence]:
-    """Errors of GPUs in what the jobs printed."""
+def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan]) -> list[PrsEvidence]:
+    """Errors of GPUs in what the jobs printed; AzureML's message about a failure is added to its attempt's scan."""
     from arc_toolkit.diagnosis.gpu_logs import evidence_in
 
     found: list[PrsEvidence] = []
-    for batch in _local(sorted(inventory.user_logs, key=lambda log: log.path), jobs):
+    failed: list[LogScan] = []
+    for batch in _local(sorted(inventory.side_logs, key=lambda log: log.path), jobs):
         found += evidence_in(result for result in batch if isinstance(result, LogScan))
         for result in batch:
             if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
+            elif result.failure:
+                failed.append(result)
+    if failed:
+        add_failures(scans, failed)
     return found
+
+
+def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
+    """The message belongs to the one log of the same attempt; if there is none, its own log stands for the attempt."""
+    from arc_toolkit.diagnosis.log_paths import locate
+
+    by_attempt: dict[tuple[str, int], list[LogScan]] = {}
+    for log in scans:
+        place = locate(log.path)
+        by_attempt.setdefault((place.root, place.number), []).append(log)
+    for side in failed:
+        place = locate(side.path)
+        same = by_attempt.setdefault((place.root, place.number), [])
+        if not same:
+            same.append(side)
+            scans.append(side)
+        elif len(same) == 1:
+            same[0].failure = same[0].failure or side.failure
 
 
 def workers(jobs: int, files: int) -> int:

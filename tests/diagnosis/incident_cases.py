@@ -30,13 +30,13 @@ def load(path: Path) -> dict[str, Any]:
 
 def report_of(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What `diagnose --format json` says of a case whose inputs are saved below a folder."""
-    words = ["diagnose", "--quiet", "--format", "json"]
+    words, sources = ["--quiet", "--format", "json"], []
     for path, text in (case.get("files") or {}).items():
         target = folder / "logs" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
     if case.get("files"):
-        words.append(str(folder / "logs"))
+        sources.append(str(folder / "logs"))
     for key in ("pods", "nodes", "events", "podgroups", "vcjobs"):
         value = case.get(key)
         if value is None:
@@ -44,7 +44,10 @@ def report_of(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         document = value if isinstance(value, dict) else {"apiVersion": "v1", "kind": "List", "items": value}
         saved = folder / f"{key}.json"
         saved.write_text(json.dumps(document))
-        words += [f"--{key}", str(saved)] if key in ("pods", "nodes", "events") else [str(saved)]
+        if key in ("pods", "nodes", "events"):
+            words += [f"--{key}", str(saved)]
+        else:
+            sources.append(str(saved))
     if case.get("metrics"):
         with (folder / "metrics.csv").open("w", newline="") as stream:
             writer = csv.DictWriter(stream, ["run", "key", "step", "value", "timestamp"])
@@ -53,7 +56,7 @@ def report_of(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         words += ["--metrics", str(folder / "metrics.csv")]
     out, errors = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(errors):
-        code = main(words)
+        code = main(["diagnose", *sources, *words])
     if code:
         raise RuntimeError(f"exit code {code}: {errors.getvalue().strip()[-300:]}")
     report: dict[str, Any] = json.loads(out.getvalue())

@@ -17,6 +17,7 @@ from tests.diagnosis.made import (
     container,
     event,
     facts,
+    log,
     node,
     node_line,
     pod,
@@ -232,6 +233,70 @@ def printed(path: str) -> tuple[Any, str | None, CauseKind]:
 
     found = evidence_in([LogScan(path, [], xids=(79,))])[0]
     return found.evidence, found.node, FAULT
+
+
+# Containers beside the job's own
+
+
+ID = "72d109cc556e407ceecd35c36c5e3d3c"
+
+
+@pytest.mark.parametrize(
+    ("helper", "main", "kind"),
+    [
+        # a helper that failed by itself before the job's container
+        (("data-capability", "Error", 1, 29), ("Error", 1, 30), CauseKind.SETUP),
+        (("lifecycler", "OOMKilled", 137, 29), ("Error", 143, 30), CauseKind.SETUP),
+        (("data-capability", "Error", 1, 29), ("Completed", 0, 30), CauseKind.SETUP),
+        # one that ended with the job, or was killed with the pod
+        (("data-capability", "Error", 1, 31), ("Error", 1, 30), USER),
+        (("data-capability", "Error", 1, 30), ("Error", 1, 30), USER),
+        (("lifecycler", "Error", 137, 29), ("Error", 1, 30), USER),
+        (("lifecycler", "Error", 143, 29), ("Error", 143, 30), UNKNOWN),
+        (("lifecycler", "Completed", 0, 29), ("Error", 1, 30), USER),
+        (("lifecycler", "OOMKilled", 137, 31), ("Error", 1, 30), USER),
+    ],
+)
+def test_a_helper_that_failed_first_is_not_the_users_error(
+    helper: tuple[str, str, int, float], main: tuple[str, int, float], kind: CauseKind
+) -> None:
+    name, reason, code, minute = helper
+    containers = [container(f"{ID}-{name}", reason, code, minute), container(f"{ID}-execution-wrapper", *main)]
+    cause = cause_of([pod(containers=containers)], [node()])
+    assert (cause.kind, cause.blames_node) == (kind, False)
+    if kind is CauseKind.SETUP:
+        assert cause.evidence[0].message.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("minute", "code", "kind"), [(29, 1, CauseKind.SETUP), (31, 1, USER), (29, 137, UNKNOWN), (29, 143, UNKNOWN)]
+)
+def test_the_identity_sidecar_with_137_before_the_job_is_a_proxy_problem(
+    minute: float, code: int, kind: CauseKind
+) -> None:
+    containers = [
+        container("training-identity-sidecar", "Error", 137, minute),
+        container("1-execution-wrapper", "Error", code, 30),
+    ]
+    assert cause_of([pod(containers=containers)], [node()]).kind is kind
+
+
+def test_a_failed_init_container_is_named() -> None:
+    failed = pod()
+    failed["status"]["initContainerStatuses"] = [container(f"{ID}-amlarc-init", "Error", 1)]
+    cause = cause_of([failed], [node()])
+    assert cause.kind is CauseKind.SETUP
+    assert cause.evidence[0].message.startswith("amlarc-init")
+
+
+def test_azuremls_message_about_an_evicted_pod_has_the_kubelets_words() -> None:
+    words = "The node was low on resource: ephemeral-storage. Container 1-execution-wrapper was using 90Gi, "
+    for form, kind in (("un", CauseKind.OWN_STORAGE), ("", CauseKind.OWN_STORAGE)):
+        diagnostics = f'PodPattern {form}matched: {{"reason":"Evicted","message":"{words}request is 0, "}}'
+        failed = log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=("-300", diagnostics))
+        cause = build([failed]).attempts[0].cause
+        assert cause is not None
+        assert (cause.kind, cause.blames_node) == (kind, False)
 
 
 # What the kubelet refuses

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import collect, unpack
-from arc_toolkit.diagnosis.model import SkippedFile
+from arc_toolkit.diagnosis.model import CauseKind, SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.inventory import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
@@ -324,3 +324,39 @@ def test_saved_kubernetes_json_may_come_on_standard_input(monkeypatch: pytest.Mo
     (facts,) = collect.read_kubernetes(inventory)
     assert [item["metadata"]["name"] for item in facts.nodes] == [NODE_A]
     assert facts.nodes_complete
+
+
+def test_azuremls_message_in_a_log_beside_the_bootstrap_log_belongs_to_its_attempt(tmp_path: Path) -> None:
+    message = b"AzureML Kubernetes job failed. -210:User has requested to stop the Framework\n"
+    for name in ("one", "none", "two"):
+        (tmp_path / name / "system_logs/lifecycler").mkdir(parents=True)
+        (tmp_path / name / "system_logs/lifecycler/lifecycler.log").write_bytes(message)
+    write_log(tmp_path, "one/system_logs/amlarc_cr_bootstrap.log", NODE_A)
+    write_log(tmp_path, "one/retry-001/system_logs/amlarc_cr_bootstrap.log", NODE_B)
+    write_log(tmp_path, "two/system_logs/worker-0/amlarc_cr_bootstrap.log", NODE_A)
+    write_log(tmp_path, "two/system_logs/worker-1/amlarc_cr_bootstrap.log", NODE_B)
+    inventory = Inventory()
+    add(str(tmp_path), inventory)
+    scans = collect.read_logs(inventory, 1, lambda _: None)
+    collect.read_side_logs(inventory, 1, scans)
+    found = {
+        scan.path.removeprefix(f"{tmp_path}/").split("/system_logs/")[0]: scan.failure[0] if scan.failure else None
+        for scan in scans
+    }
+    assert found == {"one": "-210", "one/retry-001": None, "none": "-210", "two": None}
+    assert not inventory.skipped
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["std_log.txt", "std_log_process_0.txt", "worker_0_std_log.txt", "70_driver_log.txt", "70_driver_log_0.txt"],
+)
+def test_errors_of_a_gpu_are_found_in_what_the_job_printed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "job/user_logs").mkdir(parents=True)
+    (tmp_path / "job/user_logs" / name).write_bytes(b"NVRM: Xid (PCI:0002:00:00): 79, pid=1\n")
+    inventory = Inventory()
+    add(str(tmp_path), inventory)
+    found = collect.read_side_logs(inventory, 1, [])
+    assert [(item.evidence.reason, item.kind) for item in found] == [("Xid 79", CauseKind.NODE_FAULT)]
+    remote = Inventory()
+    assert not remote.offer(name, inventory.side_logs[0], remote=True)

@@ -25,8 +25,9 @@ from arc_toolkit.output.safe import show_source
 
 UNRELATED = "not a file that diagnose reads"
 KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events|podgroups|vcjobs)\.json(?:\.gz)?", re.IGNORECASE)
-# What the job itself printed: https://learn.microsoft.com/azure/machine-learning/how-to-log-view-metrics
-USER_LOG = re.compile(r"(?:.*_)?std_log(?:_process_\d+)?\.txt|70_driver_log.*\.txt")
+# What the job itself printed, and AzureML's own component that reports how it ended:
+# https://learn.microsoft.com/azure/machine-learning/how-to-log-view-metrics
+SIDE_LOG = re.compile(r"(?:.*_)?std_log(?:_process_\d+)?\.txt|70_driver_log.*\.txt|lifecycler\.log")
 PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv")
 
 
@@ -39,7 +40,7 @@ class Inventory:
     streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads
     kubernetes: list[LogFile] = field(default_factory=list)
     prs: list[LogFile] = field(default_factory=list)
-    user_logs: list[LogFile] = field(default_factory=list)  # not those of blobs and workspaces, which may be large
+    side_logs: list[LogFile] = field(default_factory=list)  # not those of blobs and workspaces, which may be large
     skipped: list[SkippedFile] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     seen: int = 0
@@ -62,8 +63,8 @@ class Inventory:
             self.kubernetes.append(log)
         elif name.endswith(".csv") and PRS_NAMES.fullmatch(name):
             self.prs.append(log)
-        elif not remote and name.endswith(".txt") and USER_LOG.fullmatch(name):
-            self.user_logs.append(log)
+        elif not remote and name.endswith((".txt", ".log")) and SIDE_LOG.fullmatch(name):
+            self.side_logs.append(log)
         else:
             return False
         return True
