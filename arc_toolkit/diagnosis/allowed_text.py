@@ -32,7 +32,13 @@ _SHAPES = (
     r"(?:eth|sd[a-z]|nvme|nvidia|md|v|k8s|ipv|tty)\d{0,2}",  # devices and versions
     r"[A-Za-z]",
 )
-_QUOTA = re.compile(r"exceeded quota: ([a-z0-9][a-z0-9.-]{0,62})")
+# Names that messages of Kubernetes and the node problem detector have in a fixed place.
+_NAME = r"([a-z0-9][a-z0-9.-]{0,62})"
+_NAMED = [
+    re.compile(rf"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \"){_NAME}(?![\w./+=-])"),
+    re.compile(rf"Container {_NAME} (?:was using|exceeded its local)"),
+    re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: "),
+]
 _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
 _PIECE = re.compile(rf"(?<![^\W_])(?:{_SHAPES[0]}|{_SHAPES[1]}|{_SHAPES[2]}|{_SHAPES[3]})(?![^\W_])|[^\W_]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -43,7 +49,7 @@ def allowed_text(text: str, names: Iterable[str] = ()) -> str:
     """The allowed parts of a text. `names` are allowed too: those that the same object has in other fields."""
     text = redact(text[:_LONGEST_READ])
     keep = {name for name in names if name and name in text}
-    keep.update(_QUOTA.findall(text))
+    keep.update(name for pattern in _NAMED for name in pattern.findall(text))
     named = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in sorted(keep, reverse=True)))
     parts, at = [], 0
     for match in named.finditer(text) if keep else ():

@@ -192,7 +192,9 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
     for node in cluster.nodes.values():
         if pool := node.pool or pool_of(node.name):
             cluster.spot_pools[pool] = node.spot
-    cluster.newest = _newest_time(cluster, [item for part in facts for item in part.nodes])
+    times_of_facts = [_newest_time(cluster, [item for part in facts for item in part.nodes])]
+    times_of_facts += [part.read_at for part in facts]
+    cluster.newest = max((moment for moment in times_of_facts if moment is not None), default=None)
     return cluster
 
 

@@ -15,10 +15,10 @@ _TRUSTING = (Level.OK, Level.RECOVERED, Level.NOT_ENOUGH_DATA)  # verdicts that 
 
 def sentence(gap: RecordingGap) -> str:
     if gap.start is None:
-        return f"nothing was recorded before {_moment(gap.end)}"
+        return f"nothing was recorded before {_time(gap.end)}"
     if gap.end is None:
-        return f"nothing was recorded after {_moment(gap.start)}"
-    span = f"from {_moment(gap.start)} to {_moment(gap.end)}"
+        return f"nothing was recorded after {_time(gap.start)}"
+    span = f"from {_time(gap.start)} to {_time(gap.end)}"
     if gap.complete:
         return f"the recorder was interrupted {span} and read every change of that time afterwards"
     return f"nothing was recorded {span}"
@@ -35,12 +35,12 @@ def notes(gaps: Sequence[RecordingGap]) -> list[str]:
 def mark_attempts(attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]) -> list[Attempt]:
     """A note for each attempt without a sure cause whose evidence may be in a gap."""
     lost = [gap for gap in gaps if not gap.complete]
-    return [
-        replace(attempt, notes=(*attempt.notes, _joined(hit)))
-        if _lacks_evidence(attempt) and (hit := [gap for gap in lost if _overlaps(gap, *_window(attempt))])
-        else attempt
-        for attempt in attempts
-    ]
+    result = []
+    for attempt in attempts:
+        moment = _moment_of(attempt) if _lacks_evidence(attempt) else None
+        hit = [gap for gap in lost if moment is not None and _overlaps(gap, moment, moment)]
+        result.append(replace(attempt, notes=(*attempt.notes, _joined(hit))) if hit else attempt)
+    return result
 
 
 def mark_verdicts(
@@ -50,10 +50,10 @@ def mark_verdicts(
     lost = [gap for gap in gaps if not gap.complete]
     spans: dict[str, tuple[float, float]] = {}
     for attempt in attempts if lost else ():
-        if attempt.node:
-            start, end = _window(attempt)
-            known = spans.get(attempt.node, (start, end))
-            spans[attempt.node] = (min(known[0], start), max(known[1], end))
+        moment = _moment_of(attempt)
+        if attempt.node and moment is not None:
+            known = spans.get(attempt.node, (moment, moment))
+            spans[attempt.node] = (min(known[0], moment), max(known[1], moment))
     result = []
     for verdict in verdicts:
         span = spans.get(verdict.node) if verdict.level in _TRUSTING else None
@@ -72,17 +72,18 @@ def _lacks_evidence(attempt: Attempt) -> bool:
     return False
 
 
-def _window(attempt: Attempt) -> tuple[float, float]:
+def _moment_of(attempt: Attempt) -> float | None:
     """When evidence of its end would have been recorded."""
-    if attempt.end is not None:
-        return attempt.end - LOOK_BACK_SECONDS, attempt.end + LOOK_AHEAD_SECONDS
-    if attempt.start is not None:
-        return attempt.start, attempt.start + LOOK_AHEAD_SECONDS
-    return float("inf"), float("-inf")
+    return attempt.end if attempt.end is not None else attempt.start
 
 
-def _overlaps(gap: RecordingGap, start: float, end: float) -> bool:
-    return (gap.start is None or gap.start < end) and (gap.end is None or gap.end > start) and start <= end
+def _overlaps(gap: RecordingGap, first: float, last: float) -> bool:
+    """Whether evidence of what happened between two moments may be missing; it is written some time around them."""
+    if gap.start is None:
+        return gap.end is None or first < gap.end
+    if gap.end is None:
+        return last > gap.start
+    return gap.start < last + LOOK_AHEAD_SECONDS and gap.end > first - LOOK_BACK_SECONDS
 
 
 def _joined(gaps: Sequence[RecordingGap]) -> str:
@@ -90,5 +91,5 @@ def _joined(gaps: Sequence[RecordingGap]) -> str:
     return text + (f" and in {len(gaps) - MOST_NAMED} more gaps" if len(gaps) > MOST_NAMED else "")
 
 
-def _moment(value: float | None) -> str:
+def _time(value: float | None) -> str:
     return f"{times.short(value)} UTC"

@@ -78,7 +78,9 @@ def read(path: str, now: float | None = None) -> ClusterFacts:
         )
     with _sentences(path), closing(_connect(path, "ro")) as database:
         _check(database, path)
-        facts = ClusterFacts()
+        query = "SELECT max(CAST(value AS REAL)) FROM meta WHERE key LIKE ?"
+        [until] = database.execute(query, (f"{_UNTIL_KEY}%",)).fetchone()
+        facts = ClusterFacts(read_at=until)  # the heartbeats of nodes are not recorded
         for kind, gone, body in database.execute("SELECT kind, gone, body FROM objects"):
             item = json.loads(body)
             if gone is not None:

@@ -335,6 +335,7 @@ class ClusterFacts:
     volcano_jobs: list[dict[str, Any]] = field(default_factory=list)  # vcjob
     nodes_complete: bool = False
     gaps: list[RecordingGap] = field(default_factory=list)  # of a history
+    read_at: float | None = None  # until when it is known; None: as long as its newest time
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""

@@ -93,7 +93,7 @@ def read_cluster(
     client: ClusterReader, recovery: Callable[[Exception], Recovery], note: Callable[[str], None]
 ) -> ClusterFacts:
     """The objects that the cluster has now. Of pods that are not of AzureML, only Warnings are kept."""
-    facts = ClusterFacts(nodes_complete=True)
+    facts = ClusterFacts(nodes_complete=True, read_at=time.time())
     for stream in STREAMS:
         try:
             for item in client.list(stream.path, stream.params):

@@ -119,6 +119,8 @@ def node(raw: Json) -> Json:
             "conditions": _conditions(status, names)
         },  # without the heartbeat, which changes every few minutes
     }
+    for part in ("capacity", "allocatable"):  # of GPUs and other devices
+        _add(kept["status"], part, _quantities(status.get(part), only_devices=True))
     if machine := _VM.search(str(spec.get("providerID"))):
         kept["spec"]["providerID"] = machine[0]
     _add(
@@ -232,11 +234,12 @@ def _conditions(status: Mapping[str, Any], names: Iterable[str]) -> list[Json]:
     return [_pick(item, CONDITION, names) for item in rows(status.get("conditions"))]
 
 
-def _quantities(raw: object) -> Json:
+def _quantities(raw: object, *, only_devices: bool = False) -> Json:
     return {
         key: value
         for key, value in mapping(raw).items()
         if _is_name(key) and _QUANTITY.fullmatch(str(value)) and isinstance(value, str | int)
+        if "/" in key or not only_devices
     }
 
 

@@ -314,7 +314,9 @@ def test_gaps_of_all_streams_are_merged_and_the_ends_of_the_recording_are_known(
         RecordingGap(1600, 5500),
         RecordingGap(1000, 1600, complete=True),
     ]
-    assert history.read(path, now=9000).gaps[-1] == RecordingGap(5500, None)
+    late = history.read(path, now=9000)
+    assert late.gaps[-1] == RecordingGap(5500, None)
+    assert late.read_at == 5500
 
 
 VERSION_1 = """

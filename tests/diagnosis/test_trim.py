@@ -39,6 +39,9 @@ KEPT = [
     "2/4 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 Running, 4 minAvailable",
     "exceeded quota: team-b-9f3, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=8,"
     " limited: requests.nvidia.com/gpu=8",
+    'MountVolume.SetUp failed for volume "pv-b7k-blob" : timed out waiting for the condition',
+    "Container 00cb2efdf7c01b69d0b1731863575b2c-execution-wrapper was using 210Mi, which exceeds its request of 0. ",
+    'Node condition QpiErrors79 is now: True, reason: GPUErrors, message: "FaultCode: NHC2001"',
     "XID error-codes found: 48, 94. FaultCode: NHC2001",
     "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.",
     f"Node {NODE} status is now: NodeNotReady",
@@ -288,6 +291,7 @@ def trimmed(facts: ClusterFacts) -> ClusterFacts:
         events=[trim.event(item) for item in facts.events if trim.is_relevant_event(item)],
         pod_groups=[trim.pod_group(item) for item in facts.pod_groups],
         volcano_jobs=[trim.volcano_job(item) for item in facts.volcano_jobs],
+        read_at=cluster_index.read([facts]).newest,  # heartbeats are not kept
     )
 
 
