@@ -229,7 +229,8 @@ def _is_lost(node: str, cluster: ClusterIndex) -> bool:
 def _main_failed(pod: PodState) -> bool:
     """The job's own container ended with an error while the sidecars still run; nothing restarts it."""
     return any(
-        item.name.endswith(signals.MAIN_CONTAINER) and item.state == "terminated" and item.exit_code
+        item.name.endswith(signals.MAIN_CONTAINER)
+        and ((item.state == "terminated" and item.exit_code) or item.fails_without_code)
         for item in pod.containers
     )
 

@@ -109,7 +109,9 @@ def decide(context: AttemptContext) -> Cause:
     everything.sort(key=lambda candidate: candidate.strength)
     evidence = tuple(dict.fromkeys(candidate.evidence for candidate in [*answer, *everything]))[:MAX_EVIDENCE]
     if not answer:
-        return replace(UNKNOWN, evidence=evidence)
+        # Most errors without an exit code are the job's own, so they do not count in the comparison of nodes.
+        countable = not (context.pod and any(item.fails_without_code for item in context.pod.containers))
+        return replace(UNKNOWN, evidence=evidence, countable=countable)
     lead = answer[0]
     kind = lead.kind or CauseKind.UNKNOWN
     # A node that is only missing from the list proves nothing about the time when the attempt ran.
@@ -500,6 +502,10 @@ def _from_container(item: ContainerState) -> list[CauseCandidate]:
             candidate = CauseCandidate(evidence, CauseKind.USER, "medium")
         # With another reason than `Error` the code is of the runtime, not of the process.
         candidates.append(candidate if item.reason in ("Error", "") else replace(candidate, tied=False))
+    elif item.fails_without_code:
+        # Container Insights has no exit codes, and a pod that was evicted ends like this too.
+        evidence = Evidence(EvidenceSource.CONTAINER, "Error", "ended with an unknown exit code", item.finished)
+        candidates.append(CauseCandidate(evidence, None, "low"))
     return candidates
 
 

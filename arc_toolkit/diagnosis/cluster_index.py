@@ -47,6 +47,11 @@ class ContainerState:
     init: bool = False
     message: str = ""  # as the kubelet or the container wrote it: to be searched, never to be shown
 
+    @property
+    def fails_without_code(self) -> bool:
+        """It failed, and its exit code is not known."""
+        return self.state == "terminated" and self.exit_code is None and self.reason == "Error"
+
 
 @dataclass(slots=True)
 class PodState:

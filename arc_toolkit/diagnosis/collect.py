@@ -14,6 +14,7 @@ from arc_toolkit.diagnosis import scan
 from arc_toolkit.diagnosis.cluster_index import parse_list
 from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan
+from arc_toolkit.diagnosis.sources.container_insights import InsightsTables
 from arc_toolkit.diagnosis.sources.inventory import Inventory
 from arc_toolkit.diagnosis.unpack import TooLarge, error_reason, read_input, read_whole
 from arc_toolkit.errors import ArcError
@@ -139,18 +140,23 @@ def _quiet_interrupt() -> None:
 
 
 def read_kubernetes(inventory: Inventory) -> list[ClusterFacts]:
-    """Saved `kubectl get ... -o json` among the sources."""
+    """Saved `kubectl get ... -o json` among the sources, and exports of Container Insights."""
     facts = []
+    tables = InsightsTables()
     for log in inventory.kubernetes:
         try:
-            facts.append(parse_facts(log))
+            with log.open() as stream:
+                data = read_whole(stream)
+            if not tables.add(data):
+                facts.append(parse_list(data))
         except (OSError, EOFError, RuntimeError) as error:
             inventory.skip(log.path, error_reason(error))
         except TooLarge as error:
             inventory.skip(log.path, str(error))
         except ValueError as error:
             inventory.skip(log.path, f"not a Kubernetes list: {error}")
-    return facts
+    summary = tables.facts()
+    return [*facts, summary] if summary else facts
 
 
 def read_named(path: str, kind: str) -> ClusterFacts:
@@ -163,11 +169,6 @@ def read_named(path: str, kind: str) -> ClusterFacts:
     if (facts.pods or facts.nodes or facts.events) and not getattr(facts, kind):
         raise ArcError(f"{path}: contains no {kind}; save them with `kubectl get {kind} -A -o json`")
     return facts
-
-
-def parse_facts(log: LogFile) -> ClusterFacts:
-    with log.open() as stream:
-        return parse_list(read_whole(stream))
 
 
 def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:

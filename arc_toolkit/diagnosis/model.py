@@ -336,6 +336,7 @@ class ClusterFacts:
     nodes_complete: bool = False
     gaps: list[RecordingGap] = field(default_factory=list)  # of a history
     read_at: float | None = None  # until when it is known; None: as long as its newest time
+    summarized: bool = False  # made from tables that lack conditions, messages, exit codes and taints
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""

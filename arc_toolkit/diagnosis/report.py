@@ -56,6 +56,11 @@ def build(
         notes.append(f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)")
     if not stats.pods + stats.events and any(attempt.cause for attempt in built):
         notes.append("logs alone rarely show a cause: add --cluster, --history, or saved pods, nodes and events")
+    if any(part.summarized for part in facts):
+        notes.append(
+            "Container Insights has no conditions and eviction messages of pods, no exit codes and no taints, and by "
+            "default no Normal events: some causes are less certain than with saved pods, nodes and events"
+        )
     notes += _metric_notes(stats, bool(restarts))
     if stats.prs_files and not prs_evidence:
         notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")

@@ -5,5 +5,6 @@
     blob.py           Azure Blob storage
     azureml_jobs.py   the logs of an AzureML job
 
+`container_insights.py` makes Kubernetes objects of exported Log Analytics tables.
 `metric_points.py` reads metrics from CSV, JSON and MLflow.
 """

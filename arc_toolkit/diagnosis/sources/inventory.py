@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 from arc_toolkit.diagnosis.log_paths import PIPE
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import ARCHIVE
+from arc_toolkit.diagnosis.sources.container_insights import is_export
 from arc_toolkit.diagnosis.sources.zips import ARCHIVES, add_zip, clean
 from arc_toolkit.diagnosis.unpack import READ_ERRORS, BoundedStream, error_reason, unpacked
 from arc_toolkit.errors import ArcError
@@ -28,6 +29,12 @@ KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events|podgroups|vcjobs
 # What the job itself printed, and AzureML's own component that reports how it ended:
 # https://learn.microsoft.com/azure/machine-learning/how-to-log-view-metrics
 SIDE_LOG = re.compile(r"(?:.*_)?std_log(?:_process_\d+)?\.txt|70_driver_log.*\.txt|lifecycler\.log")
+# Exports of Container Insights; a data export to a storage account has `am-<table>/.../PT05M.json`.
+INSIGHTS_NAME = re.compile(
+    r"(?:.*[-_.])?Kube(?:Events|PodInventory|NodeInventory)\b.*\.(?:csv|json|jsonl|ndjson)(?:\.gz)?", re.IGNORECASE
+)
+EXPORTED = re.compile(r"(?:^|/)am-kube(?:events|podinventory|nodeinventory)/(?:.*/)?PT\d+M[^/]*\.json$")
+HEAD_BYTES = 4096  # the columns of a CSV
 PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv")
 
 
@@ -59,7 +66,7 @@ class Inventory:
         """Add a file if it is recognized by its name; False if it is not."""
         if name.startswith(LOG_NAME):
             (self.streams if remote else self.logs).append(log)
-        elif name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name):
+        elif (name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name)) or _is_insights(name, log):
             self.kubernetes.append(log)
         elif name.endswith(".csv") and PRS_NAMES.fullmatch(name):
             self.prs.append(log)
@@ -68,6 +75,12 @@ class Inventory:
         else:
             return False
         return True
+
+
+def _is_insights(name: str, log: LogFile) -> bool:
+    if not name.endswith((".json", ".csv", ".jsonl", ".ndjson", ".gz")):
+        return False
+    return bool(INSIGHTS_NAME.fullmatch(name) or (name.startswith("PT") and EXPORTED.search(log.path)))
 
 
 def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
@@ -123,7 +136,7 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     log = LogFile(clean(path), partial(io.FileIO, path))
     name = os.path.basename(path)
     if not inventory.offer(name, log):
-        as_json = name.endswith((".json", ".json.gz")) or _is_json(head)
+        as_json = name.endswith((".json", ".json.gz")) or _is_saved(head)
         (inventory.kubernetes if as_json else inventory.logs).append(log)
     return None
 
@@ -204,16 +217,17 @@ def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
     if head.startswith(b"PK\x03\x04"):
         raise ArcError(f"a zip cannot be read from {name}: save it and pass its path")
     log = LogFile(name, cast(Callable[[], BinaryIO], partial(BoundedStream, reader)))
-    (inventory.kubernetes if _is_json(head) else inventory.streams).append(log)
+    (inventory.kubernetes if _is_saved(head) else inventory.streams).append(log)
 
 
 def _peek(stream: BinaryIO) -> bytes:
     """The first bytes, unpacked."""
     try:
-        return unpacked(stream).peek(64)[:64]
+        return unpacked(stream).peek(HEAD_BYTES)[:HEAD_BYTES]
     except READ_ERRORS:  # reported when the data is read
         return b""
 
 
-def _is_json(head: bytes) -> bool:
-    return head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"
+def _is_saved(head: bytes) -> bool:
+    """Kubernetes objects as JSON, or an export of Container Insights."""
+    return head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{" or is_export(head)
