@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
@@ -19,6 +20,8 @@ from arc_toolkit.diagnosis.rounds import end
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.volcano import GangState
 
+APART_SECONDS = 300
+APPENDED = "the logs of several attempts are in one file"
 SEVERAL = "several nodes in one log: attempts appended to one file, or ranks merged into it"
 
 
@@ -40,14 +43,39 @@ def group(
 
 def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
     groups: dict[str, JobGroup] = {}
+    logs: dict[str, list[tuple[LogScan, LogIdentity]]] = {}
     for scan in scans:
         place = locate(scan.path)
-        group = groups.get(place.root)
-        if group is None:
-            group = groups[place.root] = JobGroup(place.root, place.job, None)
-        group.run_id = group.run_id or scan.run_id
-        group.drafts += _drafts(scan, place)
+        logs.setdefault(place.root, []).append((scan, place))
+    for root, of_job in logs.items():
+        group = groups[root] = JobGroup(root, of_job[0][1].job, None)
+        group.run_id = next((scan.run_id for scan, _ in of_job if scan.run_id), None)
+        for scan, place in of_job:
+            group.drafts += (
+                _appended(scan, place) if len(of_job) == 1 and _is_appended(scan) else _drafts(scan, place)
+            )
     return groups
+
+
+def _is_appended(scan: LogScan) -> bool:
+    """Each name follows a date of its own, and later than the ranks of a gang start one after the other."""
+    starts = [scan.start, *scan.later_starts]
+    known = [start for start in starts if start is not None]
+    if len(known) < 2 or len(known) != len(scan.nodes) or not scan.start_exact:
+        return False
+    return all(later - start >= APART_SECONDS for start, later in pairwise(known))
+
+
+def _appended(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
+    """Attempts whose logs were appended to one file; the ids are of the first, the failure is of the last."""
+    drafts = _drafts(scan, place)
+    for index, (draft, start) in enumerate(zip(drafts, (scan.start, *scan.later_starts), strict=True)):
+        draft.number = draft.folder = place.number + index
+        draft.rank, draft.start = place.rank, start
+        draft.uid = draft.uid if not index else None
+        draft.failure = draft.failure if index == len(drafts) - 1 else None
+        draft.notes = (*draft.notes[:-1], APPENDED)
+    return drafts
 
 
 def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:

@@ -87,6 +87,7 @@ class LogScan:
     run_id: str | None = None
     pod_uid: str | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
+    later_starts: tuple[float | None, ...] = ()  # before the second and further whole names
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
     cuda_errors: tuple[str, ...] = ()  # CUDA's messages about broken hardware, without repeats
     note: str = ""
@@ -201,7 +202,20 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
         stamp = times.STAMP.search(data, begin, min(at, begin + 80))
         if stamp:
             result.start = times.from_stamp(stamp)
+    if not cut and name not in result.nodes and len(result.nodes) > result.truncated:
+        result.later_starts += (_date_before(data, at),)
     _add_node(result, name, cut)
+
+
+def _date_before(data: bytearray, at: int) -> float | None:
+    """The last `date` in the lines before a name."""
+    found = data.rfind(b" UTC 2", max(at - LONGEST_LINE, 0), at)
+    match = (
+        times.DATE_LINE.search(data, max(found - len(b"Tue Jul 13 16:02:22"), 0), found + 12)
+        if found > 0
+        else None
+    )
+    return times.from_date_line(match) if match else None
 
 
 def _add_node(result: LogScan, name: str, cut: bool) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.diagnosis.model import RunOutcome
 from arc_toolkit.diagnosis.report import build
-from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, container, facts, log, node, pod
+from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, container, facts, log, node, node_line, pod, scanned
 
 FIRST = "job/system_logs/amlarc_cr_bootstrap.log"
 RETRY = "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
@@ -135,3 +135,23 @@ def test_a_helper_that_is_killed_after_the_end_does_not_make_the_job_fail() -> N
     before = container("1-hosttools-capability", code=137, minute=20)
     assert build([], [facts([pod(containers=[done, killed])])]).attempts[0].outcome is RunOutcome.SUCCEEDED
     assert build([], [facts([pod(containers=[done, before])])]).attempts[0].outcome is RunOutcome.FAILED
+
+
+def two_in_one(minutes: float) -> bytes:
+    """Two bootstrap logs in one file, the second some minutes after the first."""
+    dates = (f"Tue Mar  3 10:{minute:02.0f}:00 UTC 2026" for minute in (0, minutes))
+    return b"".join(
+        f"bootstrap starts at {date}\n".encode() + node_line(name)
+        for date, name in zip(dates, (NODE_A, NODE_B), strict=True)
+    )
+
+
+def test_logs_that_were_appended_to_one_file_are_attempts_one_after_the_other() -> None:
+    first, second = build([scanned(two_in_one(40), FIRST)]).attempts
+    assert (first.number, first.node, first.start) == (0, NODE_A, TEN)
+    assert (second.number, second.node, second.start) == (1, NODE_B, TEN + 2400)
+    assert (first.outcome, second.outcome) == (RunOutcome.FAILED, RunOutcome.UNKNOWN)
+    # Ranks of a gang start together; and with other folders their numbers say what is an attempt.
+    assert {attempt.number for attempt in build([scanned(two_in_one(1), FIRST)]).attempts} == {0}
+    several = build([scanned(two_in_one(40), FIRST), log(RETRY, NODE_C)]).attempts
+    assert [attempt.number for attempt in several] == [0, 0, 1]
