@@ -611,8 +611,10 @@ def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
     containers = [
         (str(item.get("name", "")), str(item.get("reason", ""))) for item in rows(pattern.get("containers"))
     ]
-    if containers and all(is_sidecar(name) for name, _ in containers):
-        evidence = Evidence(EvidenceSource.LOG, signals.reason_text(code), ONLY_SIDECAR)
+    if containers and all(signals.is_helper(name) for name, _ in containers):
+        proxy = all(is_sidecar(name) for name, _ in containers)
+        message = ONLY_SIDECAR if proxy else "AzureML: a container failed that is not the job's own"
+        evidence = Evidence(EvidenceSource.LOG, signals.reason_text(code), message)
         return [CauseCandidate(evidence, CauseKind.SETUP, "medium")]
     if any(reason == "OOMKilled" for _, reason in containers):
         evidence = Evidence(EvidenceSource.LOG, "OOMKilled", "AzureML: a container exceeded its own memory limit")

@@ -68,7 +68,7 @@ def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan]) -> lis
 
 
 def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
-    """The message belongs to the one log of the same attempt; if there is none, its own log stands for the attempt."""
+    """The message belongs to the rank that it names, or to the only log of the attempt; without any, to a new one."""
     from arc_toolkit.diagnosis.log_paths import locate
 
     by_attempt: dict[tuple[str, int], list[LogScan]] = {}
@@ -79,10 +79,13 @@ def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
         place = locate(side.path)
         same = by_attempt.setdefault((place.root, place.number), [])
         if not same:
-            same.append(side)
-            scans.append(side)
-        elif len(same) == 1:
-            same[0].failure = same[0].failure or side.failure
+            # What a job prints is not a bootstrap log: names, ids and dates in it may be of anything.
+            same.append(LogScan(side.path, [], size=side.size, failure=side.failure))
+            scans += same
+        diagnostics = side.failure[1] if side.failure else ""
+        named = [log for log in same if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics]
+        for log in named or same[: len(same) == 1]:
+            log.failure = log.failure or side.failure
 
 
 def workers(jobs: int, files: int) -> int:

@@ -227,5 +227,12 @@ def is_sidecar(container: str) -> bool:
     return IDENTITY_SIDECAR in container
 
 
+def is_helper(container: str) -> bool:
+    """A container of AzureML's runtime beside that of the job, by its name."""
+    return is_sidecar(container) or container.endswith(HELPERS)
+
+
+# The names in a public pod of the runtime, each after the id of the job.
+HELPERS = ("-lifecycler", "-capability", "-init")
 IDENTITY_SIDECAR = "training-identity-sidecar"
 MAIN_CONTAINER = "execution-wrapper"
