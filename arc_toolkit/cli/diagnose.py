@@ -104,9 +104,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return OK
     from arc_toolkit.diagnosis import report as reports
     from arc_toolkit.diagnosis.report_words import summary
+    from arc_toolkit.files import collector_paused
 
     begin = time.perf_counter()
-    report = _report(args, console, _inventory(args, console))
+    with collector_paused():  # 4 to 9 % of the CPU with 10,000 logs
+        report = _report(args, console, _inventory(args, console))
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
         report = reports.only_job(report, args.job)

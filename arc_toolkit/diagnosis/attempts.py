@@ -67,7 +67,7 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: f
                 unsure=_unsure(own) if kinds else (),
                 missing=group.missing,
                 folder=group.name,
-                notes=tuple(group.notes),
+                notes=group.notes,
             )
         )
     return result
@@ -138,9 +138,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     if len(starts) > 1 and any(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
-        job.notes.append(
-            "clocks disagree: a later attempt seems to start earlier; the order of the folders is used"
-        )
+        job.notes += ("clocks disagree: a later attempt seems to start earlier; the order of the folders is used",)
     if last:
         _note_missing(job, last)
     named = (source.parent for draft in drafts if (source := draft.pod or draft.gang))
@@ -170,6 +168,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
                 notes=draft.notes,
             )
         )
+    job.drafts = []  # their memory serves the attempts of the next jobs
     return attempts
 
 
@@ -181,8 +180,8 @@ def _note_missing(job: JobGroup, last: int) -> None:
         some = list(islice((number for number in range(last) if number not in taken), 5))
         word, them = ("attempt", "it") if job.missing == 1 else ("attempts", "them")
         more = " and more" if job.missing > len(some) else ""
-        job.notes.append(
-            f"no data about {word} {', '.join(map(str, some))}{more}: the sources have no logs of {them}"
+        job.notes += (
+            f"no data about {word} {', '.join(map(str, some))}{more}: the sources have no logs of {them}",
         )
 
 

@@ -32,7 +32,7 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
     """Every log once, in the order of their paths. Files that cannot be read are added to the inventory's skipped."""
     logs = sorted(inventory.logs, key=lambda log: log.path)
     scans: list[LogScan] = []
-    done = 0
+    done, total = 0, len(logs) + len(inventory.streams)
     for batch in chain(_local(logs, jobs), _streams(inventory.streams, jobs)):
         for result in batch:
             if isinstance(result, SkippedFile):
@@ -42,7 +42,8 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
             else:
                 scans.append(result)
         done += len(batch)
-        progress(f"read {done} of {len(logs) + len(inventory.streams)} logs")
+        progress(f"read {done} of {total} logs")
+    inventory.logs.clear()  # its memory serves the report
     for result in scans:
         if not result.nodes or result.note:
             inventory.skip(result.path, result.note)

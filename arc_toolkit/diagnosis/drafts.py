@@ -42,6 +42,6 @@ class JobGroup:
     name: str
     run_id: str | None
     drafts: list[AttemptDraft] = field(default_factory=list)
-    prs_evidence: list[tuple[int, PrsEvidence]] = field(default_factory=list)  # with the number in their path
-    notes: list[str] = field(default_factory=list)
+    prs_evidence: tuple[tuple[int, PrsEvidence], ...] = ()  # with the number in their path
+    notes: tuple[str, ...] = ()
     missing: int = 0  # attempts before the last without any data

@@ -161,7 +161,7 @@ def _attach_prs_evidence(groups: list[JobGroup], prs_evidence: Sequence[PrsEvide
         if group is None:
             group = by_root[place.root] = JobGroup(place.root, place.job, None)
             groups.append(group)
-        group.prs_evidence.append((place.number, item))
+        group.prs_evidence += ((place.number, item),)
 
 
 def _add_gangs(groups: list[JobGroup], gangs: Sequence[GangState]) -> None:
@@ -219,7 +219,7 @@ def _unique_names(groups: list[JobGroup]) -> dict[str, JobGroup]:
         if count[name] > 1:
             parent = "/".join(group.root.split("/")[-3:-1])
             name = f"{name} ({parent})" if parent else name
-            group.notes.append(f"{count[group.name]} jobs have the name {group.name}")
+            group.notes += (f"{count[group.name]} jobs have the name {group.name}",)
         base, number = name, 2
         while name in named:
             name, number = f"{base} #{number}", number + 1

@@ -225,7 +225,7 @@ def _match_by_time(
         }
         if len(near) == 1:
             group.run_id = near.pop() or ""
-            group.notes.append("the run id was found by node and time")
+            group.notes += ("the run id was found by node and time",)
             _match(group, waiting.pop(group.run_id))
             return
 

@@ -37,6 +37,7 @@ FIELDS = {
     SkippedFile: "path reason",
     Stats: "files_seen files_read bytes_read seconds pods nodes events prs_files metric_runs metric_points",
 }
+_NAMES = {record: tuple(names.split()) for record, names in FIELDS.items()}
 TIMES = ("time", "start", "end")
 COLUMNS = (
     "job run_id attempt rank node node_truncated pool spot vm_instance start end pod pod_uid outcome waiting_for "
@@ -104,8 +105,8 @@ def _data(value: Any, name: str = "") -> Any:
         return round(value, 3)
     if isinstance(value, list | tuple):
         return [_data(item) for item in value]
-    fields = FIELDS.get(type(value))
-    return {field: _data(getattr(value, field), field) for field in fields.split()} if fields else value
+    fields = _NAMES.get(type(value))
+    return {field: _data(getattr(value, field), field) for field in fields} if fields else value
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import io
 import os
 import re
 import stat
+import sys
 import threading
 import zlib
 from collections.abc import Iterator
@@ -190,7 +191,8 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
         not name.islower() or (stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]))
     ):
         return  # `Run on node: failed to resolve host`, `Run on node: None`
-    name = name.lower()  # scale sets write capitals, Kubernetes does not
+    # Scale sets write capitals, Kubernetes does not; many logs have the same few nodes.
+    name = sys.intern(name.lower())
     cut = (
         (stop == end and final)
         or is_cut(name)

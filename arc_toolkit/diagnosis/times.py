@@ -46,7 +46,7 @@ def iso(value: float | None) -> str | None:
     if value is None:
         return None
     try:
-        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(value, UTC).isoformat()[:19] + "Z"
     except (ValueError, OverflowError, OSError):
         return None
 
