@@ -34,7 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="*",
         metavar="SOURCE",
-        help="folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX, azureml:JOB, or saved kubectl JSON",
+        help="folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX, azureml:JOB, saved kubectl JSON, "
+        "or tables of Container Insights",
     )
     saved = parser.add_argument_group("objects of the cluster (saved with `kubectl get ... -A -o json`)")
     for what in ("pods", "nodes", "events"):

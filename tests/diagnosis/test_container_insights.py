@@ -266,6 +266,15 @@ def test_an_event_without_times_has_that_of_its_row() -> None:
     assert event.time == times.parse("2026-05-04T10:04:00Z")
 
 
+def test_the_newest_row_is_the_time_until_which_the_cluster_is_known() -> None:
+    rows = InsightsTables()
+    rows.add(as_rest([node_row(9), node_row(3)]).encode())
+    rows.add(as_rest([pod_row(5)]).encode())
+    facts = rows.facts()
+    assert facts is not None
+    assert facts.read_at == times.parse("2026-05-04T10:09:00Z")
+
+
 def test_objects_of_kubectl_win_over_rows() -> None:
     rows = InsightsTables()
     rows.add(as_rest([pod_row(1)]).encode())

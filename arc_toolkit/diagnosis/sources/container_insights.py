@@ -95,9 +95,9 @@ class InsightsTables:
         """All rows as objects; None if there are none."""
         if not any(self.rows.values()):
             return None
-        facts = ClusterFacts(summarized=True)
         for rows in self.rows.values():
             rows.sort(key=lambda item: item[0])
+        facts = ClusterFacts(summarized=True, read_at=max(rows[-1][0] for rows in self.rows.values() if rows))
         facts.pods.extend(_pods(self.rows["KubePodInventory"]))
         for node, events in _nodes(self.rows["KubeNodeInventory"]):
             facts.nodes.append(node)
