@@ -43,17 +43,20 @@ def group(
 
 def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
     groups: dict[str, JobGroup] = {}
-    logs: dict[str, list[tuple[LogScan, LogIdentity]]] = {}
+    alone: dict[str, tuple[LogScan, LogIdentity]] = {}  # logs with several attempts, if the job has no other log
     for scan in scans:
         place = locate(scan.path)
-        logs.setdefault(place.root, []).append((scan, place))
-    for root, of_job in logs.items():
-        group = groups[root] = JobGroup(root, of_job[0][1].job, None)
-        group.run_id = next((scan.run_id for scan, _ in of_job if scan.run_id), None)
-        for scan, place in of_job:
-            group.drafts += (
-                _appended(scan, place) if len(of_job) == 1 and _is_appended(scan) else _drafts(scan, place)
-            )
+        group = groups.get(place.root)
+        if group is None:
+            group = groups[place.root] = JobGroup(place.root, place.job, None)
+            if _is_appended(scan):
+                alone[place.root] = scan, place
+        else:
+            alone.pop(place.root, None)
+        group.run_id = group.run_id or scan.run_id
+        group.drafts += _drafts(scan, place)
+    for root, (scan, place) in alone.items():
+        groups[root].drafts = _appended(scan, place)
     return groups
 
 
