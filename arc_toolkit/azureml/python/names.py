@@ -225,14 +225,19 @@ class _Walker:
         for stmt in body:
             self.order += 1
             statement = Statement(source, body, stmt, scope, block, self.order)
-            if type(stmt) in _LISTED:
+            kind = type(stmt)
+            if kind in _LISTED:
                 scope.statements.append(statement)
-            if type(stmt) in _READERS:
-                _READERS[type(stmt)](self, stmt, statement)
-            for name, kind in _BLOCKS.get(type(stmt), ()):
-                parts = getattr(stmt, name)
-                for inner in [part.body for part in parts] if name in ("handlers", "cases") else [parts]:
-                    self.walk(inner, scope, Block(kind, block), source)
+            if kind in _READERS:
+                _READERS[kind](self, stmt, statement)
+            if kind in _BLOCKS:
+                self._blocks(stmt, statement)
+
+    def _blocks(self, stmt: ast.stmt, statement: Statement) -> None:
+        for name, kind in _BLOCKS[type(stmt)]:
+            parts = getattr(stmt, name)
+            for inner in [part.body for part in parts] if name in ("handlers", "cases") else [parts]:
+                self.walk(inner, statement.scope, Block(kind, statement.block), statement.source)
 
     # --- what a statement itself binds, sets or calls ------------------------------------------------------------
 
@@ -328,7 +333,7 @@ def _add_use(name: str, use: Use) -> None:
 
 
 def _add_arguments(call: ast.Call, statement: Statement) -> None:
-    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+    for argument in [*call.args, *[keyword.value for keyword in call.keywords]]:
         if isinstance(argument, ast.Name):
             _add_use(argument.id, Use("argument", (last_name(call.func),), statement, call))
 
@@ -352,11 +357,11 @@ def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
             case ast.Attribute():
                 path.append(node.attr)
                 node = node.value
+            case ast.Name():
+                return node.id, tuple(reversed(path))
             case ast.Subscript(slice=ast.Constant(value=str(key))):
                 path.append(f"[{key}]")
                 node = node.value
-            case ast.Name():
-                return node.id, tuple(reversed(path))
             case _:
                 return None
 

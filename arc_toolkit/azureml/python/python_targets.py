@@ -190,8 +190,9 @@ class PythonTarget(CodeTarget):
 
     def copies(self, path: Path) -> bool:
         """Whether it has what its command object says at a path, also if that is set later."""
-        replaced = any(use.how == "assign" and use.path == path[:1] for use in self.uses)
-        return self.maker is not None and not replaced and not self.owns(path)
+        if self.maker is None or self.owns(path):
+            return False
+        return not any(use.how == "assign" and use.path == path[:1] for use in self.uses)
 
     def opaque_reason(self, path: Path) -> str:
         node = self.own_value(path[:1]) or self.own_value(path)
