@@ -163,13 +163,15 @@ class Library:
 
     def evidence(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
-        found = list(self._of_node(target.node, path, code_default=target.kind.role == Role.SPEC, own=target.own))
+        evidence = list(
+            self._of_node(target.node, path, code_default=target.kind.role == Role.SPEC, own=target.own)
+        )
         for inline in ("trial", "component"):
             if inline in target.own:
-                found += self._of_node(target.own[inline][1], path)
+                evidence += self._of_node(target.own[inline][1], path)
         if target.reference:
-            found += self._remember("component", target.reference, self._of_reference)
-        return tuple(dict.fromkeys(found)) if found else ()
+            evidence += self._remember("component", target.reference, self._of_reference)
+        return tuple(dict.fromkeys(evidence)) if evidence else ()
 
     def _of_reference(self, path: str) -> Iterator[FrameworkEvidence]:
         if document := self.load(path):

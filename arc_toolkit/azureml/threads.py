@@ -152,10 +152,10 @@ _WORKERS_COMMAND = re.compile(
 
 def evidence_in_command(command: str, where: str = "the command") -> list[FrameworkEvidence]:
     """From a command line: the frameworks it names and `--num_workers N`."""
-    found = _words_found(command, where)
+    evidence = _words_found(command, where)
     if "workers" in command and (number := _WORKERS_COMMAND.search(command)):
-        found.append(FrameworkEvidence("workers", where, int(number[1])))
-    return found
+        evidence.append(FrameworkEvidence("workers", where, int(number[1])))
+    return evidence
 
 
 def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
@@ -167,12 +167,12 @@ def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
 
 def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
     """From Python source: imports, and a PyTorch DataLoader with its workers."""
-    found = [FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))]
+    evidence = [FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))]
     if "torch" in text and _LOADER.search(text):
-        found.append(FrameworkEvidence("dataloader", where))
+        evidence.append(FrameworkEvidence("dataloader", where))
         if number := _WORKERS_CODE.search(text):
-            found.append(FrameworkEvidence("workers", where, int(number[1])))
-    return found
+            evidence.append(FrameworkEvidence("workers", where, int(number[1])))
+    return evidence
 
 
 def _mentions(text: str) -> bool:

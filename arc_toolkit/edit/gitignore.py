@@ -93,10 +93,10 @@ class Gitignore:
         """The same with the folder's own .gitignore."""
         try:
             with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as stream:
-                found = patterns_of(stream.read())
+                patterns = patterns_of(stream.read())
         except OSError:
             return self
-        return Gitignore((*self._levels, (os.path.abspath(folder) + os.sep, found))) if found else self
+        return Gitignore((*self._levels, (os.path.abspath(folder) + os.sep, patterns))) if patterns else self
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether git ignores this path; the last pattern that matches decides."""

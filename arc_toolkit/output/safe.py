@@ -56,8 +56,8 @@ def _masked(match: re.Match[str]) -> str:
 
 def show_source(source: str) -> str:
     """A path as it is, an address without what may be secret in it: user, password and query string."""
-    scheme, found, rest = source.partition("://")
-    if not found:
+    scheme, separator, rest = source.partition("://")
+    if not separator:
         return source
     rest, hash_sign, fragment = rest.partition("#")
     rest = rest.partition("?")[0]

@@ -200,18 +200,18 @@ class Meanings:
                 return self.of(node.value, statement, depth + 1)
         return NOTHING
 
-    def _bound(self, found: Binding, depth: int) -> Meaning:
-        match found.value:
+    def _bound(self, binding: Binding, depth: int) -> Meaning:
+        match binding.value:
             case None:
-                return UnknownMeaning(f"{found.name} is {found.why}")
+                return UnknownMeaning(f"{binding.name} is {binding.why}")
             case str():
-                return self._imported(found.name, found.value)
+                return self._imported(binding.name, binding.value)
             case ast.FunctionDef():
-                return self.function(found.value, found.statement)
+                return self.function(binding.value, binding.statement)
             case _:
-                meaning = self.of(found.value, found.statement, depth + 1)
+                meaning = self.of(binding.value, binding.statement, depth + 1)
                 if isinstance(meaning, Builder) and not meaning.name:
-                    return Builder(meaning.family, meaning.call, found.name, found.statement)
+                    return Builder(meaning.family, meaning.call, binding.name, binding.statement)
                 return meaning
 
     def _imported(self, name: str, path: str) -> Meaning:
@@ -340,10 +340,10 @@ class Meanings:
         return None
 
 
-def _last(name: str, found: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
+def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
     """The binding that holds, or why that is decided at run time."""
-    last = found[-1]
-    if len(found) == 1 or last.statement.is_certain_before(statement):
+    last = bindings[-1]
+    if len(bindings) == 1 or last.statement.is_certain_before(statement):
         return last
     return UnknownMeaning(f"{name} is chosen at run time", chosen=True)
 

@@ -138,8 +138,8 @@ def _prove_plan(
     edits: list[list[Edit]] = [[] for _ in sources]
     if changes:
         try:
-            for source, found in changes.edits().values():
-                edits[next(i for i, item in enumerate(sources) if item is source)] = found
+            for source, own in changes.edits().values():
+                edits[next(i for i, item in enumerate(sources) if item is source)] = own
             after = prove(changes, sources, edits)
             if make(read_module(after), library, settings, path, plan).writer.changes:
                 raise Refused("a second run would change it again")

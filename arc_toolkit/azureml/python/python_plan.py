@@ -49,7 +49,9 @@ class PythonPlan(Plan):
         self.python_targets = find_targets(module, self.meanings)
         self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
         self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
-        self._ignored_everywhere = frozenset().union(*(found.lines.get(0, ()) for found in self._ignores.values()))
+        self._ignored_everywhere = frozenset().union(
+            *(ignores.lines.get(0, ()) for ignores in self._ignores.values())
+        )
         # The pipeline functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
 
@@ -167,11 +169,11 @@ class PythonPlan(Plan):
         return super().planned(target, name, *path)
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
-        found = super().evidence(target)
+        evidence = super().evidence(target)
         if target.reference:
             where = "the name of the component file"
-            found += tuple(threads.evidence_in_command(os.path.basename(target.reference), where))
-        return tuple(dict.fromkeys(found))
+            evidence += tuple(threads.evidence_in_command(os.path.basename(target.reference), where))
+        return tuple(dict.fromkeys(evidence))
 
     # --- changes -----------------------------------------------------------------------------------------------
 

@@ -127,16 +127,16 @@ class PythonTarget(CodeTarget):
     @property
     def variables_holder(self) -> tuple[Statement, ast.expr] | None:
         """The dict of its environment variables, and the statement that it is in."""
-        found = [(use.statement, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
-        if self.generation == "v1.5" and not found:
+        holders = [(use.statement, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
+        if self.generation == "v1.5" and not holders:
             configured = [(use.statement, use.value) for use in self.named(("runsettings", "configure"))]
         else:
             configured = [(self.statement, self.call)] if isinstance(self.meaning, Builder) else []
-        for statement, call in configured if not found else ():
+        for statement, call in configured if not holders else ():
             for keyword in call.keywords if isinstance(call, ast.Call) else ():
                 if keyword.arg == "environment_variables":
-                    found.append((statement, keyword.value))
-        return found[-1] if found else None
+                    holders.append((statement, keyword.value))
+        return holders[-1] if holders else None
 
     @property
     def resources_giver(self) -> str:

@@ -163,9 +163,11 @@ class PythonWriter:
                     ),
                     None,
                 )
-            found = self._imports[id(scope)]
-            if found is not None and (not isinstance(found[1], Statement) or _before(found[1], statement)):
-                return found[0]
+            imported = self._imports[id(scope)]
+            if imported is not None and (
+                not isinstance(imported[1], Statement) or _before(imported[1], statement)
+            ):
+                return imported[0]
         taken = self.meanings.binding(sdk.RESOURCES_CLASS, statement)
         if isinstance(taken, Binding):
             raise Refused(f"the name {sdk.RESOURCES_CLASS} means something else here")
@@ -186,11 +188,11 @@ class PythonWriter:
                 and not (binding.statement.block.has("if") or binding.statement.block.has("except"))
                 and _before(binding.statement, statement)
             ]
-            imports.sort(key=lambda found: found.order)
+            imports.sort(key=lambda site: site.order)
             merged = [
-                found
-                for found in imports
-                if isinstance(found.stmt, ast.ImportFrom) and found.stmt.module == sdk.RESOURCES_MODULE
+                site
+                for site in imports
+                if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == sdk.RESOURCES_MODULE
             ]
             if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
                 add = partial(self.changes.add_import, merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS)
@@ -224,11 +226,11 @@ def _display(variables: Mapping[str, str]) -> str:
 
 
 def _outward(scope: Scope | None) -> list[Scope]:
-    found = []
+    scopes = []
     while scope is not None:
-        found.append(scope)
+        scopes.append(scope)
         scope = scope.parent
-    return found
+    return scopes
 
 
 def _before(first: Statement, second: Statement) -> bool:

@@ -19,12 +19,12 @@ from arc_toolkit.findings import Language, Rule
 @cache
 def all_rules() -> dict[str, Rule]:
     """Every rule of this package by its id, in order of name."""
-    found = {}
+    rules = {}
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name):
         rule = getattr(import_module(f"{__name__}.{module.name}"), "RULE", None)
         if isinstance(rule, Rule):
-            found[rule.id] = rule
-    return found
+            rules[rule.id] = rule
+    return rules
 
 
 def run_rules(plan: Plan, text: str) -> None:

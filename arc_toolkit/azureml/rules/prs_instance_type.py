@@ -79,9 +79,9 @@ def _config(plan: PythonPlan, statement: Statement, call: ast.Call) -> tuple[Sta
         if keyword.arg == "parallel_run_config":
             value = keyword.value
             if isinstance(value, ast.Name):
-                found = plan.meanings.bound(value.id, statement)
-                if found is not None and isinstance(found[0], ast.Call):
-                    return found[1], found[0]
+                bound = plan.meanings.bound(value.id, statement)
+                if bound is not None and isinstance(bound[0], ast.Call):
+                    return bound[1], bound[0]
             if isinstance(value, ast.Call):
                 return statement, value
     return None
@@ -144,8 +144,8 @@ def _value(plan: PythonPlan, field: str, node: ast.expr, statement: Statement, d
             values = [_value(plan, field, item, statement, depth + 1) for item in items]
             return None if None in values else values
         case ast.Name(id=name):
-            found = plan.meanings.bound(name, statement)
-            value = _value(plan, field, *found, depth + 1) if found is not None else None
+            bound = plan.meanings.bound(name, statement)
+            value = _value(plan, field, *bound, depth + 1) if bound is not None else None
             # A dataset or output without a name of its own goes by that of its variable.
             return name if value is None and field in ("inputs", "side_inputs", "output") else value
         case ast.Call(func=function):
