@@ -16,7 +16,6 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
 from arc_toolkit.edit.python_source import Source, parse
 
-_BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 # One character of a JSON string as it is written: a surrogate pair, an escape, or itself.
@@ -97,11 +96,6 @@ def decode(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
         raise Unreadable("not UTF-8 text: save it as UTF-8", line, column) from None
-
-
-def encode(text: str, before: bytes) -> bytes:
-    """The bytes of changed text, with the BOM that the file had."""
-    return (_BOM if before.startswith(_BOM) else b"") + text.encode()
 
 
 def read_cells(text: str) -> list[Cell]:

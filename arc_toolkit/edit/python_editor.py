@@ -25,6 +25,10 @@ class StatementSite:
     stmt: ast.stmt
 
 
+# Arguments, items of a dict display, imported names, parameters.
+NamedValues = ast.Call | ast.Dict | ast.ImportFrom | ast.FunctionDef
+
+
 @dataclass
 class _OnNode:
     """What is to happen to one node."""
@@ -65,47 +69,25 @@ class Changes:
 
     # --- the operations ------------------------------------------------------------------------------------------
 
-    def set_argument(self, site: StatementSite, call: ast.Call, name: str, value: str) -> None:
-        """A keyword argument of a call: replaced, or added at the end."""
-        for change in self._on(site, call):
+    def set(self, site: StatementSite, node: NamedValues, name: str, value: str) -> None:
+        """A named value: replaced, or added at the end. A name of an import has no value."""
+        for change in self._on(site, node):
             change.values[name] = value
 
     def drop_argument(self, site: StatementSite, call: ast.Call, name: str) -> None:
         for change in self._on(site, call):
             change.drops.add(name)
 
-    def set_item(self, site: StatementSite, node: ast.Dict, key: str, value: str) -> None:
-        """An item of a dict display: replaced, or added at the end."""
+    def replace(self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword, text: str) -> None:
+        """An expression becomes another, a keyword argument gets another name, and the statement at `site` becomes
+        those of `text`, or goes where there are none."""
         for change in self._on(site, node):
-            change.values[key] = value
-
-    def add_import(self, site: StatementSite, stmt: ast.ImportFrom, name: str) -> None:
-        """One more name in a `from ... import`."""
-        for change in self._on(site, stmt):
-            change.values[name] = ""
-
-    def add_parameter(self, site: StatementSite, function: ast.FunctionDef, name: str, default: str) -> None:
-        for change in self._on(site, function):
-            change.values[name] = default
-
-    def replace(self, site: StatementSite, node: ast.expr, text: str) -> None:
-        """An expression becomes another."""
-        for change in self._on(site, node):
-            change.text = text
-
-    def replace_statement(self, site: StatementSite, text: str) -> None:
-        """The statement at `site` becomes those of `text`, or goes where there are none."""
-        for change in self._on(site, site.stmt):
             change.text = text
 
     def call_to_assignment(self, site: StatementSite, target: str, callee: str) -> None:
         """`node.set_resources(...)` becomes `target = callee(...)`; the arguments keep their text."""
         for change in self._on(site, site.stmt):
             change.assigned = target, callee
-
-    def rename_argument(self, site: StatementSite, keyword: ast.keyword, name: str) -> None:
-        for change in self._on(site, keyword):
-            change.text = name
 
     def insert_after(self, site: StatementSite, line: str) -> None:
         """A statement of its own after the one at `site`."""

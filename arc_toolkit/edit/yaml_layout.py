@@ -88,7 +88,9 @@ class YamlLayout:
         """New keys in a mapping: next to the neighbours that the style prefers, or at the end. A flow mapping grows at
         its end."""
         if node.flow_style:
-            return self._flow_insertion(node, key, tree)
+            quote = _is_json(key, node)
+            new = [self._plain_writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()]
+            return self._flow_growth(node, "{", node.value[-1] if node.value else None, new)
         neighbour, end = self._neighbour(node, next(iter(tree)), removed)
         column = neighbour.start_mark.column
         return [self._lines_after(end, column, self._writer(tree).lines(tree, column))]
@@ -110,11 +112,6 @@ class YamlLayout:
             column = key.start_mark.column + writer.list_indent
             lines = writer.items(value, column)
         return self._lines_after(child.end_mark.index, column, lines)
-
-    def _flow_insertion(self, node: yaml.MappingNode, key: Node | None, tree: dict[str, Any]) -> list[Edit]:
-        quote = _is_json(key, node)
-        new = [self._plain_writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()]
-        return self._flow_growth(node, "{", node.value[-1] if node.value else None, new)
 
     def _neighbour(self, node: yaml.MappingNode, new: str, removed: Container[int]) -> tuple[Node, int]:
         """The key after whose value new lines go, and where that value ends."""
@@ -153,7 +150,8 @@ class YamlLayout:
     def appending(self, node: yaml.SequenceNode, key: Node | None, items: list[Any]) -> Sequence[Edit | Lines]:
         """More items at the end of a list, in the form of the list."""
         if node.flow_style:
-            return self._flow_appending(node, key, items)
+            new = [self._plain_writer.flow(item, quote=_is_json(key, node)) for item in items]
+            return self._flow_growth(node, "[", (node.value[-1],) * 2 if node.value else None, new)
         # The first dash; an anchor or a tag may be before it.
         dash = self._opening(node, "-")
         if any(item.start_mark.index <= dash for item in node.value[-1:]):
@@ -180,11 +178,6 @@ class YamlLayout:
         if "+" in indicators[1]:
             raise Refused("the list ends with a block scalar that keeps the blank lines after it (`+`)")
         return []
-
-    def _flow_appending(self, node: yaml.SequenceNode, key: Node | None, items: list[Any]) -> list[Edit]:
-        quote = _is_json(key, node)
-        new = [self._plain_writer.flow(item, quote=quote) for item in items]
-        return self._flow_growth(node, "[", (node.value[-1],) * 2 if node.value else None, new)
 
     def _flow_growth(
         self, node: yaml.CollectionNode, bracket: str, last: tuple[Node, Node] | None, new: list[str]

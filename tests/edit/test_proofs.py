@@ -131,7 +131,7 @@ def changed_python() -> tuple[Source, Changes]:
     assert isinstance(stmt, ast.Assign)
     assert isinstance(stmt.value, ast.Call)
     changes = Changes()
-    changes.set_argument(StatementSite(source, source.body, stmt), stmt.value, "c", "3")
+    changes.set(StatementSite(source, source.body, stmt), stmt.value, "c", "3")
     return source, changes
 
 
@@ -169,7 +169,7 @@ def test_a_change_that_was_asked_for_and_does_not_compile_is_refused(text: str, 
     assert isinstance(stmt, ast.Assign)
     assert isinstance(stmt.value, ast.Call)
     changes = Changes()
-    changes.rename_argument(StatementSite(source, source.body, stmt), stmt.value.keywords[1], "a")
+    changes.replace(StatementSite(source, source.body, stmt), stmt.value.keywords[1], "a")
     ((_, edits),) = changes.edits().values()
     if refused:
         with pytest.raises(Refused, match="does not compile"):

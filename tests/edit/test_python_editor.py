@@ -22,7 +22,7 @@ def replaced(text: str, line: int, new: str) -> str:
     )
     stmt = next(stmt for stmt in body if stmt.lineno == line)
     changes = Changes()
-    changes.replace_statement(StatementSite(source, source.body if body is source.body else body, stmt), new)
+    changes.replace(StatementSite(source, source.body if body is source.body else body, stmt), stmt, new)
     ((_, edits),) = changes.edits().values()
     after = apply_edits(text, edits)
     changes.apply()

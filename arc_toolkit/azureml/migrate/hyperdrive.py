@@ -202,12 +202,12 @@ def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
         for line in lines:
             plan.writer.changes.insert_before(place, line)
         if text is not None:
-            plan.writer.changes.replace_statement(place, text)
+            plan.writer.changes.replace(place, place.stmt, text)
     for change in changes:
         for statement, node, text in change.expressions:
             plan.writer.changes.replace(statement, node, text)
         for statement, text in change.statements:
-            plan.writer.changes.replace_statement(statement, text)
+            plan.writer.changes.replace(statement, statement.stmt, text)
         plan.add_finding(RULE, "note", change.message, plan.at(change.statement), applied=True)
         if change.warning is not None:
             message, reason, node = change.warning

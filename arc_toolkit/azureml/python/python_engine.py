@@ -68,7 +68,7 @@ def patch_notebook(path: str, data: bytes, settings: Settings, library: Library 
     except Refused as error:
         return FileResult(path, data, findings=tuple(findings), refused=error.reason)
     result = replace(result, findings=(*findings, *result.findings))
-    return _file_result(path, data, notebook.encode(after, data), result, "utf-8")
+    return _file_result(path, data, encode(after, "utf-8", data), result, "utf-8")
 
 
 def _is_candidate(data: bytes) -> bool:

@@ -280,7 +280,7 @@ class PythonPlan(Plan):
             if reason:
                 self.add_finding(EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason)
                 return False
-            add = partial(self.writer.changes.add_parameter, statement, function, name, text)
+            add = partial(self.writer.changes.set, statement, function, name, text)
             self.writer.on_bound(function, name, add)
         self._exposed.add(id(function))
         return True

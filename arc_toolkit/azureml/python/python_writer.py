@@ -66,7 +66,7 @@ class PythonWriter:
             self._add_variable(target, str(setting.path[-1]), text)
         elif setting.slot == Slot.COMPUTE:
             if isinstance(target.meaning, Builder | Sweep):
-                self.changes.set_argument(target.statement, target.call, "compute", text)
+                self.changes.set(target.statement, target.call, "compute", text)
             else:
                 self._statements(target).compute = text
         else:
@@ -83,7 +83,7 @@ class PythonWriter:
             # `node.resources.x = ...` is there, so `resources` is not None: one more of the same kind.
             self.changes.insert_after(others[-1].statement, f"{target.name}.resources.{name} = {text}")
         elif isinstance(target.meaning, Builder) and in_call:
-            self.changes.set_argument(target.statement, target.call, name, text)
+            self.changes.set(target.statement, target.call, name, text)
         else:
             self.add_resource(target, name, text)
 
@@ -106,10 +106,8 @@ class PythonWriter:
             self._statements(target).variables[name] = text
 
     def _fill(self, site: StatementSite, holder: ast.expr, name: str, text: str) -> None:
-        if isinstance(holder, ast.Call):
-            self.changes.set_argument(site, holder, name, text)
-        elif isinstance(holder, ast.Dict):
-            self.changes.set_item(site, holder, name, text)
+        if isinstance(holder, ast.Call | ast.Dict):
+            self.changes.set(site, holder, name, text)
         else:
             raise Refused(f"it comes from {short(holder)}, which is made elsewhere")
 
@@ -134,9 +132,7 @@ class PythonWriter:
                     statement = f"{name}.resources = {new.callee}({arguments})"
                 self.changes.insert_after(target.statement, statement)
             if new.variables and isinstance(target.meaning, Builder):
-                self.changes.set_argument(
-                    target.statement, target.call, "environment_variables", _display(new.variables)
-                )
+                self.changes.set(target.statement, target.call, "environment_variables", _display(new.variables))
             elif new.variables:
                 path = ".".join((name, *target.variables_path))
                 lines = [f"{path} = {_display(new.variables)}"]
@@ -195,7 +191,7 @@ class PythonWriter:
                 if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == sdk.RESOURCES_MODULE
             ]
             if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
-                add = partial(self.changes.add_import, merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS)
+                add = partial(self.changes.set, merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS, "")
             elif imports:
                 add = partial(self.changes.insert_after, imports[-1], line)
             else:

@@ -76,7 +76,7 @@ def _check_code(plan: PythonPlan) -> None:
                 elif written.count(RESTEP) != (1 if is_argument else str(node.value).count(RESTEP)):
                     reason = "it is part of an f-string or written with escapes"
                 at = StatementSite(source, source.body, top)
-                fix = partial(_rename, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
+                fix = partial(_replace, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
                 where = plan.at(at, node)
                 plan.report(RULE, _MESSAGE, where, reason=reason, fix=None if reason else fix, title=_TITLE)
 
@@ -100,11 +100,8 @@ def _siblings_of_the_right_name(top: ast.stmt) -> set[int]:
     return taken
 
 
-def _rename(writer: PythonWriter, at: StatementSite, node: ast.keyword | ast.Constant, text: str) -> None:
-    if isinstance(node, ast.keyword):
-        writer.changes.rename_argument(at, node, text)
-    else:
-        writer.changes.replace(at, node, text)
+def _replace(writer: PythonWriter, at: StatementSite, node: ast.keyword | ast.Constant, text: str) -> None:
+    writer.changes.replace(at, node, text)
 
 
 def _nodes(top: ast.stmt) -> Iterator[tuple[ast.AST, bool]]:
