@@ -16,7 +16,7 @@ from arc_toolkit.edit.discover import InputFile, Problem, Skipped, discover
 from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import read_bytes, read_raw, reason, write_atomic
+from arc_toolkit.files import collector_paused, read_bytes, read_raw, reason, write_atomic
 from arc_toolkit.findings import FileResult, without_changes
 
 _HELD_BYTES = 8 * 1024 * 1024
@@ -100,7 +100,8 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
         if named:
             return Outcome(problem=Problem(path, f"cannot read {path}: {reason(error)}"))
         return Outcome(skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}"))
-    result = engine.process(path, data, in_folder=in_folder)
+    with collector_paused():
+        result = engine.process(path, data, in_folder=in_folder)
     if result.skipped is not None:
         return _skip(result.skipped, named, data)
     if result.refused is not None:

@@ -121,7 +121,7 @@ def collector_paused() -> Iterator[None]:
     """Without the collector of cycles, which walks the many small objects of a parsed text again and again.
 
     36 MB of JSON take 0.5 s instead of 1.1 s, and 244 Python files of azure-ai-ml 1.2 times as long as `ast.parse`
-    alone instead of 2.1 times (CPython 3.11).
+    alone instead of 2.1 times; `patch` of 230 YAML files has 2 % fewer instructions (CPython 3.11).
     """
     collecting = gc.isenabled()
     gc.disable()
