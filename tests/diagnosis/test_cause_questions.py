@@ -88,6 +88,13 @@ def test_only_a_command_to_the_job_shortly_before_its_end_stopped_it(
     assert cause_of([pod(containers=[container(code=143)])], events=[of_kubernetes]).kind is UNKNOWN
 
 
+def test_a_command_explains_the_end_better_than_a_node_that_went_away_at_that_time() -> None:
+    message = "Start to execute command AbortJob, and clean it up"
+    of_job = event("CommandIssued", 29, kind="Job", about="azureml-aa", namespace="azureml", message=message)
+    stopped = pod(containers=[container(code=143)])
+    assert cause_of([stopped], [node()], [of_job, event("NodeNotReady", 28)]).kind is CauseKind.CANCELLED
+
+
 # Faults of the node and its GPUs
 
 
