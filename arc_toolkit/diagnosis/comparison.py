@@ -1,7 +1,7 @@
 """Compares each node with the rest of its pool: failed votes, and episodes of each kind, corrected for many nodes.
 
-1. The votes by an exact binomial test against the rest of the pool. If the rest differs more between its nodes than
-   chance allows, the test allows for as much (beta-binomial).
+1. The votes against the rest of the pool, whose rate is only known as well as its votes allow (beta-binomial). If the
+   rest differs more between its nodes than by chance, the test allows for as much.
 2. The episodes of each kind by an exact test of rates: given how many the pool had, does this node have too many?
 3. The p-value of a node is the smallest of its tests; the Benjamini-Hochberg procedure for discrete tests, over all
    tests of all nodes, keeps the expected share of wrong names under the level.
@@ -124,7 +124,7 @@ def _compare_pool(
             # Half a failure more than observed, because a pool without failures so far may still have some.
             comparison.rate = (failures - own_failures + 0.5) / (votes - own_votes + 1)
             if record.votes:
-                _test_votes(comparison, record, comparison.rate, spread)
+                _test_votes(comparison, record, comparison.rate, spread + 1 / (votes - own_votes + 2))
         for kind in kinds if others else ():
             elsewhere = episodes[kind] - (record.episodes.get(kind, 0) if inside else 0)
             exposed = attempts - (record.attempts if inside else 0)
