@@ -78,10 +78,12 @@ def test_a_little_more_than_elsewhere_is_suspect_with_its_interval() -> None:
 
 
 def test_suspect_is_corrected_for_the_number_of_nodes_too() -> None:
-    few = [attempt for attempt in REST if attempt.node in ("n0", "n1", "n2")]
-    assert verdict_of("odd", [*few, *runs("odd", 17, 3)]).level is Level.SUSPECT
-    many = [attempt for number in range(100) for attempt in runs(f"n{number}", 30, 1)]
-    assert verdict_of("odd", [*many, *runs("odd", 17, 3)]).level is Level.NOT_ENOUGH_DATA
+    def among(nodes: int) -> Level:
+        rest = [attempt for place in range(nodes) for attempt in runs(f"n{place}", 19 + place % 2, 1 - place % 2)]
+        return verdict_of("odd", [*rest, *runs("odd", 17, 4)]).level
+
+    assert among(20) is Level.SUSPECT
+    assert among(200) is Level.NOT_ENOUGH_DATA
 
 
 def test_one_failure_is_never_enough() -> None:
