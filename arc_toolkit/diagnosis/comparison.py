@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.statistics import (
     tails,
 )
 
-BAD_LEVEL = 0.02  # the expected share of wrong names among those called bad
+BAD_LEVEL = 0.025  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
