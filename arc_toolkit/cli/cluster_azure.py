@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from typing import TypeVar
 
 from arc_toolkit.azure.scope import PROVIDERS, SOURCES, Resolver
 from arc_toolkit.azure.session import Session, WouldSend
 from arc_toolkit.cli.console import Console
-from arc_toolkit.errors import ArcError
 
 _T = TypeVar("_T")
 DEFAULT_CLUSTER_TYPE = "managedClusters"
@@ -75,22 +73,10 @@ def session(resolver: Resolver, console: Console) -> Session:
     return azure_session.open_session(resolver.az.cloud)
 
 
-def ask(question: str, console: Console) -> bool:
-    """Whether to go on. Without a terminal nobody can answer, so that is refused."""
-    if not sys.stdin.isatty():
-        raise ArcError(
-            "this asks before it changes anything, and there is no terminal: add --yes (or --dry-run to look)"
-        )
-    console.clear_progress()
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
 def send(args: argparse.Namespace, call: Callable[[], _T], look: str, console: Console) -> _T | None:
     """Ask, send and wait. None if the answer was no, or if a dry run printed the request instead."""
     if not args.dry_run:
-        if not args.yes and not ask("send it?", console):
+        if not args.yes and not console.ask("send it?"):
             console.note("nothing was changed")
             return None
         console.note("waiting for Azure, which takes some minutes")

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from arc_toolkit.errors import ArcError
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
@@ -70,6 +72,17 @@ class Console:
         if self._progress_shown:
             sys.stderr.write("\r\x1b[2K")
             self._progress_shown = False
+
+    def ask(self, question: str) -> bool:
+        """Whether to go on. Without a terminal nobody can answer, so that is refused."""
+        if not sys.stdin.isatty():
+            raise ArcError(
+                "this asks before it changes anything, and there is no terminal: add --yes (or --dry-run to look)"
+            )
+        self.clear_progress()
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def style(self, text: str, *names: str, stream: TextIO | None = None) -> str:
         """The text in colour where the stream (standard output if not given) takes it."""

@@ -65,8 +65,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prune",
         action="store_true",
-        help="with --apply: delete types of arc-toolkit that are no longer generated",
+        help="with --apply: delete types of arc-toolkit that this run replaces, after asking",
     )
+    group.add_argument("--yes", "-y", action="store_true", help="with --prune: do not ask before deleting")
     group.add_argument("--watch", action="store_true", help="with --check: again whenever a node changes")
 
 
@@ -114,12 +115,18 @@ def apply(
     selection: Selection,
     console: Console,
 ) -> int:
-    """Apply the types, prune if asked, and print one line for each; 1 if a conflict is left."""
-    from arc_toolkit.cluster import live_types
+    """Apply the types, prune if asked, and print one line for each; 1 if one is not as it was generated."""
+    from arc_toolkit.cluster import live_types, outdated_types
 
     dry_run, as_json = args.dry_run, args.format == "json"
     manifests = [entry.manifest() for entry in types]
     present = live_types.read(client)
+    old: list[dict[str, Any]] = []
+    kept: list[tuple[dict[str, Any], str]] = []
+    if args.prune:
+        old, kept = outdated_types.outdated(manifests, present, outdated_types.seen_nodes(selection))
+        if old and not _may_delete(old, args, console):
+            kept, old = [*kept, *((item, "not confirmed") for item in old)], []
     results: list[ApplyResult] = []
     suffix = " (server dry run)" if dry_run else ""
 
@@ -129,24 +136,49 @@ def apply(
             if not as_json:
                 console.out(f"{row.name} {row.action}{suffix}" + (f": {row.detail}" if row.detail else ""))
 
-    report(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=dry_run))
-    if args.prune:
-        outdated, kept = live_types.outdated(manifests, present, selection.nodes, selection.unusable)
-        if outdated:
-            names = ", ".join(item["metadata"]["name"] for item in outdated)
-            fate = "would be deleted" if dry_run else "are deleted now"
-            console.warn(f"made by arc-toolkit and no longer generated, these {fate}: {names}")
-        report(live_types.prune(client, outdated, dry_run=dry_run))
-        report(live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept)
+    failure: ArcError | None = None
+    try:
+        report(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=dry_run))
+        report(outdated_types.prune(client, old, dry_run=dry_run))
+    except ArcError as error:
+        names = [item["metadata"]["name"] for item in [*manifests, *old]]
+        failure = _stopped(error, names[len(results) :], report, done=len(results))
+    report(live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept)
     if as_json:
         from arc_toolkit.output.jsonout import document
 
         rows = [{"name": row.name, "action": row.action, "detail": row.detail} for row in results]
         console.out(document("apply-instance-types", {"dry_run": dry_run, "results": rows}))
-    conflicts = sum(row.action == "conflict" for row in results)
-    if conflicts:
+    if failure:
+        raise failure
+    actions = [row.action for row in results]
+    if conflicts := actions.count("conflict"):
         console.warn(f"{conflicts} of {len(results)} not changed; --force-conflicts takes the fields over")
-    return FOUND if conflicts else OK
+    return FOUND if any(action in live_types.UNSOLVED for action in actions) else OK
+
+
+def _may_delete(items: Sequence[dict[str, Any]], args: argparse.Namespace, console: Console) -> bool:
+    """Show what would be deleted, and ask; nothing has been sent at this point."""
+    names = ", ".join(item["metadata"]["name"] for item in items)
+    console.warn(f"made by arc-toolkit and replaced by other types, to be deleted: {names}")
+    return bool(args.dry_run or args.yes) or console.ask("delete them?")
+
+
+def _stopped(
+    error: ArcError, names: Sequence[str], report: Callable[[Iterable[ApplyResult]], None], *, done: int
+) -> ArcError:
+    """The error with what was done before it. The first of `names` was sent, the others were not."""
+    from arc_toolkit.cluster.failures import Unreachable
+    from arc_toolkit.cluster.live_types import ApplyResult
+
+    lost = isinstance(error, Unreachable)
+    report([ApplyResult(names[0], "unknown" if lost else "refused")])
+    report(ApplyResult(name, "not sent") for name in names[1:])
+    state = f"{names[0]} may have been changed or not" if lost else f"{names[0]} was refused"
+    return ArcError(
+        f"{error}; before that {done} of {done + len(names)} types were done, {state}, and the rest was not sent: "
+        "the same command completes it"
+    )
 
 
 # --- drift ------------------------------------------------------------------------------------------------------

@@ -1,29 +1,40 @@
-"""InstanceTypes in a cluster: read them, apply ours, prune what we no longer make.
+"""InstanceTypes in a cluster: read them, and apply ours so that each then is exactly what was asked for.
 
 Each type is one server-side apply, which is whole or not at all; so after an interruption a second run completes
-what the first began, and finds the rest unchanged.
+what the first began, and finds the rest unchanged. A server-side apply leaves every field alone that only another
+manager set: a second label in the nodeSelector, a GPU count of before. The type would then be neither theirs nor
+ours, so the object that the server returns is compared with the manifest.
+https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
+from arc_toolkit.cluster.client import Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
-from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, selector_of
-from arc_toolkit.kube.labels import matches
-from arc_toolkit.kube.nodes import Node, UnusableNode
-from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
+from arc_toolkit.kube.raw import mapping
 
-Action = Literal["created", "configured", "unchanged", "conflict", "pruned", "kept"]
+Action = Literal[
+    "created", "configured", "unchanged", "conflict", "differs", "pruned", "kept", "refused", "unknown", "not sent"
+]
 Object = dict[str, Any]
+Path = tuple[str, ...]
+
+# What is left to do by hand: the type is not what this run generated.
+UNSOLVED: tuple[Action, ...] = ("conflict", "differs")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What became of one type."""
+    """What became of one type.
+
+    `conflict`: nothing was changed. `differs`: it was applied, and the server still has something else. `refused`:
+    by the server. `unknown`: the answer was lost. `not sent`: an error came first.
+    """
 
     name: str
     action: Action
@@ -40,6 +51,10 @@ def read(client: Client) -> dict[str, Object]:
     return types
 
 
+def path_of(name: str) -> str:
+    return f"{INSTANCE_TYPES}/{name}"
+
+
 def apply(
     client: Client,
     manifests: Iterable[Object],
@@ -51,92 +66,128 @@ def apply(
     """One result per type, as it happens. A conflict changes nothing, unless `force` takes the fields over."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
+        before = present.get(name)
         try:
-            applied = client.apply(f"{INSTANCE_TYPES}/{name}", manifest, force=force, dry_run=dry_run)
+            # What only others set is no conflict for the server, so it is asked first, without storing anything.
+            if before and not force and (left := _leftovers(before, manifest)):
+                trial = client.apply(path_of(name), manifest, dry_run=True).object
+                if left := _leftovers(trial, manifest):
+                    yield ApplyResult(name, "conflict", "; ".join(_owned(trial, path) for path in left))
+                    continue
+            yield _apply(client, manifest, before, force=force, dry_run=dry_run)
         except Conflict as conflict:
             owned = [f"{field} belongs to {manager}" for field, manager in conflict.fields()] or [str(conflict)]
             yield ApplyResult(name, "conflict", "; ".join(owned))
-            continue
-        if applied.created:
-            yield ApplyResult(name, "created")
-        elif name in present and _content(applied.object) == _content(present[name]):
-            yield ApplyResult(name, "unchanged")
-        else:
-            yield ApplyResult(name, "configured", _changes(present.get(name, {}), applied.object))
 
 
-def outdated(
-    manifests: Iterable[Object],
-    present: Mapping[str, Object],
-    nodes: Sequence[Node] = (),
-    unusable: Sequence[UnusableNode] = (),
-) -> tuple[list[Object], list[tuple[Object, str]]]:
-    """Types that this tool made and no longer makes: those to prune, and those to keep with the reason.
-
-    Ours are those that carry our label and that we applied. A type made from another kind of source (`--sku`
-    against `--from-cluster`) is kept: its pool may just have no nodes now. So is one whose nodes are there, but all
-    left out of this run for a reason that passes.
-    """
-    generated = {manifest["metadata"]["name"]: _source(manifest) for manifest in manifests}
-    sources = set(generated.values())
-    refused = {row.node.name: row for row in unusable}
-    prune, keep = [], []
-    for name, item in sorted(present.items()):
-        if name in generated or not _ours(item):
-            continue
-        states = [refused.get(node.name) for node in nodes if matches(selector_of(item), node.labels)]
-        if _source(item) not in sources:
-            keep.append((item, f"made from {_source(item) or 'an unknown source'}, not {' or '.join(sources)}"))
-        elif states and all(state is not None and state.why.temporary for state in states):
-            keep.append((item, f"its nodes are {' or '.join(sorted({str(state) for state in states}))} now"))
-        else:
-            prune.append(item)
-    return prune, keep
-
-
-def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[ApplyResult]:
-    """Delete types, each only if it is still as it was read."""
-    for item in items:
-        name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
+def _apply(client: Client, manifest: Object, before: Object | None, *, force: bool, dry_run: bool) -> ApplyResult:
+    name = manifest["metadata"]["name"]
+    applied = client.apply(path_of(name), manifest, force=force, dry_run=dry_run)
+    stored = applied.object
+    if force and (left := _leftovers(stored, manifest)):
         try:
-            client.delete(f"{INSTANCE_TYPES}/{name}", resource_version=version, dry_run=dry_run)
+            without = client.merge(path_of(name), _removal(stored, left), dry_run=dry_run)
         except Conflict:
-            yield ApplyResult(name, "kept", "it changed in the meantime; run again to check it")
-            continue
-        yield ApplyResult(name, "pruned")
+            return ApplyResult(
+                name, "differs", "another manager changed it in the meantime: run the command again"
+            )
+        # A dry run has not stored the apply, so the second answer lacks what the first one changed.
+        stored = _without(stored, left) if dry_run else without
+    if wrong := _differences(stored, manifest):
+        return ApplyResult(name, "differs", "; ".join(wrong))
+    if applied.created:
+        return ApplyResult(name, "created")
+    if before and _content(stored) == _content(before):
+        return ApplyResult(name, "unchanged")
+    return ApplyResult(name, "configured", _changes(before or {}, stored))
 
 
-def _ours(item: Object) -> bool:
-    metadata = item["metadata"]
-    applied = [row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"]
-    ours = any(row.get("manager") == FIELD_MANAGER for row in applied)
-    return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
+# --- what is there, against what was asked for ------------------------------------------------------------------
 
 
-def _source(item: Object) -> str:
-    return str((item["metadata"].get("annotations") or {}).get(PREFIX + "source", ""))
+def _leftovers(item: Object, manifest: Object) -> list[Path]:
+    """Fields of the spec that are not in the manifest, though a manager set them (a default has no manager)."""
+    asked, there = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
+    return [path for path in there if path not in asked and _managers(item, path)]
+
+
+def _differences(item: Object, manifest: Object) -> list[str]:
+    """Each field that is not as the manifest has it, in words."""
+    there = _leaves(_content(item))
+    wrong = [
+        f"{_text(path)} is {there.get(path, 'absent')}, not {value}"
+        for path, value in _leaves(_content(manifest)).items()
+        if there.get(path) != value
+    ]
+    return wrong + [_owned(item, path) for path in _leftovers(item, manifest)]
+
+
+def _owned(item: Object, path: Path) -> str:
+    value = _leaves(item)[path]
+    return f"{_text(path)} = {value} is not generated and belongs to {', '.join(_managers(item, path))}"
+
+
+def _managers(item: Object, path: Path) -> list[str]:
+    """Who set a field, by metadata.managedFields: https://kubernetes.io/docs/reference/using-api/server-side-apply/"""
+    names = []
+    for row in item["metadata"].get("managedFields") or ():
+        fields = mapping(row.get("fieldsV1"))
+        for key in path:
+            if f"f:{key}" not in fields:
+                break
+            fields = fields[f"f:{key}"]
+            if not fields:  # a leaf: the field itself, or a map that is owned as a whole
+                names.append(str(row.get("manager") or "an unknown manager"))
+                break
+    return list(dict.fromkeys(names))
+
+
+def _removal(item: Object, paths: Iterable[Path]) -> Object:
+    """A merge patch that removes fields, if the object is still the one that was looked at."""
+    patch: Object = {"metadata": {"resourceVersion": item["metadata"]["resourceVersion"]}}
+    for path in paths:
+        inner = patch
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = None
+    return patch
+
+
+def _without(item: Object, paths: Iterable[Path]) -> Object:
+    import copy
+
+    copied = copy.deepcopy(item)
+    for path in paths:
+        inner = copied
+        for key in path[:-1]:
+            inner = inner[key]
+        del inner[path[-1]]
+    return copied
 
 
 def _content(item: Object) -> Object:
     metadata = item.get("metadata") or {}
-    return {"spec": item.get("spec"), **{key: metadata.get(key) or {} for key in ("labels", "annotations")}}
+    pairs = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
+    return {"spec": item.get("spec") or {}, "metadata": pairs}
 
 
 def _changes(old: Object, new: Object) -> str:
-    """`requests.memory 100Mi -> 90Mi, ...`"""
-    before, after = _flat(_content(old)), _flat(_content(new))
+    """`spec.resources.requests.memory 100Mi -> 90Mi, ...`"""
+    before, after = _leaves(_content(old)), _leaves(_content(new))
     changed = [
-        f"{key} {before.get(key, 'absent')} -> {after.get(key, 'absent')}"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
+        f"{_text(path)} {before.get(path, 'absent')} -> {after.get(path, 'absent')}"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
     ]
     return ", ".join(changed)
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {prefix: str(value)}
-    values: dict[str, str] = {}
-    for key, inner in value.items():
-        values |= _flat(inner, f"{prefix}.{key}" if prefix else key)
-    return values
+def _text(path: Path) -> str:
+    return ".".join(path)
+
+
+def _leaves(value: Any, path: Path = ()) -> dict[Path, str]:
+    """Every value that is not a map, by its path. Null is the same as absent."""
+    if isinstance(value, dict):
+        return {leaf: text for key, inner in value.items() for leaf, text in _leaves(inner, (*path, key)).items()}
+    return {} if value is None else {path: str(value)}

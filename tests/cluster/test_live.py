@@ -154,9 +154,9 @@ def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_m
     trial = gen("--share", "half", "--apply", "--prune", "--dry-run")
     assert "2cpu8g pruned (server dry run)" in trial.out
     assert len(types(cluster)) == 5
-    result = gen("--share", "half", "--apply", "--prune")
+    result = gen("--share", "half", "--apply", "--prune", "--yes")
     assert result.code == 0
-    assert "no longer generated, these are deleted now: 2cpu8g, 8cpu32g" in result.err
+    assert "replaced by other types, to be deleted: 2cpu8g, 8cpu32g" in result.err
     assert result.out.splitlines() == [
         "4cpu16g unchanged",
         "2cpu8g pruned",
@@ -169,7 +169,7 @@ def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_m
 @pytest.mark.slow
 def test_after_kill_9_at_any_moment_a_second_run_completes(cluster: ControlPlane, gen: Arc) -> None:
     shares = [word for n in range(1, 41) for word in ("--share", f"1/{n}")]
-    options = [*shares, "--name-template", "t-{share}", "--apply", "--prune"]
+    options = [*shares, "--name-template", "t-{share}", "--apply", "--prune", "--yes"]
     command = [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "--from-cluster"]
     command += ["--kubeconfig", str(cluster.kubeconfig), *options]
     partial = set()

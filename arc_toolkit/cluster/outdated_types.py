@@ -1,0 +1,135 @@
+"""Types that arc-toolkit applied once and no longer generates: which to delete, which to keep and why.
+
+A type is replaced if the nodes that it was made for are there now, can take jobs and show all of their GPUs, and
+this run generated other types for them. Anything else may pass: a pool at zero nodes, a node that is joining, a
+device plugin that is down. So such a type is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
+from arc_toolkit.cluster.live_types import ApplyResult, path_of
+from arc_toolkit.kube.instance_type_spec import selector_of
+from arc_toolkit.kube.labels import matches, some_names
+from arc_toolkit.kube.nodes import Node, UnusableNode
+from arc_toolkit.kube.raw import mapping
+from arc_toolkit.sizing import vm_sizes
+from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
+from arc_toolkit.sizing.node_selection import NodeGroup, Selection
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """What decides about a type: a node of the cluster, or all nodes of a VM size if there was none to ask."""
+
+    labels: Mapping[str, str]
+    size: str
+    gpu_resource: str | None
+    gpus: int
+    left_out: UnusableNode | None = None
+
+    @classmethod
+    def of_node(cls, node: Node, left_out: UnusableNode | None) -> SeenNode:
+        return cls(node.labels, node.size, node.gpu_resource, node.gpus, left_out)
+
+    @classmethod
+    def of_group(cls, group: NodeGroup) -> SeenNode:
+        return cls(dict(group.selector), group.size, group.gpu_resource, group.gpus)
+
+
+def seen_nodes(selection: Selection) -> list[SeenNode]:
+    left_out = {row.node.name: row for row in selection.unusable}
+    if not selection.nodes:
+        return [SeenNode.of_group(group) for group in selection.groups]
+    return [SeenNode.of_node(node, left_out.get(node.name)) for node in selection.nodes]
+
+
+def outdated(
+    manifests: Sequence[Object], present: Mapping[str, Object], nodes: Sequence[SeenNode]
+) -> tuple[list[Object], list[tuple[Object, str]]]:
+    """Types to prune, and types to keep with the reason. Only those with our label that we applied are ours."""
+    generated = {manifest["metadata"]["name"] for manifest in manifests}
+    sources = sorted({_annotation(manifest, "source") for manifest in manifests})
+    sizes = {size.lower() for manifest in manifests for size in _sizes(manifest)}
+    prune, keep = [], []
+    for name, item in sorted(present.items()):
+        if name in generated or not _ours(item):
+            continue
+        if _annotation(item, "source") not in sources:
+            source = _annotation(item, "source") or "an unknown source"
+            keep.append((item, f"made from {source}, not {' or '.join(sources)}"))
+        elif reason := _not_replaced(item, nodes, sizes):
+            keep.append((item, reason))
+        else:
+            prune.append(item)
+    return prune, keep
+
+
+def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[ApplyResult]:
+    """Delete types, each only if it is still as it was read."""
+    for item in items:
+        name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
+        try:
+            client.delete(path_of(name), resource_version=version, dry_run=dry_run)
+        except Conflict:
+            yield ApplyResult(name, "kept", "it changed in the meantime; run again to check it")
+            continue
+        yield ApplyResult(name, "pruned")
+
+
+def _not_replaced(item: Object, nodes: Sequence[SeenNode], generated_sizes: set[str]) -> str | None:
+    """Why its nodes, as they are now, do not show that nobody needs the type; None if they do."""
+    selected = [node for node in nodes if matches(selector_of(item), node.labels)]
+    sizes = _sizes(item)
+    for size in sizes or [""]:
+        here = [node for node in selected if not size or node.size.lower() == size.lower()]
+        if not here:
+            what = f"node of {size}" if size else "node that it selects"
+            return f"there is no {what} now: its pool may be at zero nodes, or its nodes are joining"
+        usable = [node for node in here if not node.left_out]
+        if not usable:
+            reasons = some_names(sorted({node.left_out.brief for node in here if node.left_out}))
+            return f"all of its nodes are left out now ({reasons})"
+        if size and size.lower() not in generated_sizes:
+            return f"this run generates no type for {size}"
+        if short := _gpus_missing(item, usable):
+            return short
+    return None
+
+
+def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
+    """A device plugin that is down, or a broken GPU, makes other types of the same nodes for a while."""
+    limits = mapping(mapping(mapping(item.get("spec")).get("resources")).get("limits"))
+    for resource, amount in limits.items():
+        if "/" not in resource:  # cpu and memory; devices have the domain of their maker
+            continue
+        for node in nodes:
+            size = vm_sizes.find(node.size)
+            whole = size.node_gpus if size and size.gpu_resource == resource else 0
+            expected = max(whole, int(amount)) if str(amount).isdecimal() else whole
+            shown = node.gpus if node.gpu_resource == resource else 0
+            if shown < expected:
+                return f"its nodes show {shown} of {expected} {resource} now: is the device plugin healthy?"
+    return None
+
+
+def _ours(item: Object) -> bool:
+    metadata = item["metadata"]
+    applied = [row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"]
+    ours = any(row.get("manager") == FIELD_MANAGER for row in applied)
+    return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
+
+
+def _sizes(item: Object) -> list[str]:
+    """The VM sizes that it was made for; a merged type has several."""
+    return [size for size in _annotation(item, "size").split(",") if size]
+
+
+def _annotation(item: Object, key: str) -> str:
+    return str((item["metadata"].get("annotations") or {}).get(PREFIX + key, ""))
