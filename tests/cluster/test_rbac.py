@@ -62,7 +62,8 @@ def test_the_read_role_cannot_apply_and_reads_which_right_is_missing(
 
 def test_the_apply_role_applies_and_prunes(cluster: ControlPlane, run: Callable[..., Result]) -> None:
     assert run("applier", "--share", "whole", "--share", "half", "--apply").code == 0
-    assert run("applier", "--share", "whole", "--apply", "--prune", "--yes").out == "8cpu32g unchanged\n4cpu16g pruned\n"
+    pruned = run("applier", "--share", "whole", "--apply", "--prune", "--yes")
+    assert pruned.out == "8cpu32g unchanged\n4cpu16g pruned\n"
     assert types(cluster).keys() == {"8cpu32g"}
 
 
