@@ -68,7 +68,7 @@ def apply(
         name = manifest["metadata"]["name"]
         before = present.get(name)
         try:
-            # What only others set is no conflict for the server, so it is asked first, without storing anything.
+            # The server reports no conflict for fields that only others set: a dry run shows what would remain.
             if before and not force and (left := _leftovers(before, manifest)):
                 trial = client.apply(path_of(name), manifest, dry_run=True).object
                 if left := _leftovers(trial, manifest):

@@ -113,7 +113,7 @@ def test_labels_and_annotations_of_others_are_theirs_and_stay(cluster: ControlPl
     assert types(cluster)[NAME]["metadata"]["labels"]["cost"] == "1234"
 
 
-def test_a_default_of_the_crd_has_no_manager_and_is_no_difference(cluster: ControlPlane, sku: Arc) -> None:
+def test_a_default_of_the_crd_without_a_manager_is_not_reported(cluster: ControlPlane, sku: Arc) -> None:
     crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/instancetypes.amlarc.azureml.com"
     stored = cluster.request("GET", crd)
     spec = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
