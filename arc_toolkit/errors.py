@@ -19,4 +19,6 @@ class ArcError(Exception):
 
 def missing_extra(extra: str, what: str) -> ArcError:
     """The error for a command whose optional packages are not installed."""
-    return ArcError(f"{what} needs packages that are not installed: run `pip install 'arc-toolkit[{extra}]'`")
+    # The package is on no index yet (README, Install): the name alone would find nothing.
+    command = f"pip install '.[{extra}]'"
+    return ArcError(f"{what} needs packages that are not installed: run `{command}` in a clone of arc-toolkit")

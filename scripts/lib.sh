@@ -47,7 +47,7 @@ ensure_env() {
   case $what in
     core) set -- -e "$top" ;;
     dev) set -- -e "$top" --group "$top/pyproject.toml:dev" ;;
-    full) set -- -e "$top[all]" --group "$top/pyproject.toml:dev" --group "$top/pyproject.toml:real" ;;
+    full) set -- -e "$top[all]" --group "$top/pyproject.toml:dev" --group "$top/pyproject.toml:real" --group "$top/pyproject.toml:lint" ;;
   esac
   "$PY" -m pip install -q --disable-pip-version-check "$@" || return 1
   echo "$want $what" >"$stamp"

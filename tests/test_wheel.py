@@ -56,7 +56,7 @@ def test_the_catalogue_and_the_templates_are_in_the_wheel(installed: Path) -> No
 def test_a_command_whose_extra_is_missing_says_what_brings_it(installed: Path, tmp_path: Path) -> None:
     done = run(installed, "cluster", "nodes", cwd=tmp_path)
     assert done.returncode == 2
-    assert "pip install 'arc-toolkit[cluster]'" in done.stderr
+    assert "pip install '.[cluster]'" in done.stderr
 
 
 def test_patch_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
@@ -21,23 +22,35 @@ class AzureMLFiles:
 
     subject = "AzureML jobs, components or pipelines"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, by_folder: Mapping[str, Settings] | None = None) -> None:
         self._settings = settings
+        # The closest folder first: its settings hold for the files below it.
+        self._by_folder = sorted((by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True)
         self._library = Library(read_raw)
 
     def prepare(self, path: str, data: bytes) -> None:
         self._library.note_uses(path, data)
 
+    def _settings_for(self, path: str) -> Settings:
+        if not self._by_folder:
+            return self._settings
+        place = os.path.abspath(path)
+        return next(
+            (settings for folder, settings in self._by_folder if place.startswith(os.path.join(folder, ""))),
+            self._settings,
+        )
+
     def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+        settings = self._settings_for(path)
         ending = path.rpartition(".")[2].lower()
         is_source = ending == "py" or (path == "-" and _PYTHON.search(data))
         is_notebook = ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data)
         if not is_source and not is_notebook:
-            return patch_yaml(path, data, self._settings, self._library, in_folder)
+            return patch_yaml(path, data, settings, self._library, in_folder)
         from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook
-        result = patch(path, data, self._settings, self._library)
+        result = patch(path, data, settings, self._library)
         if result.skipped is None:
             # Names of steps in Python are not listed: a name counts as known if the code has it.
             self._library.steps |= {name for name in self._settings.steps if name.encode() in data}

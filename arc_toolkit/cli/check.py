@@ -26,11 +26,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azureml.azureml_files import AzureMLFiles
     from arc_toolkit.azureml.rules import all_rules
     from arc_toolkit.batch import run as run_over
-    from arc_toolkit.cli.patch_options import settings_of
+    from arc_toolkit.cli.patch_options import settings_by_folder, settings_of
     from arc_toolkit.cli.reporter import Reporter
     from arc_toolkit.output.run_report import RunReport
 
-    engine = AzureMLFiles(settings_of(args))
+    engine = AzureMLFiles(settings_of(args), settings_by_folder(args))
     report = RunReport("check", args.format, all_rules(), exit_zero=args.exit_zero)
     reporter = Reporter(report, console, text=args.format == "text")
     for outcome in reporter.reported(run_over(args.paths, engine, console.progress)):

@@ -105,6 +105,19 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="colour (default: auto, which obeys NO_COLOR)",
     )
+    defaults = parser.add_argument_group("configuration")
+    defaults.add_argument(
+        "--config",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help="defaults for options (default: arc-toolkit.toml or pyproject.toml here or above; none: no file)",
+    )
+    defaults.add_argument(
+        "--show-config",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print every option, its value and where it comes from",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,9 +172,19 @@ def _dispatch(words: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
         raise ArcError(f"no command `{name}`: {hint}")
-    args = command_parser(name).parse_args(_negatives(words[1:]) + leading)
+    parser, words = command_parser(name), _negatives(words[1:]) + leading
+    if "-h" in words or "--help" in words:
+        parser.parse_args(words)
 
+    from arc_toolkit.cli import config
     from arc_toolkit.cli.console import Console
+
+    file = config.apply(parser, name, words)
+    if "--show-config" in words:
+        sys.stdout.write(config.show(file, parser, name, words) + "\n")
+        return OK
+    args = parser.parse_args(words)
+    args.folders = file.folders
 
     console = Console(
         quiet=getattr(args, "quiet", False),

@@ -126,6 +126,25 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return settings
 
 
+def settings_by_folder(args: argparse.Namespace) -> dict[str, Settings]:
+    """The settings of the folders that the configuration file names: those of the folders above, and its own."""
+    folders: dict[str, dict[str, Any]] = args.folders
+    return {
+        folder: settings_of(
+            argparse.Namespace(
+                **vars(args)
+                | {
+                    dest: value
+                    for above in sorted(folders, key=len)
+                    if folder == above or folder.startswith(above + "/")
+                    for dest, value in folders[above].items()
+                }
+            )
+        )
+        for folder in folders
+    }
+
+
 def _check_numbers(settings: Settings) -> None:
     for option, value, least in (
         ("--cores", settings.cores, 1),

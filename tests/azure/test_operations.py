@@ -150,7 +150,7 @@ def test_without_the_azure_extra_the_command_to_install_it_is_named(
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     monkeypatch.setitem(sys.modules, "azure.mgmt.kubernetesconfiguration", None)
     for call in (open_session, lambda: operations.find(session, CLUSTER)):
-        with pytest.raises(ArcError, match=r"pip install 'arc-toolkit\[azure\]'"):
+        with pytest.raises(ArcError, match=r"pip install '\.\[azure\]'"):
             call()
 
 
