@@ -14,7 +14,8 @@ from arc_toolkit.azureml.migrate import space
 from arc_toolkit.azureml.migrate.forms import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
 from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
 from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
-from arc_toolkit.azureml.python.meaning import Meanings, short
+from arc_toolkit.azureml.python.expressions import short
+from arc_toolkit.azureml.python.meaning import Meanings
 from arc_toolkit.azureml.python.names import Binding, Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE

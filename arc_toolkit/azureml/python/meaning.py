@@ -15,7 +15,8 @@ from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, chain, last_name
+from arc_toolkit.azureml.python.expressions import chain, dotted, last_name
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement
 from arc_toolkit.azureml.python.sdk_names import Generation
 
 _DEEPEST = 20
@@ -346,18 +347,6 @@ def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding |
     if len(bindings) == 1 or last.statement.is_certain_before(statement):
         return last
     return UnknownMeaning(f"{name} is chosen at run time", chosen=True)
-
-
-def dotted(node: ast.expr) -> str:
-    """`a.b.c` as written, for messages; much cheaper than `ast.unparse`."""
-    parts = chain(node)
-    return ".".join((parts[0], *parts[1])) if parts else "an expression"
-
-
-def short(node: ast.expr) -> str:
-    """An expression for a message."""
-    text = ast.unparse(node)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _from_workspace(how: str) -> UnknownMeaning:

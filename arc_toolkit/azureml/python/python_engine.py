@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import Module, read_module
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
+from arc_toolkit.azureml.python.read_names import read_module
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits, compose_edits, old_offsets

@@ -10,6 +10,7 @@ import yaml
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python.expressions import short
 from arc_toolkit.azureml.python.meaning import (
     Builder,
     Component,
@@ -17,7 +18,6 @@ from arc_toolkit.azureml.python.meaning import (
     Step,
     Sweep,
     UnknownMeaning,
-    short,
 )
 from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values

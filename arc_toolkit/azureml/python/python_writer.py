@@ -15,7 +15,8 @@ from functools import partial
 from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class, short
+from arc_toolkit.azureml.python.expressions import short
+from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class
 from arc_toolkit.azureml.python.names import Binding, Scope, Statement
 from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget

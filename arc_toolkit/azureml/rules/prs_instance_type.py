@@ -62,7 +62,7 @@ def _check(any_plan: Plan) -> None:
 
 
 def _calls(plan: PythonPlan) -> Iterator[tuple[str, Statement, ast.Call]]:
-    from arc_toolkit.azureml.python.names import calls_in
+    from arc_toolkit.azureml.python.expressions import calls_in
 
     for scope in plan.module.scopes:
         for statement in scope.statements:

@@ -1,0 +1,132 @@
+"""What the code says about each target, as the trees and documents that YAML would have for them."""
+
+from __future__ import annotations
+
+import os.path
+from copy import copy
+
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.kinds import KINDS, Family, Role
+from arc_toolkit.azureml.python.meaning import (
+    Builder,
+    Meanings,
+    PipelineFunction,
+    PipelineJob,
+    Step,
+    Sweep,
+    UnknownMeaning,
+)
+from arc_toolkit.azureml.python.names import Statement, Use
+from arc_toolkit.azureml.python.python_documents import CodeReader, Fields, place_node, tree
+from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
+
+
+def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
+    """What the code says about each target, as the tree that YAML would have."""
+    reader = CodeReader(meanings)
+    trials: dict[int, Fields] = {}
+    # A sweep after its trial, whose settings it has.
+    for index, target in sorted(enumerate(targets), key=lambda pair: pair[1].is_sweep):
+        meaning, statement = target.meaning, target.statement
+        base = meaning.base if isinstance(meaning, Sweep) else meaning
+        builder = base.origin if isinstance(base, Step) else base
+        inner = reader.call(builder.call, builder.statement or statement) if isinstance(builder, Builder) else {}
+        fields: Fields = {}
+        if isinstance(meaning, Builder):
+            fields = inner
+        elif isinstance(meaning, Sweep):
+            inner |= trials.get(id(target), {})
+            if compute := inner.pop(("compute",), None):
+                fields = _inherited({("compute",): compute})
+            fields |= reader.call(target.call, statement)
+            fields |= {("trial", *path): value for path, value in inner.items()}
+        else:
+            if target.maker is not None:
+                reader.uses(_before(target.maker.uses, statement), inner, target.maker.statement, False)
+            fields = _inherited(inner)
+            fields[("component",)] = reader.value(target.call.func, statement)
+        reader.uses(target.uses, fields, statement, target.generation == "v1.5")
+        if target.parent is not None and target.swept:
+            trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
+        target.path = (index,)
+        target.read(tree(fields, target.at))
+        if target.component is not None and target.component.file:
+            target.reference = os.path.normpath(os.path.join(meanings.folder, target.component.file))
+
+
+def _inherited(fields: Fields) -> Fields:
+    """What a step has of the command object that it is made of.
+
+    `Command.__call__` and `Parallel.__call__` copy compute, resources, environment variables, distribution,
+    environment and task, and `Command.sweep` the compute (azure-ai-ml 1.35.2).
+    """
+    copies = {path: copy(value) for path, value in fields.items()}
+    for value in copies.values():
+        value.inherited = True
+    return copies
+
+
+def _before(uses: list[Use], statement: Statement) -> list[Use]:
+    """What is said about a command object before a step is made of it; in another scope, all of it."""
+    return [
+        use for use in uses if use.statement.scope is not statement.scope or use.statement.order < statement.order
+    ]
+
+
+def documents(
+    targets: list[PythonTarget], meanings: Meanings
+) -> tuple[list[PythonPipeline], tuple[Document, ...]]:
+    """The pipelines, and the jobs and pipelines that rules can read: of SDK v2, and certain.
+
+    A command object that steps are made of is read with its steps.
+    """
+    builders = [(target.builder, target) for target in targets if target.builder is not None]
+    makers = {id(builder.call) for builder, target in builders if builder.call is not target.call}
+    readable = [
+        target
+        for target in targets
+        if target.generation == "v2"
+        and not isinstance(target.meaning, UnknownMeaning)
+        and (target.swept or id(target.call) not in makers)
+    ]
+    pipelines: list[PythonPipeline] = []
+    result: list[Document] = []
+    for scope in meanings.module.scopes:
+        pipeline = meanings.pipeline(scope)
+        if pipeline is None or scope.statement is None:
+            continue
+        root = _pipeline_target(meanings, scope.statement, pipeline, len(pipelines))
+        pipelines.append(root)
+        steps = [step for step in readable if step.pipeline and step.pipeline.function is pipeline.function]
+        for step in steps:
+            step.parent = step.parent or root
+        # The trial of a sweep may be made outside of the pipeline function.
+        inside = set(steps)
+        steps += [trial for trial in readable if trial.parent in inside and trial not in inside]
+        if steps and pipeline.generation == "v2":
+            result.append(Document(len(result), root, (root, *steps)))
+    for target in readable:
+        if target.pipeline is None and target.parent is None:
+            trials = [trial for trial in readable if trial.parent is target]
+            result.append(Document(len(result), target, (target, *trials)))
+    return pipelines, tuple(result)
+
+
+def _pipeline_target(
+    meanings: Meanings, statement: Statement, pipeline: PipelineFunction, index: int
+) -> PythonPipeline:
+    reader = CodeReader(meanings)
+    fields = reader.pipeline(pipeline.function, statement)
+    for scope in meanings.module.scopes:
+        for name, uses in scope.uses.items():
+            for use in uses:
+                if use.how == "assign" and use.path in (("settings", "default_compute"), ("compute",)):
+                    meaning = meanings.of_name(name, use.statement)
+                    if isinstance(meaning, PipelineJob) and meaning.function.function is pipeline.function:
+                        fields[use.path] = reader.value(use.value, use.statement)
+    at = place_node(statement.source, pipeline.function)
+    kind = KINDS[Family.PIPELINE, Role.JOB]
+    path = ("pipeline", index)
+    return PythonPipeline(
+        kind, pipeline.function.name, path, tree(fields, at), at, statement=statement, function=pipeline.function
+    )
