@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.migrate import parallel_run as prs
+from arc_toolkit.azureml.migrate.v1_values import Data, Output, Parameter
 from tests.azureml.migrate.support import assert_valid, azure, body
 
 FULL: dict[str, Any] = {
@@ -18,9 +19,9 @@ FULL: dict[str, Any] = {
     "source_directory": "./code",
     "entry_script": "score.py",
     "arguments": ["--model", "a b", 3],
-    "inputs": ["images"],
-    "side_inputs": ("labels",),
-    "output": "scores",
+    "inputs": [Data("images", "file")],
+    "side_inputs": [Data("labels", "file")],
+    "output": Output("scores"),
     "output_action": "append_row",
     "append_row_file_name": "rows.txt",
     "compute_target": "k8s",
@@ -92,7 +93,7 @@ def test_one_attempt_needs_no_retry() -> None:
 
 
 def test_summary_only_has_no_rows_and_a_folder() -> None:
-    text, _ = prs.to_yaml({"output": "out", "output_action": "summary_only"})
+    text, _ = prs.to_yaml({"output": Output("out"), "output_action": "summary_only"})
     job = yaml.safe_load(text)
     assert job["outputs"] == {"out": {"type": "uri_folder"}}
     assert "append_row_to" not in job["jobs"]["parallel"]["task"]
@@ -103,9 +104,7 @@ def test_what_is_not_known_is_said() -> None:
     said = "\n".join(notes)
     for words in (
         "surprise has no equivalent",
-        "compute_target is not known",
-        "entry_script is not known",
-        "the environment is not known",
+        "SET_ME is written for compute_target, entry_script, environment",
         "the inputs are not known",
         "mini_batch_size is 10",
         "no instance type is given: defaultinstancetype",
@@ -118,8 +117,8 @@ def test_values_of_the_wrong_kind_are_said_and_left_out() -> None:
     assert "retry_settings" not in text
     assert "environment_variables" not in text
     assert notes[:2] == [
-        "run_max_try is 'many', not int: it is not written",
-        "environment_variables is ['A'], not dict: it is not written",
+        "run_max_try is 'many', not a whole number: it is not written",
+        "environment_variables is ['A'], not a mapping: it is not written",
     ]
 
 
@@ -129,10 +128,85 @@ def test_partition_keys_take_the_place_of_a_mini_batch_size() -> None:
     assert "mini_batch_size" not in step
 
 
+@pytest.mark.parametrize(
+    ("data", "size", "expected"),
+    [
+        (Data("t", "table"), None, {"type": "mltable", "mode": "direct"}),
+        (
+            Data("t", "", "azureml:t@latest", True),
+            "10KB",
+            {"type": "mltable", "path": "azureml:t@latest", "mode": "direct"},
+        ),
+        (
+            Data("t", "", "azureml:t:3", True),
+            "5",
+            {"type": "mltable", "path": "azureml:t:3", "mode": "eval_mount"},
+        ),
+        (
+            Data("t", "file", "azureml:t:3", True, True),
+            "5",
+            {"type": "mltable", "path": "azureml:t:3", "mode": "eval_download"},
+        ),
+        (
+            Data("t", "file", "https://a/b.csv", download=True),
+            "5",
+            {"type": "uri_file", "path": "https://a/b.csv", "mode": "download"},
+        ),
+        (Data("t", "file"), "5", {"type": "uri_folder"}),
+    ],
+)
+def test_datasets_become_inputs_of_their_kind(data: Data, size: str | None, expected: dict[str, str]) -> None:
+    job = yaml.safe_load(prs.to_yaml({"inputs": [data], "mini_batch_size": size})[0])
+    assert job["inputs"]["t"] == expected
+    (step,) = job["jobs"].values()
+    assert step["mini_batch_size"] == (size or "1MB"), "1MB is v1's default for a table"
+    bound = step["inputs"]["t"]
+    assert (bound["mode"] if isinstance(bound, dict) else None) == expected.get("mode")
+
+
+def test_arguments_refer_to_data_outputs_and_parameters() -> None:
+    fields = {
+        "inputs": [Data("images", "file")],
+        "output": Output("scores"),
+        "arguments": [
+            "--labels",
+            Data("labels", "file"),
+            "--out",
+            Output("scores"),
+            "-m",
+            Parameter("model", "a b"),
+        ],
+    }
+    job = yaml.safe_load(prs.to_yaml(fields)[0])
+    (step,) = job["jobs"].values()
+    assert step["task"]["program_arguments"] == (
+        "--labels ${{inputs.labels}} --out ${{outputs.scores}} -m ${{inputs.model}}"
+    )
+    assert job["inputs"]["model"] == "a b"
+    assert job["outputs"] == {"scores": {"type": "uri_folder"}, "scores_rows": {"type": "uri_file"}}
+    assert step["task"]["append_row_to"] == "${{outputs.scores_rows}}"
+
+
+def test_a_value_that_is_not_known_is_not_replaced_by_a_default() -> None:
+    text, _ = prs.to_yaml({"inputs": [Data("a", "file")]}, {"mini_batch_size": "size", "node_count": "nodes"})
+    assert "# mini_batch_size: v1's mini_batch_size is size\n" in text
+    job = yaml.safe_load(text)
+    assert job["inputs"]["instance_count"] == "SET_ME"
+    assert "mini_batch_size" not in job["jobs"]["parallel"]
+
+
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("fields", [FULL, {}, {"partition_keys": ["a"], "output_action": "summary_only"}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        FULL,
+        {},
+        {"partition_keys": ["a"], "output_action": "summary_only"},
+        {"inputs": [Data("t", "table", "azureml:t:1", True)], "arguments": [Parameter("p", " ")]},
+    ],
+)
 def test_the_yaml_loads_and_sends_what_it_says(tmp_path: Path, fields: dict[str, Any]) -> None:
     ml = azure()
     (tmp_path / "code").mkdir()

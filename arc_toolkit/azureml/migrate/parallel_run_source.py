@@ -1,0 +1,202 @@
+"""The fields of a v1 ParallelRunStep and its ParallelRunConfig, read from Python code.
+
+Signatures: azureml-pipeline-steps 1.62. What is set on the config after it is made counts as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from arc_toolkit.azureml.migrate.v1_values import (
+    Arguments,
+    NotPlain,
+    Parameter,
+    V1Values,
+    arguments,
+)
+from arc_toolkit.azureml.python.meaning import Meanings, short
+from arc_toolkit.azureml.python.names import Binding, Module, Statement, calls_in
+
+CONFIG = "ParallelRunConfig"
+STEP = "ParallelRunStep"
+_CONFIG_ORDER = (
+    *("environment", "entry_script", "error_threshold", "output_action", "compute_target", "node_count"),
+    *("process_count_per_node", "mini_batch_size", "source_directory", "description", "logging_level"),
+    *("run_invocation_timeout", "run_max_try", "append_row_file_name", "allowed_failed_count"),
+    *("allowed_failed_percent", "partition_keys", "environment_variables"),
+)
+_STEP_ORDER = ("name", "parallel_run_config", "inputs", "output", "side_inputs", "arguments", "allow_reuse")
+# Methods of a config that do not change it, and calls that take it as what it is.
+_HARMLESS = frozenset({"save_to_yaml", STEP, "print", "display", "type", "str", "repr"})
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call that makes a step or a config, and where it is."""
+
+    call: ast.Call
+    statement: Statement
+
+
+@dataclass
+class PrsFields:
+    """What the code says about one step: values, values that it does not say with their text, and remarks."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def parallel_runs(module: Module, meanings: Meanings) -> Iterator[tuple[Made, Made | None]]:
+    """Each step with its config, and each config that no step has been found for."""
+    steps: list[Made] = []
+    configs: list[Made] = []
+    for scope in module.scopes:
+        for statement in scope.statements:
+            if module.mentions(statement):
+                for call in calls_in(statement.stmt):
+                    role = meanings.role(call.func, statement).name
+                    if role in (CONFIG, STEP):
+                        (steps if role == STEP else configs).append(Made(call, statement))
+    values = V1Values(meanings)
+    pairs = [(step, _config(step, configs, values)) for step in steps]
+    used = {id(config.call) for _, config in pairs if config is not None}
+    free = [config for config in configs if id(config.call) not in used]
+    # One that is passed through functions: there is no other one to take.
+    if len(free) == 1 and len(configs) == 1:
+        pairs = [(step, config or free.pop()) if free else (step, config) for step, config in pairs]
+    yield from pairs
+    yield from ((config, None) for config in free)
+
+
+def _config(step: Made, configs: list[Made], values: V1Values) -> Made | None:
+    given = arguments(step.call, _STEP_ORDER, step.statement).values.get("parallel_run_config")
+    made = values.follow(*given)[0] if given is not None else None
+    return next((config for config in configs if config.call is made), None)
+
+
+def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsFields:
+    """All fields of a step and its config; a config alone is read as one."""
+    values, fields = V1Values(meanings), PrsFields()
+    if meanings.role(step.call.func, step.statement).name == CONFIG:
+        step, config, alone = Made(ast.Call(step.call.func, [], []), step.statement), step, True
+    else:
+        alone = False
+    if config is not None:
+        given = arguments(config.call, _CONFIG_ORDER, config.statement)
+        _changes(given, config, step.statement, values, fields, alone)
+        _read(given, values, fields)
+    given = arguments(step.call, _STEP_ORDER, step.statement)
+    holder = given.values.pop("parallel_run_config", None)
+    if config is None:
+        text = short(holder[0]) if holder is not None else "nothing"
+        fields.notes.append(f"parallel_run_config is {text}, which is not made here: its fields are not known")
+    elif holder is not None and values.follow(*holder)[0] is not config.call:
+        fields.notes.append(f"{short(holder[0])} is taken for the one {CONFIG} of the file")
+    _read(given, values, fields)
+    fields.notes += values.remarks
+    return fields
+
+
+def _changes(
+    given: Arguments, config: Made, until: Statement, values: V1Values, fields: PrsFields, alone: bool
+) -> None:
+    """What is set on the config after it is made, into its arguments."""
+    stmt = config.statement.stmt
+    if not (isinstance(stmt, ast.Assign) and stmt.value is config.call and isinstance(stmt.targets[0], ast.Name)):
+        return
+    before = until if not alone else None
+    for use in values.uses(Binding(stmt.targets[0].id, config.statement, config.call), before):
+        line = use.statement.source.file_line(use.statement.stmt.lineno)
+        if use.how == "argument":
+            if use.path[0] not in _HARMLESS:
+                fields.notes.append(f"{use.path[0]}() gets the config in line {line}: what it sets is not read")
+        elif use.how == "assign" and len(use.path) == 1 and use.statement.is_certain_before(until):
+            given.values[use.path[0]] = use.value, use.statement
+        elif use.how == "assign" and use.path[0] == "environment_variables" and len(use.path) == 2:
+            try:
+                fields.values.setdefault("more_variables", {})[use.path[1][1:-1]] = values.plain(
+                    use.value, use.statement
+                )
+            except NotPlain:
+                fields.unknown["environment_variables"] = short(use.value)
+        elif use.path[-1] not in _HARMLESS:
+            fields.unknown[".".join(use.path)] = short(use.value)
+
+
+def _read(given: Arguments, values: V1Values, fields: PrsFields) -> None:
+    for name, (node, statement) in given.values.items():
+        try:
+            value = _value(name, node, statement, values)
+        except NotPlain:
+            fields.values.pop(name, None)
+            fields.unknown[name] = short(node)
+            continue
+        if isinstance(value, Parameter):
+            fields.notes.append(
+                f"{name} is the PipelineParameter {value.name}: its default {value.default!r} is written"
+            )
+            value = value.default
+        fields.values[name] = value
+        fields.unknown.pop(name, None)
+        if name == "environment":
+            try:
+                variables = values.variables(node, statement)
+            except NotPlain:
+                fields.unknown["environment_variables"] = f"set on {short(node)}"
+            else:
+                fields.values["more_variables"] = {**variables, **fields.values.get("more_variables", {})}
+    if given.rest:
+        fields.unknown["**"] = given.rest
+
+
+def _value(name: str, node: ast.expr, statement: Statement, values: V1Values) -> Any:
+    match name:
+        case "environment":
+            return values.environment(node, statement)
+        case "compute_target":
+            return values.named(node, statement)
+        case "inputs" | "side_inputs":
+            return [values.data(item, where) for item, where in _items(node, statement, values)]
+        case "output":
+            return values.output(node, statement)
+        case "arguments":
+            return script_arguments(node, statement, values)
+    return values.plain(node, statement)
+
+
+def script_arguments(node: ast.expr, statement: Statement, values: V1Values) -> list[Any]:
+    """Arguments of a script: plain values, and the data, outputs and parameters among them."""
+    try:
+        items = _items(node, statement, values)
+    except NotPlain:  # a list that is changed after it is made, or one with others in it
+        return list(values.plain(node, statement))
+    return [_argument(item, where, values) for item, where in items]
+
+
+def _argument(node: ast.expr, statement: Statement, values: V1Values) -> Any:
+    made, _ = values.follow(node, statement)
+    if values.is_output(node, statement):
+        return values.output(node, statement)
+    try:
+        return values.plain(node, statement)
+    except NotPlain:
+        # Only a call makes a dataset; a name that is bound to none may be anything.
+        if not isinstance(made, ast.Call):
+            raise
+        return values.data(node, statement)
+
+
+def _items(node: ast.expr, statement: Statement, values: V1Values) -> list[tuple[ast.expr, Statement]]:
+    """The expressions in a list, or the one that is given without a list."""
+    made, where = values.follow(node, statement)
+    if isinstance(made, ast.List | ast.Tuple):
+        if isinstance(node, ast.Name) and values.is_changed(node, statement):
+            raise NotPlain(f"{node.id} is changed after it is made")
+        if any(isinstance(item, ast.Starred) for item in made.elts):
+            raise NotPlain(f"it is {short(made)}")
+        return [(item, where) for item in made.elts]
+    return [(node, statement)]

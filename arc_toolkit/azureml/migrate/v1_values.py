@@ -1,0 +1,501 @@
+"""Values that code of SDK v1 gives to its configurations, read without running it.
+
+A value is plain where the code says it: literals, names that are bound to one, sums and f-strings of them, the default
+of a PipelineParameter, and the names of environments, computes, datasets and outputs in the calls that make them.
+A name with several bindings has a value if all of them agree (`try: X = ComputeTarget(ws, n)`, `except: X =
+ComputeTarget.create(ws, n, ...)`). Everything else is `NotPlain`, with the reason.
+
+Signatures: azureml-core 1.61, azureml-pipeline-core and azureml-train-core 1.62.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import os.path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from arc_toolkit.azureml.python.meaning import Meanings, short
+from arc_toolkit.azureml.python.names import Binding, Scope, Statement, Use, last_name
+
+_DEEPEST = 15
+# A longer range is not written out.
+_MOST_VALUES = 10_000
+
+
+class NotPlain(Exception):
+    """A value that the code does not say here; `reason` is a part of a sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A PipelineParameter: callers of the pipeline may change it."""
+
+    name: str
+    default: Any
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset, or the output of another step, that is an input. `path` is what v2 calls it, where that is known."""
+
+    name: str = ""
+    kind: Literal["file", "table", ""] = ""
+    path: str = ""
+    # A dataset of SDK v1 that is registered: v2 sees it as an mltable.
+    registered: bool = False
+    download: bool = False
+
+    def with_name(self, name: str) -> Data:
+        return self if self.name else replace(self, name=name)
+
+
+@dataclass(frozen=True)
+class Output:
+    """PipelineData, OutputFileDatasetConfig and the like."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call by their names, each with the statement to read it from."""
+
+    values: dict[str, tuple[ast.expr, Statement]]
+    # `**something`, which may hold any other argument.
+    rest: str = ""
+
+
+def arguments(call: ast.Call, order: tuple[str, ...], statement: Statement) -> Arguments:
+    """The arguments of a call, positional ones by the order of the signature."""
+    values = {name: (node, statement) for name, node in zip(order, call.args, strict=False)}
+    rest = [short(node) for node in call.args if isinstance(node, ast.Starred)]
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            rest.append(f"**{short(keyword.value)}")
+        else:
+            values[keyword.arg] = keyword.value, statement
+    return Arguments(
+        {} if any(text.startswith("*") and text[1] != "*" for text in rest) else values, ", ".join(rest)
+    )
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+_CONVERSIONS: dict[str, Callable[..., Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "list": list,
+    "tuple": tuple,
+}
+# Methods of a list or dict that leave it as it is.
+_READS = frozenset({"index", "count", "copy", "keys", "values", "items", "get"})
+
+
+class V1Values:
+    """Reads values in one module."""
+
+    def __init__(self, meanings: Meanings) -> None:
+        self._meanings = meanings
+        # What the reader of the result has to know about values that were taken.
+        self.remarks: list[str] = []
+
+    # --- names -----------------------------------------------------------------------------------------------------
+
+    def follow(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement]:
+        """The expression that a name stands for, itself where it is none or not certain."""
+        for _ in range(_DEEPEST):
+            bound = self._meanings.bound(node.id, statement) if isinstance(node, ast.Name) else None
+            if bound is None:
+                break
+            node, statement = bound
+        return node, statement
+
+    def binding(self, node: ast.expr, statement: Statement) -> Binding | None:
+        """What made the object that a name stands for."""
+        found = self._meanings.binding(node.id, statement) if isinstance(node, ast.Name) else None
+        return found if isinstance(found, Binding) and isinstance(found.value, ast.expr) else None
+
+    def uses(self, binding: Binding, before: Statement | None) -> Iterator[Use]:
+        """What happens to a bound object before a statement: settings, calls, and functions that it is passed to."""
+        start = binding.statement.order
+        here = before is not None and before.scope is binding.statement.scope
+        end = before.order if before is not None and here else float("inf")
+        for use in binding.statement.scope.uses.get(binding.name, ()):
+            if start < use.statement.order < end:
+                yield use
+
+    def is_changed(self, node: ast.Name, statement: Statement) -> bool:
+        """Whether a list or mapping may have changed since its name was bound."""
+        binding = self.binding(node, statement)
+        changes = self.uses(binding, statement) if binding is not None else ()
+        return any(use.how != "argument" and use.path[-1] not in _READS for use in changes)
+
+    def _bindings(self, name: str, statement: Statement) -> list[Binding]:
+        found = self._meanings.binding(name, statement)
+        if isinstance(found, Binding):
+            return [found]
+        scope: Scope | None = statement.scope
+        while scope is not None:  # chosen at run time: each may be the one
+            if bindings := scope.bindings.get(name):
+                inside = scope is statement.scope
+                return [item for item in bindings if not inside or item.statement.order < statement.order]
+            scope = scope.parent
+        return []
+
+    def _agreed(self, node: ast.Name, statement: Statement, read: Callable[[ast.expr, Statement], Any]) -> Any:
+        """The value of a name, if all its bindings give the same."""
+        bindings = self._bindings(node.id, statement)
+        values = []
+        for item in bindings:
+            if not isinstance(item.value, ast.expr):
+                raise NotPlain(f"{node.id} is {item.why or 'made elsewhere'}")
+            values.append(read(item.value, item.statement))
+        if not values:
+            raise NotPlain(f"{node.id} is not set here")
+        if any(value != values[0] for value in values[1:]):
+            raise NotPlain(f"{node.id} is chosen at run time")
+        return values[0]
+
+    # --- plain values ----------------------------------------------------------------------------------------------
+
+    def plain(self, node: ast.expr, statement: Statement, depth: int = 0) -> Any:
+        """A number, text, list or mapping; a PipelineParameter is its `Parameter`."""
+
+        def inner(part: ast.expr, where: Statement = statement) -> Any:
+            value = self.plain(part, where, depth + 1)
+            return value.default if isinstance(value, Parameter) else value
+
+        if depth > _DEEPEST:
+            raise NotPlain("it is defined in a circle")
+        match node:
+            case ast.Constant(value=value) if value is not ...:
+                return value
+            case ast.Name():
+                value = self._agreed(node, statement, lambda part, where: self.plain(part, where, depth + 1))
+                return self._changed(node, statement, value, inner)
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                values: list[Any] = []
+                for item in items:
+                    values += inner(item.value) if isinstance(item, ast.Starred) else [inner(item)]
+                return tuple(values) if isinstance(node, ast.Tuple) else values
+            case ast.Dict(keys=keys, values=items) if None not in keys:
+                return {inner(key): inner(item) for key, item in zip(keys, items, strict=True) if key is not None}
+            case ast.UnaryOp(op=ast.USub(), operand=operand) if isinstance(value := inner(operand), int | float):
+                return -value
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+                return _calculated(node, _OPERATIONS[type(op)], inner(left), inner(right))
+            case ast.JoinedStr(values=parts):
+                return "".join(self._formatted(part, inner) for part in parts)
+            case ast.Call():
+                return self._call(node, statement, inner)
+            case ast.Attribute(attr="name", value=base):
+                return self.named(base, statement, depth + 1)
+        raise NotPlain(f"it is {short(node)}")
+
+    def _call(self, node: ast.Call, statement: Statement, inner: Callable[[ast.expr], Any]) -> Any:
+        name = last_name(node.func)
+        if name == "PipelineParameter":
+            given = arguments(node, ("name", "default_value"), statement).values
+            if {"name", "default_value"} <= set(given):
+                return Parameter(str(inner(given["name"][0])), inner(given["default_value"][0]))
+        elif node.keywords:
+            pass
+        elif name == "range" and isinstance(node.func, ast.Name):
+            numbers = _calculated(node, range, *map(inner, node.args))
+            if len(numbers) <= _MOST_VALUES:
+                return list(numbers)
+        elif name in _CONVERSIONS and isinstance(node.func, ast.Name) and len(node.args) == 1:
+            return _calculated(node, _CONVERSIONS[name], inner(node.args[0]))
+        elif name in ("get", "getenv") and len(node.args) == 2 and self._is_environ(node.func, statement):
+            variable, value = map(inner, node.args)
+            self.remarks.append(f"{value!r} is the default of the environment variable {variable}")
+            return value
+        elif name == "join" and self._meanings.path(node.func, statement) == "os.path.join":
+            return _calculated(node, os.path.join, *map(inner, node.args))
+        elif name == "format" and isinstance(node.func, ast.Attribute):
+            return _calculated(node, str.format, inner(node.func.value), *map(inner, node.args))
+        raise NotPlain(f"it is {short(node)}")
+
+    def _is_environ(self, function: ast.expr, statement: Statement) -> bool:
+        return self._meanings.path(function, statement) in ("os.environ.get", "os.getenv")
+
+    def _formatted(self, part: ast.expr, inner: Callable[[ast.expr], Any]) -> str:
+        if isinstance(part, ast.FormattedValue):
+            if part.format_spec is not None or part.conversion not in (-1, 115):
+                raise NotPlain(f"it is formatted: {short(part.value)}")
+            part = part.value
+        return str(inner(part))
+
+    def _changed(
+        self, node: ast.Name, statement: Statement, value: Any, inner: Callable[[ast.expr, Statement], Any]
+    ) -> Any:
+        """A list or mapping with what is added to it before a statement."""
+        binding = self.binding(node, statement)
+        if binding is None or not isinstance(value, list | dict):
+            return value
+        value = value.copy()
+        for use in self.uses(binding, statement):
+            match use.path, use.value, value:
+                case (name,), _, _ if use.how == "argument" or name in _READS:
+                    continue
+                case ("append",), ast.Call(args=[item], keywords=[]), list():
+                    value.append(inner(item, use.statement))
+                case ("extend",), ast.Call(args=[item], keywords=[]), list():
+                    value.extend(inner(item, use.statement))
+                case ("update",), ast.Call(args=[item], keywords=[]), dict():
+                    value.update(inner(item, use.statement))
+                case (key,), item, dict() if use.how == "assign" and key.startswith("["):
+                    value[key[1:-1]] = inner(item, use.statement)
+                case _:
+                    raise NotPlain(f"{node.id} is changed in line {use.statement.stmt.lineno}")
+            if not use.statement.is_certain_before(statement):
+                raise NotPlain(f"{node.id} is changed under a condition in line {use.statement.stmt.lineno}")
+        return value
+
+    # --- things of a workspace -------------------------------------------------------------------------------------
+
+    def named(self, node: ast.expr, statement: Statement, depth: int = 0) -> str:
+        """The name of a compute, output or other thing that is made by a call with its name."""
+        if depth > _DEEPEST:
+            raise NotPlain("it is defined in a circle")
+        match node:
+            case ast.Constant(value=str(value)):
+                return value
+            case ast.Name():
+                text = self._agreed(node, statement, lambda part, where: self.named(part, where, depth + 1))
+                return str(text)
+            case ast.Subscript(value=ast.Attribute(), slice=key):  # ws.compute_targets[name]
+                return str(self.plain(key, statement, depth + 1))
+            case ast.Attribute(attr="name", value=base):
+                return self.named(base, statement, depth + 1)
+            case ast.Call(func=function):
+                given = {keyword.arg: keyword.value for keyword in node.keywords}
+                if "name" in given:
+                    return str(self.plain(given["name"], statement, depth + 1))
+                texts = node.args[:1] if _is_lookup(function) else node.args[:2]
+                for item in reversed(texts):  # ComputeTarget(ws, name), PipelineData(name)
+                    try:
+                        value = self.plain(item, statement, depth + 1)
+                    except NotPlain:
+                        continue
+                    if isinstance(value, str):
+                        return value
+        raise NotPlain(f"it is {short(node)}")
+
+    def environment(self, node: ast.expr, statement: Statement) -> str:
+        """`name:version`, or `name@label`, of an environment."""
+        made, where = self.follow(node, statement)
+        name, version, label = "", "", "latest"
+        if isinstance(made, ast.Call) and last_name(made.func) == "get" and not _is_lookup(made.func):
+            given = arguments(made, ("workspace", "name", "version", "label"), where).values
+            name = self._text(given, "name")
+            version, label = self._text(given, "version"), self._text(given, "label") or label
+        elif isinstance(made, ast.Call) and last_name(made.func) == "clone" and made.args:
+            name = str(self.plain(made.args[0], where))
+        elif isinstance(made, ast.Call) and not _is_lookup(
+            made.func
+        ):  # Environment(name), Environment.from_...(name)
+            given = arguments(made, ("name",), where).values
+            if not self._is_sdk(made.func, where):
+                raise NotPlain(f"it is {short(node)}")
+            name = self._text(given, "name")
+        else:
+            name = self.named(node, statement)
+        binding = self.binding(node, statement)
+        for use in self.uses(binding, statement) if binding is not None else ():
+            if use.how == "assign" and use.path == ("version",):
+                version = str(self.plain(use.value, use.statement))
+        if not name:
+            raise NotPlain(f"it is {short(node)}")
+        return f"{name}:{version}" if version and version.lower() != "latest" else f"{name}@{label}"
+
+    def variables(self, node: ast.expr, statement: Statement) -> dict[str, str]:
+        """The environment variables that are set on an environment after it is made."""
+        binding = self.binding(node, statement)
+        found: dict[str, str] = {}
+        for use in self.uses(binding, statement) if binding is not None else ():
+            if use.how == "assign" and use.path[:1] == ("environment_variables",):
+                value = self.plain(use.value, use.statement)
+                found |= value if len(use.path) == 1 else {use.path[1][1:-1]: value}
+        return {str(name): str(value) for name, value in found.items()}
+
+    def _is_sdk(self, function: ast.expr, statement: Statement) -> bool:
+        return (self._meanings.path(function, statement) or "").startswith("azureml.")
+
+    def _text(self, given: Mapping[str, tuple[ast.expr, Statement]], name: str) -> str:
+        value = self.plain(*given[name]) if name in given else None
+        return "" if value is None else str(value)
+
+    # --- data ------------------------------------------------------------------------------------------------------
+
+    def output(self, node: ast.expr, statement: Statement) -> Output:
+        """An output, by the name in the call that makes it, or else by that of its variable."""
+        made, where = self.follow(node, statement)
+        variable = node.id if isinstance(node, ast.Name) else ""
+        while (
+            isinstance(made, ast.Call)
+            and isinstance(made.func, ast.Attribute)
+            and last_name(made.func)[:3] == "as_"
+        ):
+            made, where = self.follow(made.func.value, where)
+        try:
+            return Output(self.named(made, where))
+        except NotPlain:
+            if variable:
+                return Output(variable)
+            raise
+
+    def is_output(self, node: ast.expr, statement: Statement) -> bool:
+        made, _ = self.follow(node, statement)
+        return isinstance(made, ast.Call) and last_name(made.func) in _OUTPUTS
+
+    def data(self, node: ast.expr, statement: Statement, depth: int = 0) -> Data:
+        """A dataset or an output of another step; its name is that of the input."""
+        if depth > _DEEPEST:
+            raise NotPlain("it is defined in a circle")
+        match node:
+            case ast.Name():
+                found = [
+                    self.data(item.value, item.statement, depth + 1)
+                    for item in self._bindings(node.id, statement)
+                    if isinstance(item.value, ast.expr)
+                ]
+                if not found:
+                    return Data(node.id)
+                return _merged(found).with_name(node.id)
+            case ast.Subscript(value=ast.Attribute(attr="datasets"), slice=key):
+                return self._registered(self.plain(key, statement, depth + 1))
+            case ast.Call():
+                return self._made_data(node, statement, depth)
+        raise NotPlain(f"it is {short(node)}")
+
+    def _made_data(self, call: ast.Call, statement: Statement, depth: int) -> Data:
+        name = last_name(call.func)
+        over = call.func.value if isinstance(call.func, ast.Attribute) else None
+
+        def text(key: str, *order: str) -> str:
+            return self._text(arguments(call, order, statement).values, key)
+
+        def base() -> Data:
+            if over is None:
+                raise NotPlain(f"it is {short(call)}")
+            return self.data(over, statement, depth + 1)
+
+        match name:
+            case "as_named_input" | "as_input":
+                return replace(base(), name=text("name", "name"))
+            case "as_mount" | "as_download" | "as_direct" | "as_hdfs":
+                return replace(base(), download=name == "as_download")
+            case "register":
+                data = base()
+                return replace(self._registered(text("name", "workspace", "name")), name=data.name, kind=data.kind)
+            case "get_by_name":
+                return self._registered(
+                    text("name", "workspace", "name", "version"), text("version", "workspace", "name", "version")
+                )
+            case "get" if isinstance(over, ast.Attribute) and over.attr == "datasets":
+                return self._registered(text("name", "name"))
+            case "DatasetConsumptionConfig" | "PipelineParameter":
+                order = ("name", "dataset") if name.startswith("Data") else ("name", "default_value")
+                given = arguments(call, order, statement).values
+                data = self.data(*given[order[1]], depth + 1) if order[1] in given else Data()
+                own = self._text(given, "name") if name.startswith("Data") else data.name
+                return replace(data, name=own)
+        if name in _OUTPUTS:
+            return Data(self.output(call, statement).name, "file")
+        if isinstance(over, ast.Attribute) and over.attr in ("File", "Tabular"):
+            return (
+                Data(kind="file", path=self._path(call, statement)) if over.attr == "File" else Data(kind="table")
+            )
+        if name.startswith(("read_", "parse_")):  # of an output: a table of its files
+            return replace(base(), kind="table", path="")
+        data = base()  # dataset.partition_by(...) and the like: of the same kind, elsewhere
+        return replace(data, path="", registered=False)
+
+    def _registered(self, name: Any, version: str = "") -> Data:
+        known = version and version.lower() != "latest"
+        return Data(path=f"azureml:{name}:{version}" if known else f"azureml:{name}@latest", registered=True)
+
+    def _path(self, call: ast.Call, statement: Statement) -> str:
+        """The path of `Dataset.File.from_files`, if it is one URL or a path on a datastore whose name is known."""
+        given = arguments(call, ("path",), statement).values
+        if "path" not in given:
+            return ""
+        try:
+            made, where = self.follow(*given["path"])
+            if isinstance(made, ast.List) and len(made.elts) == 1:
+                made, where = self.follow(made.elts[0], where)
+            pair = made.elts if isinstance(made, ast.Tuple) and len(made.elts) == 2 else None
+            if (
+                isinstance(made, ast.Call)
+                and isinstance(made.func, ast.Attribute)
+                and last_name(made.func) == "path"
+            ):
+                pair = [made.func.value, *made.args[:1]]
+            if pair is not None and len(pair) == 2:
+                inside = str(self.plain(pair[1], where)).strip("/")
+                path = f"azureml://datastores/{self._datastore(pair[0], where)}/paths/{inside}"
+            else:
+                path = str(self.plain(made, where))
+        except NotPlain:
+            return ""
+        return path if "://" in path and "*" not in path else ""
+
+    def _datastore(self, node: ast.expr, statement: Statement) -> str:
+        made, where = self.follow(node, statement)
+        if isinstance(made, ast.Call):
+            given = arguments(made, ("workspace", "datastore_name"), where).values
+            for key in ("datastore_name", "name"):
+                if key in given:
+                    return str(self.plain(*given[key]))
+        return self.named(made, where)
+
+
+# What makes an output of a step.
+_OUTPUTS = frozenset(
+    {"PipelineData", "OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
+)
+
+
+def _is_lookup(function: ast.expr) -> bool:
+    """`ws.environments.get`, `ws.compute_targets.get`: the name comes first."""
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Attribute)
+        and function.attr == "get"
+    )
+
+
+def _merged(found: list[Data]) -> Data:
+    """What all of several ways to make a dataset have in common; a path that only one of them has is taken."""
+    first = found[0]
+    for other in found[1:]:
+        same_path = first.path == other.path or not (first.path and other.path)
+        first = Data(
+            first.name if first.name == other.name else "",
+            first.kind if first.kind == other.kind else "",
+            (first.path or other.path) if same_path else "",
+            first.registered or other.registered,
+            first.download or other.download,
+        )
+    return first
+
+
+def _calculated(node: ast.expr, function: Callable[..., Any], *values: Any) -> Any:
+    try:
+        return function(*values)
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
+        raise NotPlain(f"it is {short(node)}") from None
