@@ -13,7 +13,7 @@ from typing import Any
 from arc_toolkit.azureml.migrate.v1_values import (
     Arguments,
     NotPlain,
-    Parameter,
+    PipelineParameter,
     V1Values,
     arguments,
 )
@@ -135,7 +135,7 @@ def _read(given: Arguments, values: V1Values, fields: PrsFields) -> None:
             fields.values.pop(name, None)
             fields.unknown[name] = short(node)
             continue
-        if isinstance(value, Parameter):
+        if isinstance(value, PipelineParameter):
             fields.notes.append(
                 f"{name} is the PipelineParameter {value.name}: its default {value.default!r} is written"
             )

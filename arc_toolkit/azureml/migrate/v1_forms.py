@@ -14,7 +14,7 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate.forms import filled
 from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.migrate.v1_values import Data, Output, Parameter
+from arc_toolkit.azureml.migrate.v1_values import Data, Output, PipelineParameter
 from arc_toolkit.edit.yaml_writer import Comment
 
 
@@ -49,7 +49,7 @@ class Ports:
                 return f"${{{{inputs.{self.add_data(item)}}}}}"
             case Output():
                 return f"${{{{outputs.{self.add_output(item)}}}}}"
-            case Parameter():
+            case PipelineParameter():
                 name = legal(item.name)
                 self.parameters[name] = item.default
                 return f"${{{{inputs.{name}}}}}"

@@ -34,8 +34,8 @@ class NotPlain(Exception):
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A PipelineParameter: callers of the pipeline may change it."""
+class PipelineParameter:
+    """A PipelineParameter of v1: callers of the pipeline may change it."""
 
     name: str
     default: Any
@@ -172,11 +172,11 @@ class V1Values:
     # --- plain values ----------------------------------------------------------------------------------------------
 
     def plain(self, node: ast.expr, statement: Statement, depth: int = 0) -> Any:
-        """A number, text, list or mapping; a PipelineParameter is its `Parameter`."""
+        """A number, text, list or mapping; a PipelineParameter is its `PipelineParameter`."""
 
         def inner(part: ast.expr, where: Statement = statement) -> Any:
             value = self.plain(part, where, depth + 1)
-            return value.default if isinstance(value, Parameter) else value
+            return value.default if isinstance(value, PipelineParameter) else value
 
         if depth > _DEEPEST:
             raise NotPlain("it is defined in a circle")
@@ -210,7 +210,7 @@ class V1Values:
         if name == "PipelineParameter":
             given = arguments(node, ("name", "default_value"), statement).values
             if {"name", "default_value"} <= set(given):
-                return Parameter(str(inner(given["name"][0])), inner(given["default_value"][0]))
+                return PipelineParameter(str(inner(given["name"][0])), inner(given["default_value"][0]))
         elif node.keywords:
             pass
         elif name == "range" and isinstance(node.func, ast.Name):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.migrate import parallel_run as prs
-from arc_toolkit.azureml.migrate.v1_values import Data, Output, Parameter
+from arc_toolkit.azureml.migrate.v1_values import Data, Output, PipelineParameter
 from tests.azureml.migrate.support import assert_valid, azure, body
 
 FULL: dict[str, Any] = {
@@ -174,7 +174,7 @@ def test_arguments_refer_to_data_outputs_and_parameters() -> None:
             "--out",
             Output("scores"),
             "-m",
-            Parameter("model", "a b"),
+            PipelineParameter("model", "a b"),
         ],
     }
     job = yaml.safe_load(prs.to_yaml(fields)[0])
@@ -204,7 +204,7 @@ def test_a_value_that_is_not_known_is_not_replaced_by_a_default() -> None:
         FULL,
         {},
         {"partition_keys": ["a"], "output_action": "summary_only"},
-        {"inputs": [Data("t", "table", "azureml:t:1", True)], "arguments": [Parameter("p", " ")]},
+        {"inputs": [Data("t", "table", "azureml:t:1", True)], "arguments": [PipelineParameter("p", " ")]},
     ],
 )
 def test_the_yaml_loads_and_sends_what_it_says(tmp_path: Path, fields: dict[str, Any]) -> None:
