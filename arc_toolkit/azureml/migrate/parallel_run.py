@@ -23,8 +23,8 @@ from arc_toolkit.azureml.migrate.forms import (
     filled,
 )
 from arc_toolkit.azureml.migrate.trial import legal
+from arc_toolkit.azureml.migrate.v1_data import Data, Output
 from arc_toolkit.azureml.migrate.v1_forms import Ports, data_notes, input_mode, input_spec, input_type
-from arc_toolkit.azureml.migrate.v1_values import Data, Output
 from arc_toolkit.azureml.rules.prs_instance_type import EQUIVALENTS
 from arc_toolkit.edit.yaml_writer import Comment, file_text
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from arc_toolkit.azureml.migrate.v1_data import V1Data
 from arc_toolkit.azureml.migrate.v1_values import (
     Arguments,
     NotPlain,
     PipelineParameter,
-    V1Values,
     arguments,
 )
 from arc_toolkit.azureml.python.meaning import Meanings, short
@@ -61,7 +61,7 @@ def parallel_runs(module: Module, meanings: Meanings) -> Iterator[tuple[Made, Ma
                     role = meanings.role(call.func, statement).name
                     if role in (CONFIG, STEP):
                         (steps if role == STEP else configs).append(Made(call, statement))
-    values = V1Values(meanings)
+    values = V1Data(meanings)
     pairs = [(step, _config(step, configs, values)) for step in steps]
     used = {id(config.call) for _, config in pairs if config is not None}
     free = [config for config in configs if id(config.call) not in used]
@@ -72,7 +72,7 @@ def parallel_runs(module: Module, meanings: Meanings) -> Iterator[tuple[Made, Ma
     yield from ((config, None) for config in free)
 
 
-def _config(step: Made, configs: list[Made], values: V1Values) -> Made | None:
+def _config(step: Made, configs: list[Made], values: V1Data) -> Made | None:
     given = arguments(step.call, _STEP_ORDER, step.statement).values.get("parallel_run_config")
     made = values.follow(*given)[0] if given is not None else None
     return next((config for config in configs if config.call is made), None)
@@ -80,7 +80,7 @@ def _config(step: Made, configs: list[Made], values: V1Values) -> Made | None:
 
 def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsFields:
     """All fields of a step and its config; a config alone is read as one."""
-    values, fields = V1Values(meanings), PrsFields()
+    values, fields = V1Data(meanings), PrsFields()
     if meanings.role(step.call.func, step.statement).name == CONFIG:
         step, config, alone = Made(ast.Call(step.call.func, [], []), step.statement), step, True
     else:
@@ -102,7 +102,7 @@ def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsField
 
 
 def _changes(
-    given: Arguments, config: Made, until: Statement, values: V1Values, fields: PrsFields, alone: bool
+    given: Arguments, config: Made, until: Statement, values: V1Data, fields: PrsFields, alone: bool
 ) -> None:
     """What is set on the config after it is made, into its arguments."""
     stmt = config.statement.stmt
@@ -127,7 +127,7 @@ def _changes(
             fields.unknown[".".join(use.path)] = short(use.value)
 
 
-def _read(given: Arguments, values: V1Values, fields: PrsFields) -> None:
+def _read(given: Arguments, values: V1Data, fields: PrsFields) -> None:
     for name, (node, statement) in given.values.items():
         try:
             value = _value(name, node, statement, values)
@@ -153,7 +153,7 @@ def _read(given: Arguments, values: V1Values, fields: PrsFields) -> None:
         fields.unknown["**"] = given.rest
 
 
-def _value(name: str, node: ast.expr, statement: Statement, values: V1Values) -> Any:
+def _value(name: str, node: ast.expr, statement: Statement, values: V1Data) -> Any:
     match name:
         case "environment":
             return values.environment(node, statement)
@@ -168,7 +168,7 @@ def _value(name: str, node: ast.expr, statement: Statement, values: V1Values) ->
     return values.plain(node, statement)
 
 
-def script_arguments(node: ast.expr, statement: Statement, values: V1Values) -> list[Any]:
+def script_arguments(node: ast.expr, statement: Statement, values: V1Data) -> list[Any]:
     """Arguments of a script: plain values, and the data, outputs and parameters among them."""
     try:
         items = _items(node, statement, values)
@@ -177,7 +177,7 @@ def script_arguments(node: ast.expr, statement: Statement, values: V1Values) -> 
     return [_argument(item, where, values) for item, where in items]
 
 
-def _argument(node: ast.expr, statement: Statement, values: V1Values) -> Any:
+def _argument(node: ast.expr, statement: Statement, values: V1Data) -> Any:
     made, _ = values.follow(node, statement)
     if values.is_output(node, statement):
         return values.output(node, statement)
@@ -190,7 +190,7 @@ def _argument(node: ast.expr, statement: Statement, values: V1Values) -> Any:
         return values.data(node, statement)
 
 
-def _items(node: ast.expr, statement: Statement, values: V1Values) -> list[tuple[ast.expr, Statement]]:
+def _items(node: ast.expr, statement: Statement, values: V1Data) -> list[tuple[ast.expr, Statement]]:
     """The expressions in a list, or the one that is given without a list."""
     made, where = values.follow(node, statement)
     if isinstance(made, ast.List | ast.Tuple):

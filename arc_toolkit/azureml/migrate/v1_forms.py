@@ -14,7 +14,8 @@ from typing import Any
 
 from arc_toolkit.azureml.migrate.forms import filled
 from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.migrate.v1_values import Data, Output, PipelineParameter
+from arc_toolkit.azureml.migrate.v1_data import Data, Output
+from arc_toolkit.azureml.migrate.v1_values import PipelineParameter
 from arc_toolkit.edit.yaml_writer import Comment
 
 

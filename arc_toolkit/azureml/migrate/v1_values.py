@@ -14,13 +14,13 @@ import ast
 import operator
 import os.path
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from arc_toolkit.azureml.python.meaning import Meanings, short
 from arc_toolkit.azureml.python.names import Binding, Scope, Statement, Use, last_name
 
-_DEEPEST = 15
+DEEPEST = 15
 # A longer range is not written out.
 _MOST_VALUES = 10_000
 
@@ -39,28 +39,6 @@ class PipelineParameter:
 
     name: str
     default: Any
-
-
-@dataclass(frozen=True)
-class Data:
-    """A dataset, or the output of another step, that is an input. `path` is what v2 calls it, where that is known."""
-
-    name: str = ""
-    kind: Literal["file", "table", ""] = ""
-    path: str = ""
-    # A dataset of SDK v1 that is registered: v2 sees it as an mltable.
-    registered: bool = False
-    download: bool = False
-
-    def with_name(self, name: str) -> Data:
-        return self if self.name else replace(self, name=name)
-
-
-@dataclass(frozen=True)
-class Output:
-    """PipelineData, OutputFileDatasetConfig and the like."""
-
-    name: str
 
 
 @dataclass(frozen=True)
@@ -115,8 +93,8 @@ class V1Values:
     # --- names -----------------------------------------------------------------------------------------------------
 
     def follow(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement]:
-        """The expression that a name stands for, itself where it is none or not certain."""
-        for _ in range(_DEEPEST):
+        """The expression that a name is bound to; the node itself if it is not a name, or if that is not certain."""
+        for _ in range(DEEPEST):
             bound = self._meanings.bound(node.id, statement) if isinstance(node, ast.Name) else None
             if bound is None:
                 break
@@ -124,7 +102,7 @@ class V1Values:
         return node, statement
 
     def binding(self, node: ast.expr, statement: Statement) -> Binding | None:
-        """What made the object that a name stands for."""
+        """The binding that made the object of a name."""
         found = self._meanings.binding(node.id, statement) if isinstance(node, ast.Name) else None
         return found if isinstance(found, Binding) and isinstance(found.value, ast.expr) else None
 
@@ -143,7 +121,7 @@ class V1Values:
         changes = self.uses(binding, statement) if binding is not None else ()
         return any(use.how != "argument" and use.path[-1] not in _READS for use in changes)
 
-    def _bindings(self, name: str, statement: Statement) -> list[Binding]:
+    def bindings(self, name: str, statement: Statement) -> list[Binding]:
         found = self._meanings.binding(name, statement)
         if isinstance(found, Binding):
             return [found]
@@ -157,7 +135,7 @@ class V1Values:
 
     def _agreed(self, node: ast.Name, statement: Statement, read: Callable[[ast.expr, Statement], Any]) -> Any:
         """The value of a name, if all its bindings give the same."""
-        bindings = self._bindings(node.id, statement)
+        bindings = self.bindings(node.id, statement)
         values = []
         for item in bindings:
             if not isinstance(item.value, ast.expr):
@@ -178,7 +156,7 @@ class V1Values:
             value = self.plain(part, where, depth + 1)
             return value.default if isinstance(value, PipelineParameter) else value
 
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise NotPlain("it is defined in a circle")
         match node:
             case ast.Constant(value=value) if value is not ...:
@@ -269,7 +247,7 @@ class V1Values:
 
     def named(self, node: ast.expr, statement: Statement, depth: int = 0) -> str:
         """The name of a compute, output or other thing that is made by a call with its name."""
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise NotPlain("it is defined in a circle")
         match node:
             case ast.Constant(value=str(value)):
@@ -285,7 +263,7 @@ class V1Values:
                 given = {keyword.arg: keyword.value for keyword in node.keywords}
                 if "name" in given:
                     return str(self.plain(given["name"], statement, depth + 1))
-                texts = node.args[:1] if _is_lookup(function) else node.args[:2]
+                texts = node.args[:1] if is_lookup(function) else node.args[:2]
                 for item in reversed(texts):  # ComputeTarget(ws, name), PipelineData(name)
                     try:
                         value = self.plain(item, statement, depth + 1)
@@ -299,19 +277,19 @@ class V1Values:
         """`name:version`, or `name@label`, of an environment."""
         made, where = self.follow(node, statement)
         name, version, label = "", "", "latest"
-        if isinstance(made, ast.Call) and last_name(made.func) == "get" and not _is_lookup(made.func):
+        if isinstance(made, ast.Call) and last_name(made.func) == "get" and not is_lookup(made.func):
             given = arguments(made, ("workspace", "name", "version", "label"), where).values
-            name = self._text(given, "name")
-            version, label = self._text(given, "version"), self._text(given, "label") or label
+            name = self.text(given, "name")
+            version, label = self.text(given, "version"), self.text(given, "label") or label
         elif isinstance(made, ast.Call) and last_name(made.func) == "clone" and made.args:
             name = str(self.plain(made.args[0], where))
-        elif isinstance(made, ast.Call) and not _is_lookup(
+        elif isinstance(made, ast.Call) and not is_lookup(
             made.func
         ):  # Environment(name), Environment.from_...(name)
             given = arguments(made, ("name",), where).values
             if not self._is_sdk(made.func, where):
                 raise NotPlain(f"it is {short(node)}")
-            name = self._text(given, "name")
+            name = self.text(given, "name")
         else:
             name = self.named(node, statement)
         binding = self.binding(node, statement)
@@ -335,163 +313,18 @@ class V1Values:
     def _is_sdk(self, function: ast.expr, statement: Statement) -> bool:
         return (self._meanings.path(function, statement) or "").startswith("azureml.")
 
-    def _text(self, given: Mapping[str, tuple[ast.expr, Statement]], name: str) -> str:
+    def text(self, given: Mapping[str, tuple[ast.expr, Statement]], name: str) -> str:
         value = self.plain(*given[name]) if name in given else None
         return "" if value is None else str(value)
 
-    # --- data ------------------------------------------------------------------------------------------------------
 
-    def output(self, node: ast.expr, statement: Statement) -> Output:
-        """An output, by the name in the call that makes it, or else by that of its variable."""
-        made, where = self.follow(node, statement)
-        variable = node.id if isinstance(node, ast.Name) else ""
-        while (
-            isinstance(made, ast.Call)
-            and isinstance(made.func, ast.Attribute)
-            and last_name(made.func)[:3] == "as_"
-        ):
-            made, where = self.follow(made.func.value, where)
-        try:
-            return Output(self.named(made, where))
-        except NotPlain:
-            if variable:
-                return Output(variable)
-            raise
-
-    def is_output(self, node: ast.expr, statement: Statement) -> bool:
-        made, _ = self.follow(node, statement)
-        return isinstance(made, ast.Call) and last_name(made.func) in _OUTPUTS
-
-    def data(self, node: ast.expr, statement: Statement, depth: int = 0) -> Data:
-        """A dataset or an output of another step; its name is that of the input."""
-        if depth > _DEEPEST:
-            raise NotPlain("it is defined in a circle")
-        match node:
-            case ast.Name():
-                found = [
-                    self.data(item.value, item.statement, depth + 1)
-                    for item in self._bindings(node.id, statement)
-                    if isinstance(item.value, ast.expr)
-                ]
-                if not found:
-                    return Data(node.id)
-                return _merged(found).with_name(node.id)
-            case ast.Subscript(value=ast.Attribute(attr="datasets"), slice=key):
-                return self._registered(self.plain(key, statement, depth + 1))
-            case ast.Call():
-                return self._made_data(node, statement, depth)
-        raise NotPlain(f"it is {short(node)}")
-
-    def _made_data(self, call: ast.Call, statement: Statement, depth: int) -> Data:
-        name = last_name(call.func)
-        over = call.func.value if isinstance(call.func, ast.Attribute) else None
-
-        def text(key: str, *order: str) -> str:
-            return self._text(arguments(call, order, statement).values, key)
-
-        def base() -> Data:
-            if over is None:
-                raise NotPlain(f"it is {short(call)}")
-            return self.data(over, statement, depth + 1)
-
-        match name:
-            case "as_named_input" | "as_input":
-                return replace(base(), name=text("name", "name"))
-            case "as_mount" | "as_download" | "as_direct" | "as_hdfs":
-                return replace(base(), download=name == "as_download")
-            case "register":
-                data = base()
-                return replace(self._registered(text("name", "workspace", "name")), name=data.name, kind=data.kind)
-            case "get_by_name":
-                return self._registered(
-                    text("name", "workspace", "name", "version"), text("version", "workspace", "name", "version")
-                )
-            case "get" if isinstance(over, ast.Attribute) and over.attr == "datasets":
-                return self._registered(text("name", "name"))
-            case "DatasetConsumptionConfig" | "PipelineParameter":
-                order = ("name", "dataset") if name.startswith("Data") else ("name", "default_value")
-                given = arguments(call, order, statement).values
-                data = self.data(*given[order[1]], depth + 1) if order[1] in given else Data()
-                own = self._text(given, "name") if name.startswith("Data") else data.name
-                return replace(data, name=own)
-        if name in _OUTPUTS:
-            return Data(self.output(call, statement).name, "file")
-        if isinstance(over, ast.Attribute) and over.attr in ("File", "Tabular"):
-            return (
-                Data(kind="file", path=self._path(call, statement)) if over.attr == "File" else Data(kind="table")
-            )
-        if name.startswith(("read_", "parse_")):  # of an output: a table of its files
-            return replace(base(), kind="table", path="")
-        data = base()  # dataset.partition_by(...) and the like: of the same kind, elsewhere
-        return replace(data, path="", registered=False)
-
-    def _registered(self, name: Any, version: str = "") -> Data:
-        known = version and version.lower() != "latest"
-        return Data(path=f"azureml:{name}:{version}" if known else f"azureml:{name}@latest", registered=True)
-
-    def _path(self, call: ast.Call, statement: Statement) -> str:
-        """The path of `Dataset.File.from_files`, if it is one URL or a path on a datastore whose name is known."""
-        given = arguments(call, ("path",), statement).values
-        if "path" not in given:
-            return ""
-        try:
-            made, where = self.follow(*given["path"])
-            if isinstance(made, ast.List) and len(made.elts) == 1:
-                made, where = self.follow(made.elts[0], where)
-            pair = made.elts if isinstance(made, ast.Tuple) and len(made.elts) == 2 else None
-            if (
-                isinstance(made, ast.Call)
-                and isinstance(made.func, ast.Attribute)
-                and last_name(made.func) == "path"
-            ):
-                pair = [made.func.value, *made.args[:1]]
-            if pair is not None and len(pair) == 2:
-                inside = str(self.plain(pair[1], where)).strip("/")
-                path = f"azureml://datastores/{self._datastore(pair[0], where)}/paths/{inside}"
-            else:
-                path = str(self.plain(made, where))
-        except NotPlain:
-            return ""
-        return path if "://" in path and "*" not in path else ""
-
-    def _datastore(self, node: ast.expr, statement: Statement) -> str:
-        made, where = self.follow(node, statement)
-        if isinstance(made, ast.Call):
-            given = arguments(made, ("workspace", "datastore_name"), where).values
-            for key in ("datastore_name", "name"):
-                if key in given:
-                    return str(self.plain(*given[key]))
-        return self.named(made, where)
-
-
-# What makes an output of a step.
-_OUTPUTS = frozenset(
-    {"PipelineData", "OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
-)
-
-
-def _is_lookup(function: ast.expr) -> bool:
+def is_lookup(function: ast.expr) -> bool:
     """`ws.environments.get`, `ws.compute_targets.get`: the name comes first."""
     return (
         isinstance(function, ast.Attribute)
         and isinstance(function.value, ast.Attribute)
         and function.attr == "get"
     )
-
-
-def _merged(found: list[Data]) -> Data:
-    """What all of several ways to make a dataset have in common; a path that only one of them has is taken."""
-    first = found[0]
-    for other in found[1:]:
-        same_path = first.path == other.path or not (first.path and other.path)
-        first = Data(
-            first.name if first.name == other.name else "",
-            first.kind if first.kind == other.kind else "",
-            (first.path or other.path) if same_path else "",
-            first.registered or other.registered,
-            first.download or other.download,
-        )
-    return first
 
 
 def _calculated(node: ast.expr, function: Callable[..., Any], *values: Any) -> Any:

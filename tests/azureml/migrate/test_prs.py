@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.migrate import parallel_run as prs
-from arc_toolkit.azureml.migrate.v1_values import Data, Output, PipelineParameter
+from arc_toolkit.azureml.migrate.v1_data import Data, Output
+from arc_toolkit.azureml.migrate.v1_values import PipelineParameter
 from tests.azureml.migrate.support import assert_valid, azure, body
 
 FULL: dict[str, Any] = {
