@@ -17,8 +17,9 @@ from arc_toolkit.azureml.migrate.v1_values import (
     PipelineParameter,
     arguments,
 )
-from arc_toolkit.azureml.python.meaning import Meanings, short
-from arc_toolkit.azureml.python.names import Binding, Module, Statement, calls_in
+from arc_toolkit.azureml.python.expressions import calls_in, short
+from arc_toolkit.azureml.python.meaning import Meanings
+from arc_toolkit.azureml.python.names import Binding, Module, Statement
 
 CONFIG = "ParallelRunConfig"
 STEP = "ParallelRunStep"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from arc_toolkit.azureml.migrate.v1_values import DEEPEST, NotPlain, V1Values, arguments
-from arc_toolkit.azureml.python.meaning import short
-from arc_toolkit.azureml.python.names import Statement, last_name
+from arc_toolkit.azureml.python.expressions import last_name, short
+from arc_toolkit.azureml.python.names import Statement
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.python.meaning import Meanings, short
-from arc_toolkit.azureml.python.names import Binding, Scope, Statement, Use, last_name
+from arc_toolkit.azureml.python.expressions import last_name, short
+from arc_toolkit.azureml.python.meaning import Meanings
+from arc_toolkit.azureml.python.names import Binding, Scope, Statement, Use
 
 DEEPEST = 15
 # A longer range is not written out.
