@@ -1,4 +1,4 @@
-"""docs/cluster-setup.md: its examples are what the commands print, and it names every option.
+"""docs/cluster-azure.md: its examples are what the commands print, and it names every option.
 
 ARC_TOOLKIT_WRITE_DOCS=1 writes the examples anew.
 """
@@ -23,7 +23,7 @@ from tests.azure.conftest import CLUSTER
 from tests.azure.objects import FakeCluster, installed, node
 from tests.support import ROOT, Result
 
-PAGE = ROOT / "docs" / "cluster-setup.md"
+PAGE = ROOT / "docs" / "cluster-azure.md"
 _EXAMPLE = re.compile(r"<!-- (?P<scene>\w+) -->\n```console\n\$ arc-toolkit (?P<words>.*)\n(?P<shown>[^`]*)```\n")
 
 _API = re.compile(r"api-version=[-\w]+")
