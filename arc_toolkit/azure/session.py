@@ -169,7 +169,7 @@ def explained(doing: str) -> Iterator[None]:
             f"{doing}: Azure does not accept the sign-in: {error_text(error)}; run `az login` again"
         ) from error
     except exceptions.HttpResponseError as error:
-        raise ArcError(f"{doing}: {error_text(error)}{_ADVICE.get(error.status_code, '')}") from error
+        raise ArcError(f"{doing}: {error_text(error)}{_advice(error)}") from error
     except (exceptions.ServiceRequestError, exceptions.ServiceResponseError) as error:
         raise AzureUnavailable(f"{doing}: cannot reach Azure: {_one_line(str(error))}") from error
     except exceptions.AzureError as error:  # such as azure-ai-ml's own refusals
@@ -214,6 +214,13 @@ _ADVICE = {
     409: "; it exists, or another operation is in progress: look with `arc-toolkit cluster extension show`",
     429: "; Azure asks to wait: try again in a minute",
 }
+
+
+def _advice(error: Any) -> str:
+    method = getattr(getattr(error.response, "request", None), "method", "")
+    if error.status_code == 403 and method in ("GET", "HEAD"):
+        return "; ask for the role Reader at that scope, which is enough to read"
+    return _ADVICE.get(error.status_code, "")
 
 
 def _one_line(text: str) -> str:

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.cluster import fits, live_types, snapshot
 
     assumptions = live.assumptions(args)
-    client = live.connect(args)
+    client = live.connect(args, console)
 
     def look() -> int:
         present = live_types.read(client)

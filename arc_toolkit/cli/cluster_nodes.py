@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.cluster import snapshot
 
     assumptions, tolerations = live.assumptions(args), node_options.tolerations_of(args)
-    client = live.connect(args)
+    client = live.connect(args, console)
     by_node = args.by == "node"
 
     def look() -> int:

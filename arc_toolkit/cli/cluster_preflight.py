@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
     if args.only != "azure":
         try:
-            client = live.connect(args)
+            client = live.connect(args, console)
             server = client.server
             cluster = preflight_facts.cluster_side(client, console.progress)
         except ArcError as error:

@@ -101,7 +101,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.watch:
         from arc_toolkit.diagnosis import recorder
 
-        recorder.watch(_connect(args), args.history, args.retention, recovery, console.note, console.detail)
+        recorder.watch(
+            _connect(args, console), args.history, args.retention, recovery, console.note, console.detail
+        )
         return OK
     from arc_toolkit.diagnosis import report as reports
     from arc_toolkit.diagnosis.report_words import summary
@@ -186,14 +188,14 @@ def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> 
     if args.cluster:
         from arc_toolkit.diagnosis import recorder
 
-        facts.append(recorder.read_cluster(_connect(args), recovery, console.note))
+        facts.append(recorder.read_cluster(_connect(args, console), recovery, console.note))
     return facts
 
 
-def _connect(args: argparse.Namespace) -> Client:
-    from arc_toolkit.cluster import client
+def _connect(args: argparse.Namespace, console: Console) -> Client:
+    from arc_toolkit.cli import live
 
-    return client.connect(args.kubeconfig, args.context, args.as_user)
+    return live.connect(args, console)
 
 
 def recovery(error: Exception) -> Recovery:

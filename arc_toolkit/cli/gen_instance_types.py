@@ -70,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     live.check_options(args)
-    client = live.connect(args) if args.from_cluster or args.apply else None
+    client = live.connect(args, console) if args.from_cluster or args.apply else None
     if client and args.check == live.DRIFT:
         return live.check(args, client, console)
     selection = live.collect(args, client, console) if client and args.from_cluster else node_options.collect(args)

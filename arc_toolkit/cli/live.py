@@ -86,10 +86,13 @@ def check_options(args: argparse.Namespace) -> None:
         raise ArcError("--watch goes with --from-cluster --check")
 
 
-def connect(args: argparse.Namespace) -> Client:
+def connect(args: argparse.Namespace, console: Console) -> Client:
+    """The cluster that the options mean; it is announced if it hangs."""
     from arc_toolkit.cluster import client
 
-    return client.connect(args.kubeconfig, args.context, args.as_user)
+    cluster = client.connect(args.kubeconfig, args.context, args.as_user)
+    cluster.announce = console.warn
+    return cluster
 
 
 def collect(args: argparse.Namespace, client: Client, console: Console) -> Selection:

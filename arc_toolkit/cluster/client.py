@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ FIELD_MANAGER = "arc-toolkit"
 PAGE = 500  # as kubectl
 _PATIENCE_SECONDS = 60  # how long a watch tries to come back before it gives up
 _CONNECT_SECONDS = 5
+_ANNOUNCE_SECONDS = 3  # after so long without an answer, say what is being waited for
 _PASSING = (429, 500, 502, 503, 504)  # what a server or a proxy says while it starts or is busy
 _WATCH_SECONDS = 300  # how long one watch request lasts; the next one goes on from its last resource version
 
@@ -47,6 +48,7 @@ class Client:
         self.name = name
         self.where = f"the cluster {name} ({server})"
         self.hint = ""  # what is known to be wrong with the credentials, for the message of a 401
+        self.announce: Callable[[str], None] | None = None  # called once, from another thread
         self._pool = pool
         self._authorize = authorize
 
@@ -146,10 +148,10 @@ class Client:
             data, headers["content-type"] = json.dumps(body).encode(), content_type
         # A server-side apply and a delete with a precondition may be sent again; so all that we send may be.
         retries = urllib3.Retry(
-            total=3, connect=1, other=0, backoff_factor=0.3, status_forcelist=(429, 503, 504), allowed_methods=None,
-            raise_on_status=False,
+            total=3, connect=1, read=1, other=0, backoff_factor=0.3, status_forcelist=(429, 503, 504),
+            allowed_methods=None, raise_on_status=False,
         )  # fmt: skip
-        with self._explained():
+        with self._explained(), self._announced():
             answer = self._send(method, path, params, 60, headers, body=data, retries=retries)
         content = _parse(answer.data)
         if answer.status >= 400:
@@ -192,6 +194,24 @@ class Client:
         headers = {"accept": "application/json", **headers}
         timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds)
         return self._pool.request(method, url, headers=headers, timeout=timeout, **options)
+
+    @contextmanager
+    def _announced(self) -> Iterator[None]:
+        """If the answer takes long, say so: a server that hangs looks like one that has much to send."""
+        import threading
+
+        def announce() -> None:
+            say, self.announce = self.announce, None
+            if say:
+                say(f"{self.where} has not answered for {_ANNOUNCE_SECONDS} s; still waiting")
+
+        timer = threading.Timer(_ANNOUNCE_SECONDS, announce)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

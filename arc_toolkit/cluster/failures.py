@@ -9,10 +9,16 @@ from arc_toolkit.errors import ArcError
 
 INSTANCE_TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
 
-# The two ClusterRoles of docs/rbac.yaml; tests/cluster/test_rbac.py holds each command to them.
-READ_ROLE = "arc-toolkit-read"
-APPLY_ROLE = "arc-toolkit-apply"
-_READ_VERBS = {"get", "list", "watch"}
+_OF_JOBS = frozenset({"pods", "nodes", "events", "podgroups", "jobs"})
+# The ClusterRoles of docs/rbac.yaml: verb -> resources. tests/cluster/test_rbac.py compares them, and tries each verb.
+ROLES = {
+    "arc-toolkit-read": {"list": frozenset({"nodes", "pods", "instancetypes"})},
+    "arc-toolkit-watch": {"watch": frozenset({"nodes"})},
+    "arc-toolkit-apply": dict.fromkeys(("create", "patch"), frozenset({"instancetypes"})),
+    "arc-toolkit-prune": {"delete": frozenset({"instancetypes"})},
+    "arc-toolkit-diagnose": {"list": _OF_JOBS},
+    "arc-toolkit-record": {"watch": _OF_JOBS},
+}
 
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
@@ -98,8 +104,10 @@ def _forbidden(message: str, where: str) -> str:
     sentence = f'user "{denied["user"]}" may not {verb} {full}{scope} on {where}: '
     if verb == "impersonate":
         return sentence + "--as needs the right to impersonate"
-    role = READ_ROLE if verb in _READ_VERBS else APPLY_ROLE
-    return sentence + f"the ClusterRole {role} of docs/rbac.yaml gives that right"
+    roles = [role for role, rights in ROLES.items() if resource in rights.get(verb, ())]
+    if not roles:
+        return sentence + "ask for that right"
+    return sentence + f"the ClusterRole {' or '.join(roles)} of docs/rbac.yaml gives that right"
 
 
 def _not_found(message: str, body: dict[str, Any], path: str, where: str) -> str:
@@ -114,22 +122,35 @@ def _not_found(message: str, body: dict[str, Any], path: str, where: str) -> str
 
 def from_transport(error: Exception, where: str) -> Unreachable:
     """The error for a request that got no answer. Takes what urllib3 raises, and finds the cause inside."""
-    import ssl
+    # From the outside in, so that an earlier attempt (in the context of the last one) does not explain the last.
+    chain = _chain(error)
+    sentences = (_sentence(cause, where) for cause in chain)
+    unexplained = f"cannot reach {where} ({chain[-1]}): check that it runs, and --context"
+    return Unreachable(next(filter(None, sentences), unexplained))
 
-    chain = list(_chain(error))
-    for cause in chain:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return Unreachable(_untrusted(cause.verify_message, where))
-        if isinstance(cause, ssl.SSLError):
-            why = cause.reason or cause
-            return Unreachable(f"{where} does not speak TLS as expected ({why}): check the address")
-    if any("Timeout" in type(cause).__name__ or isinstance(cause, TimeoutError) for cause in chain):
-        return Unreachable(f"{where} does not answer (timed out): check the address, the network or the VPN")
-    for cause in chain:
-        if isinstance(cause, OSError) and cause.strerror:
-            problem = cause.strerror[:1].lower() + cause.strerror[1:]
-            return Unreachable(f"cannot reach {where} ({problem}): check that it runs, and --context")
-    return Unreachable(f"cannot reach {where} ({chain[-1]}): check that it runs, and --context")
+
+def _sentence(cause: BaseException, where: str) -> str | None:
+    """What one error of the chain says about the request; None if another one explains it."""
+    import ssl
+    from http.client import IncompleteRead
+
+    name = type(cause).__name__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return _untrusted(cause.verify_message, where)
+    # A connection that is closed in the middle of TLS is an SSLError too, though TLS is not what is wrong.
+    lost = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError, IncompleteRead)
+    if isinstance(cause, lost) or name == "IncompleteRead":
+        return (
+            f"lost the connection to {where} before its answer was complete: check the network, a proxy or the VPN"
+        )
+    if isinstance(cause, ssl.SSLError):
+        return f"{where} does not speak TLS as expected ({cause.reason or cause}): check the address"
+    if isinstance(cause, TimeoutError) or "Timeout" in name:
+        return f"{where} does not answer (timed out): check the address, the network or the VPN"
+    if isinstance(cause, OSError) and cause.strerror:
+        problem = cause.strerror[:1].lower() + cause.strerror[1:]
+        return f"cannot reach {where} ({problem}): check that it runs, and --context"
+    return None
 
 
 def _untrusted(message: str, where: str) -> str:

@@ -382,3 +382,5 @@ def test_a_right_that_is_missing_hides_only_its_own_check(arc: Arc, arm: Arm) ->
     found = arc("cluster", "preflight", "--only", "azure", *SCOPE, "--workspace", "ml-ws")
     assert found.code == 1
     assert found.out.count("AuthorizationFailed") == 4
+    assert found.out.count("ask for the role Reader at that scope") == 4
+    assert "Contributor" not in found.out

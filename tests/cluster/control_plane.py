@@ -176,15 +176,20 @@ class ControlPlane:
         """All nodes are lost: no more heartbeats."""
         self._servers["kwok"].stop(signal.SIGKILL)
 
-    def start_volcano(self) -> None:
-        """Volcano's scheduler and controllers; a second call does nothing."""
-        if "vc-scheduler" in self._servers:
-            return
+    def install_volcano_crds(self) -> None:
+        """Volcano's kinds without anybody who acts on them."""
         import yaml
 
         for manifest in sorted(self._binaries["volcano-crds"].glob("*.yaml")):
             self.create_if_absent(yaml.safe_load(manifest.read_text()))
-        self.wait("Volcano's CRDs", lambda: self._served("/apis/scheduling.volcano.sh/v1beta1"))
+        for group in ("scheduling.volcano.sh/v1beta1", "batch.volcano.sh/v1alpha1"):
+            self.wait("Volcano's CRDs", partial(self._served, f"/apis/{group}"))
+
+    def start_volcano(self) -> None:
+        """Volcano's scheduler and controllers; a second call does nothing."""
+        if "vc-scheduler" in self._servers:
+            return
+        self.install_volcano_crds()
         queue: Object = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
         queue |= {"metadata": {"name": "default"}, "spec": {"weight": 1, "reclaimable": True}}
         self.wait("the queue", lambda: self._accepted(queue))

@@ -19,6 +19,7 @@ class FlakyNetwork:
         self._sockets: list[socket.socket] = []
         self._flowing = threading.Event()
         self._flowing.set()
+        self._most: int | None = None
         self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -34,6 +35,10 @@ class FlakyNetwork:
     def flow(self) -> None:
         self._flowing.set()
 
+    def drop(self, after_bytes: int) -> None:
+        """Close every connection as soon as the server has sent so many bytes through it."""
+        self._most = after_bytes
+
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
@@ -41,12 +46,18 @@ class FlakyNetwork:
                 server = socket.create_connection(self._target)
                 self._sockets += [client, server]
                 for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+                    options = {"answers": source is server}
+                    threading.Thread(target=self._copy, args=(source, sink), kwargs=options, daemon=True).start()
 
-    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, *, answers: bool) -> None:
+        count = 0
         with suppress(OSError):
             while data := source.recv(65536):
                 self._flowing.wait()
+                count += len(data)
+                if answers and self._most is not None and count > self._most:
+                    sink.sendall(data[: self._most - count])
+                    break
                 sink.sendall(data)
         with suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +21,9 @@ from arc_toolkit.cluster import client as module
 from arc_toolkit.cluster.client import Client, Gone, connect
 from tests.cluster.certificates import Authority, Pair
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import node
 from tests.cluster.processes import free_ports
+from tests.cluster.proxy import flaky_network
 from tests.support import Result
 
 pytestmark = pytest.mark.cluster
@@ -187,6 +190,49 @@ def test_a_server_that_does_not_run(control_plane: ControlPlane, sentence: Calla
     said = sentence("--kubeconfig", config)
     assert "cannot reach the cluster arc-tests (https://127.0.0.1:" in said
     assert "connection refused" in said
+
+
+@pytest.mark.parametrize("after_bytes", [0, 2500, 12000])
+def test_a_connection_that_breaks_before_the_answer_is_complete(
+    cluster: ControlPlane, sentence: Callable[..., str], after_bytes: int
+) -> None:
+    """In the TLS handshake, before the first byte of the answer, and in the middle of it: never the fault of TLS."""
+    cluster.create_all(node(f"n-{number:02}", managed=False) for number in range(20))
+    with flaky_network(cluster.server) as network:
+        network.drop(after_bytes)
+        said = sentence("--kubeconfig", cluster.write_kubeconfig("admin", server=network.url))
+    assert f"lost the connection to the cluster arc-tests ({network.url}) before its answer was complete" in said
+    assert "TLS" not in said
+
+
+def test_a_server_that_hangs_is_announced_while_it_is_waited_for(cluster: ControlPlane) -> None:
+    with flaky_network(cluster.server) as network:
+        network.hang()
+        config = cluster.write_kubeconfig("admin", server=network.url)
+        command = [sys.executable, "-m", "arc_toolkit", "cluster", "nodes", "--quiet", "--kubeconfig", str(config)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        first = process.stderr.readline()  # comes before any answer does
+        network.flow()
+        _, rest = process.communicate(timeout=60)
+    assert first == f"warning: the cluster arc-tests ({network.url}) has not answered for 3 s; still waiting\n"
+    assert (process.returncode, rest) == (0, "")
+
+
+def test_a_plain_http_server_at_the_address_is_what_does_not_speak_tls(
+    control_plane: ControlPlane, sentence: Callable[..., str]
+) -> None:
+    class Plain(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(100)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Plain) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_address[1]}"
+        said = sentence("--kubeconfig", control_plane.write_kubeconfig("admin", server=url))
+        server.shutdown()
+    assert "does not speak TLS as expected" in said
 
 
 def test_a_server_certificate_that_has_expired(

@@ -117,7 +117,7 @@ def answer(status: int, message: str, path: str = "/api/v1/nodes", **details: An
 
 def test_a_forbidden_in_a_namespace_names_it() -> None:
     said = 'pods is forbidden: User "ada" cannot watch resource "pods" in API group "" in the namespace "ml"'
-    expected = 'user "ada" may not watch pods in namespace ml on the cluster x: the ClusterRole arc-toolkit-read'
+    expected = 'user "ada" may not watch pods in namespace ml on the cluster x: the ClusterRole arc-toolkit-record'
     assert str(answer(403, said)).startswith(expected)
 
 

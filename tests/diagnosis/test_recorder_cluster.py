@@ -350,7 +350,7 @@ def test_user_without_rights_gets_one_sentence(story: Story, arc: Callable[..., 
         result = arc("diagnose", "--cluster", "--kubeconfig", kubeconfig, *options)
         assert result.code == 2
         assert "may not list" in result.err
-        assert "arc-toolkit-read" in result.err
+        assert "arc-toolkit-diagnose" in result.err
 
 
 def test_unreachable_cluster_gets_one_sentence(story: Story, arc: Callable[..., Result], tmp_path: Path) -> None:
