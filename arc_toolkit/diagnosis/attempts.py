@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
 from arc_toolkit.diagnosis import causes, families, signals, waiting
+from arc_toolkit.diagnosis.attempt_evidence import AttemptContext
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.grouping import group
@@ -118,7 +119,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
         if draft.outcome is not RunOutcome.FAILED and not deleted:
             continue
         cause = causes.decide(
-            causes.AttemptContext(
+            AttemptContext(
                 cluster=cluster,
                 node=None if draft.truncated else draft.node,
                 pod=draft.pod,

@@ -1,0 +1,388 @@
+"""The evidence about one attempt, by where it was found: its pod, its containers, its node, and texts.
+
+Only what each piece says in its time window (windows.py); `causes.py` asks the questions. What a reason string means is
+in data/signals.csv, what a text means in kubelet_messages.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from arc_toolkit.diagnosis import kubelet_messages, signals
+from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState, within
+from arc_toolkit.diagnosis.kubelet_messages import Reading
+from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
+from arc_toolkit.diagnosis.node_signals import (
+    CauseCandidate,
+    condition_change,
+    from_event,
+    from_signal,
+    node_signals,
+)
+from arc_toolkit.diagnosis.signals import is_sidecar
+from arc_toolkit.diagnosis.windows import (
+    BEFORE_RETRY_SECONDS,
+    FAULT_REPORT_SECONDS,
+    HARMLESS_SECONDS,
+    LOOK_AHEAD_SECONDS,
+    LOOK_BACK_SECONDS,
+    OPEN_WINDOW_SECONDS,
+    SAME_KILL_SECONDS,
+    START_UP_SECONDS,
+    is_within,
+)
+from arc_toolkit.kube.nodes import Node
+from arc_toolkit.kube.raw import mapping, rows
+
+UNTIED = "no time ties it to this attempt"
+Tie = Literal["exact", "near", "open"]  # the end is known; only the next start; neither
+
+ONLY_SIDECAR = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that blocks it"
+
+
+@dataclass(slots=True)
+class AttemptContext:
+    """What is known about one failed attempt."""
+
+    cluster: ClusterIndex
+    node: str | None = None
+    pod: PodState | None = None
+    start: float | None = None
+    end: float | None = None
+    next_start: float | None = None
+    failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
+    prs_evidence: list[tuple[PrsEvidence, bool]] = field(default_factory=list)  # and whether it names this node
+    alone: bool = True  # not a rank of a gang, so what the job's files say is of this node
+
+    @property
+    def on_spot(self) -> bool:
+        return bool(self.node and self.cluster.place(self.node).spot)
+
+
+@dataclass(slots=True)
+class AttemptEvidence:
+    """All evidence about one attempt, by where it was found; the strongest of each first."""
+
+    context: AttemptContext
+    end: float | None
+    pod: list[CauseCandidate]  # condition, status and events of the pod, commands to its job
+    containers: list[CauseCandidate]
+    node: list[CauseCandidate]
+    texts: list[CauseCandidate]  # AzureML's message, and the job's own files
+
+    def everything(self) -> list[CauseCandidate]:
+        """The strongest first."""
+        found = [*self.pod, *self.containers, *self.node, *self.texts]
+        return sorted(found, key=lambda candidate: candidate.strength)
+
+
+def gather(context: AttemptContext) -> AttemptEvidence:
+    """Everything that may say why an attempt ended."""
+    pod, end = context.pod, context.end
+    if pod and (ended := _ended_before_its_disruption(pod)) is not None:
+        # A failed pod is deleted too when its node is lost later.
+        end = ended
+        pod = replace(pod, disruption="", disrupted=None, end=end)
+        context = replace(context, pod=pod, end=end)
+    of_pod = _from_pod(pod, context) if pod else []
+    containers = _from_containers(pod) if pod else []
+    of_pod.sort(key=lambda candidate: candidate.strength)
+    texts = _from_log(context.failure) + _from_files(context)
+    return AttemptEvidence(context, end, of_pod, containers, _from_node(context), texts)
+
+
+def _ended_before_its_disruption(pod: PodState) -> float | None:
+    """When the job's container ended by itself, if that was before somebody marked the pod for deletion."""
+    ends = [
+        item.finished
+        for item in _main(pod.containers)
+        if item.state == "terminated" and item.reason != "ContainerStatusUnknown" and item.finished is not None
+    ]
+    if not ends or pod.disrupted is None or pod.disruption == "TerminationByKubelet":
+        return None
+    return max(ends) if 0 < max(ends) < pod.disrupted - SAME_KILL_SECONDS else None
+
+
+def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
+    candidates = []
+    table = signals.table()
+    if signal := table.get((EvidenceSource.POD_CONDITION, pod.disruption)):
+        candidates.append(from_signal(signal, pod.disrupted))
+    if pod.evicted:
+        candidates.append(from_signal(table[EvidenceSource.POD_CONDITION, "Evict"], pod.evicted.time))
+    if pod.reason == "Evicted":
+        candidates.append(_evicted(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
+    elif reading := _refused(pod, context):
+        candidates.append(_read(EvidenceSource.POD_STATUS, pod.reason, reading, pod.end))
+    elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
+        candidates.append(from_signal(signal, pod.end))
+    for event in context.cluster.events_of_pod(pod):
+        if event.reason == "Evicted":
+            candidates.append(_evicted(EvidenceSource.POD_EVENT, pod, event.message, event.time))
+        elif event.reason == "TaintManagerEviction" and event.message.startswith("Cancelling"):
+            continue  # the node came back in time; Kubernetes has no other sign of it than this message
+        elif candidate := from_event(EvidenceSource.POD_EVENT, event):
+            candidates.append(candidate)
+    return candidates + _commands(pod, context.cluster)
+
+
+def _evicted(source: EvidenceSource, pod: PodState, message: str, time: float | None) -> CauseCandidate:
+    main = {item.name for item in _main(pod.containers)}
+    reading = kubelet_messages.evicted(message, lambda name: name in main if main else not is_sidecar(name))
+    return _read(source, "Evicted", reading, time)
+
+
+def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
+    if not pod.message or pod.reason in ("", "Evicted", "Terminated", "NodeShutdown", "Shutdown"):
+        return None
+    cluster, node = context.cluster, pod.node or ""
+    starts = [event.time for event in cluster.node_events.get(node, ()) if event.reason in signals.STARTS]
+    just_started = any(is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts)
+    return kubelet_messages.refused(pod.reason, pod.message, cluster.fewer_devices.get(node), just_started)
+
+
+def _read(source: EvidenceSource, reason: str, reading: Reading, time: float | None) -> CauseCandidate:
+    evidence = Evidence(source, signals.reason_text(reason), reading.meaning, time)
+    return CauseCandidate(evidence, reading.kind, reading.confidence, tied=reading.tied)
+
+
+_COMMAND = re.compile(r"Start to execute command (\w+)")  # volcano: pkg/controllers/job, processNextCommand
+
+
+def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
+    """Commands to the pod's Volcano job shortly before its end; the kubelet needs the grace period to stop it."""
+    candidates = []
+    for event in cluster.events_of_job(pod):
+        match = _COMMAND.match(event.message) if event.reason == "CommandIssued" else None
+        signal = signals.table().get((EvidenceSource.VOLCANO_JOB, match[1])) if match else None
+        if signal and (pod.end is None or is_within(event.time, pod.end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)):
+            candidates.append(from_signal(signal, event.time))
+    return candidates
+
+
+def _main(containers: list[ContainerState]) -> list[ContainerState]:
+    """The job's own containers."""
+    named = [item for item in containers if item.name.endswith(signals.MAIN_CONTAINER)]
+    return named or [item for item in containers if not item.init and not is_sidecar(item.name)]
+
+
+def _from_containers(pod: PodState) -> list[CauseCandidate]:
+    """The main container, and those of AzureML beside it if they failed by themselves before it."""
+    main = _main(pod.containers)
+    helpers = [item for item in pod.containers if not any(item is other for other in main)]
+    candidates = [candidate for item in main for candidate in _from_container(item)]
+    candidates += [_of_helper(item) for item in helpers if _failed_first(item, main)]
+    if any(item.state == "terminated" and item.exit_code for item in main):
+        return candidates
+    for item in helpers:
+        if item.state == "waiting":
+            candidates += _from_container(item)
+    return candidates
+
+
+def _failed_first(item: ContainerState, main: list[ContainerState]) -> bool:
+    """It ended with an error of its own before the job's container did. All are killed when a pod ends."""
+    if item.state != "terminated" or not item.exit_code:
+        return False
+    failed = [other for other in main if other.state == "terminated" and other.exit_code]
+    ends = [other.finished for other in failed if other.finished is not None]
+    if failed and not item.init and not (ends and item.finished is not None and item.finished < max(ends)):
+        return False
+    killed = any(other.exit_code in _KILLED for other in main)
+    return item.reason == "OOMKilled" or item.exit_code not in _KILLED or (is_sidecar(item.name) and not killed)
+
+
+def _of_helper(item: ContainerState) -> CauseCandidate:
+    reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
+    name = signals.reason_text(_JOB_ID.sub("", item.name))
+    message = (
+        ONLY_SIDECAR if is_sidecar(item.name) else f"{name}, which is not the job's own container, failed first"
+    )
+    return CauseCandidate(
+        Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), CauseKind.SETUP, "medium"
+    )
+
+
+_KILLED = (137, 143)
+_JOB_ID = re.compile(r"^[0-9a-f]{8,64}-")  # before the names of AzureML's containers
+
+
+def _from_container(item: ContainerState) -> list[CauseCandidate]:
+    table = signals.table()
+    code = item.exit_code
+    signal = table.get((EvidenceSource.CONTAINER, item.reason))
+    candidates = []
+    if signal and item.reason != "Error":
+        candidate = from_signal(signal, item.finished)
+        if item.reason == "OOMKilled" and not code:
+            # Happens in pods that succeeded: a child process was killed, the container was not.
+            message = "a process was killed for memory, but the container continued"
+            evidence = Evidence(EvidenceSource.CONTAINER, item.reason, message, item.finished)
+            candidate = CauseCandidate(evidence, None, "low")
+        elif signal.kind is CauseKind.SETUP and (reading := kubelet_messages.start_error(item.message)):
+            candidate = _read(EvidenceSource.CONTAINER, item.reason, reading, item.finished)
+        candidates.append(candidate)
+    if item.state == "terminated" and code:
+        if known := table.get((EvidenceSource.EXIT_CODE, str(code))):
+            candidate = from_signal(known, item.finished)
+        else:
+            message = "the job's process ended with an error of its own"
+            evidence = Evidence(EvidenceSource.EXIT_CODE, str(code), message, item.finished)
+            candidate = CauseCandidate(evidence, CauseKind.USER, "medium")
+        # With another reason than `Error` the code is of the runtime, not of the process.
+        candidates.append(candidate if item.reason in ("Error", "") else replace(candidate, tied=False))
+    elif item.fails_without_code:
+        # Container Insights has no exit codes, and a pod that was evicted ends like this too.
+        evidence = Evidence(EvidenceSource.CONTAINER, "Error", "ended with an unknown exit code", item.finished)
+        candidates.append(CauseCandidate(evidence, None, "low"))
+    return candidates
+
+
+def _window(context: AttemptContext) -> tuple[float, float, Tie]:
+    """When to look at the node, and how well that time is known."""
+    if context.end is not None:
+        return context.end - LOOK_BACK_SECONDS, context.end + LOOK_AHEAD_SECONDS, "exact"
+    if context.next_start is not None:
+        begin = context.next_start - BEFORE_RETRY_SECONDS
+        return max(context.start or begin, begin), context.next_start, "near"
+    if context.start is not None:
+        return context.start - LOOK_BACK_SECONDS, context.start + OPEN_WINDOW_SECONDS, "open"
+    return float("-inf"), float("inf"), "open"
+
+
+def _from_node(context: AttemptContext) -> list[CauseCandidate]:
+    if context.node is None:
+        return []
+    cluster = context.cluster
+    begin, end, tie = _window(context)
+    events = cluster.node_events.get(context.node, [])
+    candidates: list[CauseCandidate] = []
+    for event in within(events, begin, end + FAULT_REPORT_SECONDS):
+        candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
+        if candidate is None or (candidate.kind is not CauseKind.NODE_FAULT and (event.time or 0.0) > end):
+            continue
+        if tie == "exact" and _is_over(event, candidate, events, context.end):
+            candidate = replace(candidate, kind=None)
+        candidates.append(candidate if tie != "open" else _untied(candidate))
+    node = cluster.nodes.get(context.node)
+    if node is not None:
+        candidates += _from_node_state(node, context)
+    elif cluster.is_gone(context.node):
+        candidates.append(_missing(context))
+    candidates.sort(key=lambda candidate: candidate.strength)
+    return candidates
+
+
+def _is_over(
+    event: ClusterEvent, candidate: CauseCandidate, events: list[ClusterEvent], end: float | None
+) -> bool:
+    """The node was ready, or the check passed again, before the attempt ended: the attempt survived it."""
+    if end is None or event.time is None or event.reason == "Rebooted":
+        return False
+    change = condition_change(event)
+    for later in within(events, event.time, end - SAME_KILL_SECONDS):
+        if candidate.kind is CauseKind.NODE_LOST and later.reason == "NodeReady":
+            return True
+        if change and (other := condition_change(later)) and other[0] == change[0] and other[1] == "False":
+            return True
+    return False
+
+
+def _untied(candidate: CauseCandidate) -> CauseCandidate:
+    """Evidence of a node that may be from another day than the attempt."""
+    evidence = replace(candidate.evidence, message=f"{candidate.evidence.message} ({UNTIED})")
+    return replace(candidate, evidence=evidence, confidence="low", tied=False)
+
+
+def _missing(context: AttemptContext) -> CauseCandidate:
+    kind = None
+    if context.on_spot:
+        kind = CauseKind.SPOT
+    elif context.pod and not any(item.state == "terminated" for item in context.pod.containers):
+        kind = CauseKind.NODE_LOST
+    evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "the node no longer exists")
+    return CauseCandidate(evidence, kind, "low")
+
+
+def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate]:
+    """Conditions and taints that the node has now, if they began in the window; a fault may have begun before."""
+    begin, end, tie = _window(context)
+    candidates = []
+    for signal, since in node_signals(node):
+        fault = signal.kind is CauseKind.NODE_FAULT
+        if tie == "open" or since is None:
+            candidates.append(_untied(from_signal(signal, since)))
+        elif since <= end + (FAULT_REPORT_SECONDS if fault else 0) and (since >= begin or fault):
+            candidate = from_signal(signal, since, weaker=tie != "exact")
+            harmless = fault and _did_not_hinder(node.name, since, context)
+            candidates.append(replace(candidate, confidence="low", tied=False) if harmless else candidate)
+    return candidates
+
+
+def _did_not_hinder(node: str, since: float, context: AttemptContext) -> bool:
+    """Jobs that started with the fault succeeded, or this one ran long although the fault was there long before."""
+    if any(start > since for start in context.cluster.successes.get(node, ())):
+        return True
+    start, end = context.start, context.end
+    return start is not None and end is not None and min(start - since, end - start) >= HARMLESS_SECONDS
+
+
+def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
+    if failure is None:
+        return []
+    code, diagnostics = failure
+    pattern = _pod_pattern(diagnostics)
+    if pattern.get("reason") == "Evicted":
+        reading = kubelet_messages.evicted(
+            str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
+        )
+        return [_read(EvidenceSource.LOG, "Evicted", reading, None)]
+    containers = [
+        (str(item.get("name", "")), str(item.get("reason", ""))) for item in rows(pattern.get("containers"))
+    ]
+    if containers and all(signals.is_helper(name) for name, _ in containers):
+        proxy = all(is_sidecar(name) for name, _ in containers)
+        message = ONLY_SIDECAR if proxy else "AzureML: a container failed that is not the job's own"
+        evidence = Evidence(EvidenceSource.LOG, signals.reason_text(code), message)
+        return [CauseCandidate(evidence, CauseKind.SETUP, "medium")]
+    if any(reason == "OOMKilled" for _, reason in containers):
+        evidence = Evidence(EvidenceSource.LOG, "OOMKilled", "AzureML: a container exceeded its own memory limit")
+        return [CauseCandidate(evidence, CauseKind.OWN_MEMORY, "medium")]
+    table = signals.table()
+    if signal := table.get((EvidenceSource.LOG, code)) or table.get((EvidenceSource.EXIT_CODE, code)):
+        return [CauseCandidate(Evidence(EvidenceSource.LOG, code, signal.message), signal.kind, signal.confidence)]
+    if code.isascii() and code.isdigit() and 0 < int(code[:9]) < 256:
+        message = "AzureML: the job's process ended with an error of its own"
+        return [CauseCandidate(Evidence(EvidenceSource.LOG, code, message), CauseKind.USER, "medium")]
+    return []
+
+
+_POD_PATTERN = re.compile(r"PodPattern (?:un)?matched: ")  # frameworkcontroller: completion.go
+
+
+def _pod_pattern(diagnostics: str) -> Mapping[str, Any]:
+    """What AzureML says about the pod and its containers, in `PodPattern matched: {...}`."""
+    match = _POD_PATTERN.search(diagnostics)
+    if match is None:
+        return {}
+    try:
+        document, _ = json.JSONDecoder().raw_decode(diagnostics[match.end() :])
+    except (ValueError, RecursionError):
+        return {}
+    return mapping(document)
+
+
+def _from_files(context: AttemptContext) -> list[CauseCandidate]:
+    """What the job's own files say: the error of a GPU is evidence, what a parallel job saw of its node is a hint."""
+    candidates = []
+    for item, named in context.prs_evidence:
+        of_gpu = item.evidence.source is EvidenceSource.LOG
+        tied = named or (of_gpu and context.alone)
+        candidates.append(
+            CauseCandidate(item.evidence, item.kind, "medium" if of_gpu and tied else "low", tied=tied)
+        )
+    return candidates
