@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from arc_toolkit.diagnosis import kubelet_messages, signals
+from arc_toolkit.diagnosis import kubelet_messages, signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState, within
 from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
@@ -121,7 +121,7 @@ def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(from_signal(signal, pod.end))
     for event in context.cluster.events_of_pod(pod):
-        if event.reason == "Evicted":
+        if event.reason == "Evicted" and kubelet_messages.is_eviction(event.message):
             candidates.append(_evicted(EvidenceSource.POD_EVENT, pod, event.message, event.time))
         elif event.reason == "TaintManagerEviction" and event.message.startswith("Cancelling"):
             continue  # the node came back in time; Kubernetes has no other sign of it than this message
@@ -263,16 +263,19 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
     candidates: list[CauseCandidate] = []
     for event in within(events, begin, end + FAULT_REPORT_SECONDS):
         candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
+        if candidate and _is_own_kill(event, context):
+            candidate = replace(candidate, kind=CauseKind.OWN_MEMORY, confidence="medium")
         if candidate is None or (candidate.kind is not CauseKind.NODE_FAULT and (event.time or 0.0) > end):
             continue
         if tie == "exact" and _is_over(event, candidate, events, context.end):
             candidate = replace(candidate, kind=None)
         candidates.append(candidate if tie != "open" else _untied(candidate))
     node = cluster.nodes.get(context.node)
-    if node is not None:
-        candidates += _from_node_state(node, context)
-    elif cluster.is_gone(context.node):
+    created = times.parse(node.created) if node is not None else None
+    if cluster.is_gone(context.node) or (created and context.end and created > context.end):
         candidates.append(_missing(context))
+    elif node is not None:
+        candidates += _from_node_state(node, context)
     candidates.sort(key=lambda candidate: candidate.strength)
     return candidates
 
@@ -290,6 +293,14 @@ def _is_over(
         if change and (other := condition_change(later)) and other[0] == change[0] and other[1] == "False":
             return True
     return False
+
+
+def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
+    """The kernel killed a process for the limit of this attempt's container: a child, if the container has no mark."""
+    limit = context.pod.memory_limit if context.pod else 0
+    return is_within(event.time, context.end, SAME_KILL_SECONDS, 0) and kubelet_messages.fills_limit(
+        event.message, limit
+    )
 
 
 def _untied(candidate: CauseCandidate) -> CauseCandidate:

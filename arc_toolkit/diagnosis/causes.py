@@ -142,7 +142,7 @@ def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
 
 def _was_killed_for_memory(findings: AttemptEvidence) -> Answer:
     """OOMKilled is the container's own limit, unless the kernel of the node ran out in the same minute."""
-    answer = _first([*findings.containers, *findings.texts], CauseKind.OWN_MEMORY)
+    answer = _first([*findings.containers, *findings.texts, *findings.node], CauseKind.OWN_MEMORY)
     return [*_system_oom(findings, SAME_KILL_SECONDS), *answer] if answer else []
 
 
@@ -193,10 +193,15 @@ def _ended_by_itself(findings: AttemptEvidence) -> Answer:
 
 
 def _what_is_left(findings: AttemptEvidence) -> Answer:
-    """Weak hints, in the order of their sources."""
-    weak = [*findings.pod, *findings.containers, *findings.node, *findings.texts]
-    weak.sort(key=lambda candidate: candidate.strength)
-    return [item for item in weak if item.kind is not None][:1]
+    """Weak hints, in the order of their sources; one that the node reported of itself does not blame it.
+
+    That the node was short of something is a hint only if no pod is left: the kubelet marks a pod that it evicts.
+    """
+    for item in findings.everything():
+        if item.kind is None or (item.kind is CauseKind.NODE_PRESSURE and findings.context.pod):
+            continue
+        return [replace(item, tied=False) if item in findings.node else item]
+    return []
 
 
 QUESTIONS: tuple[Callable[[AttemptEvidence], Answer], ...] = (

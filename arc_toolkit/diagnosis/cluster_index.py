@@ -18,6 +18,7 @@ from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
 from arc_toolkit.kube.nodes import GPU_RESOURCES, Node, read_node
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
+from arc_toolkit.kube.quantities import QuantityError, bytes_offered
 from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import SPOT_KEY
 
@@ -77,6 +78,7 @@ class PodState:
     gang: str | None = None  # its Volcano job; AzureML makes a new one for a retry of its own
     pod_group: str | None = None
     unscheduled: ClusterEvent | None = None  # the condition PodScheduled=False
+    memory_limit: int = 0  # of the job's own container, in bytes; 0: none, or not known
 
 
 class NodePlace(NamedTuple):
@@ -332,7 +334,16 @@ def _pod(raw: Json) -> PodState:
         gang=text(labels.get(GANG_LABEL)) or text(labels.get("jobId")) or None,
         pod_group=text(mapping(meta.get("annotations")).get(POD_GROUP_ANNOTATION)) or None,
         unscheduled=unscheduled,
+        memory_limit=max((_memory_limit(item) for item in rows(spec.get("containers"))), default=0),
     )
+
+
+def _memory_limit(container: Mapping[str, Any]) -> int:
+    limit = mapping(mapping(container.get("resources")).get("limits")).get("memory")
+    try:
+        return bytes_offered(text(limit)) if limit else 0
+    except QuantityError:
+        return 0
 
 
 def _role(labels: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource
-from arc_toolkit.diagnosis.node_signals import excuse, from_event, node_signals
+from arc_toolkit.diagnosis.node_signals import excuse, from_event, is_starting, node_signals
 from arc_toolkit.diagnosis.signals import KINDS
 
 KINDS_OF_NODES = (CauseKind.NODE_LOST, CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT, CauseKind.NODE_PRESSURE)
@@ -76,8 +76,9 @@ def symptoms(attempts: Sequence[Attempt], cluster: ClusterIndex, everywhere: fro
             ):
                 result.append(Symptom(name, candidate.kind, candidate.evidence))
     for node in cluster.nodes.values():
+        starting = is_starting(node, cluster.newest)
         for signal, since in () if node.deleted else node_signals(node):
-            if signal.kind in KINDS_OF_NODES:
+            if signal.kind in KINDS_OF_NODES and not (starting and signal.reason in signals.NOT_YET_UP):
                 evidence = Evidence(signal.source, signal.reason, signal.message, since)
                 result.append(Symptom(node.name, signal.kind, evidence, holds=True))
     return [item for item in result if not _is_over(item, cluster) and not _is_explained(item, cluster)]

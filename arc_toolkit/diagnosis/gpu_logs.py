@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arc_toolkit.diagnosis.kubelet_messages import HARDWARE_XIDS
 from arc_toolkit.diagnosis.log_paths import locate
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.scan import LogScan
+from arc_toolkit.diagnosis.xids import HARDWARE_XIDS
 
 
 def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:

@@ -1,4 +1,4 @@
-"""What the kubelet, NVIDIA's container toolkit and its driver write about a pod, and what each text proves.
+"""What the kubelet and NVIDIA's container toolkit write about a pod, and what each text proves.
 
 These texts are the only place where the reason is. All patterns for them are here and in signals.EVICTED, each with its
 source.
@@ -26,10 +26,10 @@ class Reading:
 
 
 # `Container x was using 61Gi, request is 8Gi, has larger consumption of memory.`; before Kubernetes 1.22
-# `Container x was using 90Gi, which exceeds its request of 0.`
+# `Container x was using 90Gi, which exceeds its request of 0.`; with pod-level resources `Pod x was using ...`.
 _QUANTITY = r"(\d[\d.]{0,20}[A-Za-z]{0,2})"
 _USAGE = re.compile(
-    rf"Container (\S+) was using {_QUANTITY}, (?:request is|which exceeds its request of) {_QUANTITY}[,.]"
+    rf"(Container|Pod) (\S+) was using {_QUANTITY}, (?:request is|which exceeds its request of) {_QUANTITY}[,.]"
 )
 _THRESHOLD = re.compile(rf"Threshold quantity: {_QUANTITY}, available: {_QUANTITY}\.")
 _RESOURCE = re.compile(r"low on resource: \[?(memory|ephemeral-storage)")
@@ -54,12 +54,17 @@ def evicted(message: str, is_job: Callable[[str], bool]) -> Reading:
     return Reading(CauseKind.NODE_PRESSURE, "low", "evicted, for a reason that is not known", tied=False)
 
 
+def is_eviction(message: str) -> bool:
+    """Whether the kubelet wrote it. Karpenter's event about a pod that it evicts has the same reason, `Evicted`."""
+    return any(re.search(pattern, message) for pattern, *_ in signals.EVICTED)
+
+
 def _largest_excess(message: str, is_job: Callable[[str], bool]) -> tuple[int, str] | None:
-    """How far the job's container was above its request, and that in words."""
+    """How far the job's container, or the pod as a whole, was above its request, and that in words."""
     found = []
-    for name, used, requested in _USAGE.findall(message):
+    for what, name, used, requested in _USAGE.findall(message):
         excess = _bytes(used) - _bytes(requested)
-        if is_job(name):
+        if what == "Pod" or is_job(name):
             found.append((excess, f"used {used} with a request of {requested}"))
     return max(found, default=None)
 
@@ -76,10 +81,22 @@ def _bytes(quantity: str) -> int:
         return 0
 
 
+# The kernel's words for a kill inside one container's limit (mm/oom_kill.c), as in the event OOMKilling. The words
+# `Out of memory: Killed process` are of the whole node.
+_KILL_IN_CGROUP = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process .* anon-rss:(\d{1,15})kB")
+
+
+def fills_limit(message: str, limit: int) -> bool:
+    """Whether a killed process had most of a memory limit: then it was the limit of its own container."""
+    match = _KILL_IN_CGROUP.search(message)
+    return match is not None and limit / 2 <= int(match[1]) * 1024 <= limit
+
+
 # kubelet devicemanager/manager.go and lifecycle/predicate.go; status.message has `Pod was rejected: ` before them.
 REJECTED = "Pod was rejected: "
 _NO_DEVICES = re.compile(
-    r"no healthy devices present|previously allocated devices are no longer healthy|cannot allocate unregistered device"
+    r"no healthy devices present|previously allocated devices are no longer healthy"
+    r"|can(?:not|'t) allocate unregistered device"
 )
 _FEWER_DEVICES = re.compile(
     r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"
@@ -111,7 +128,8 @@ def refused(reason: str, message: str, fewer_devices: bool | None, just_started:
         return Reading(CauseKind.SETUP, "medium", "the kubelet did not admit the pod") if known else None
     confidence, meaning = broken
     if just_started:
-        return Reading(CauseKind.SETUP, "medium", f"{meaning}; the node had just started")
+        # The device plugin was not registered yet: the pod failed because of the node, but that proves no fault.
+        return Reading(CauseKind.NODE_FAULT, "low", f"{meaning}; the node had just started", tied=False)
     return Reading(CauseKind.NODE_FAULT, confidence, meaning)
 
 
@@ -127,31 +145,3 @@ def start_error(message: str) -> Reading | None:
     if _HOOK.search(message):
         return Reading(CauseKind.NODE_FAULT, "high", "NVIDIA's hook could not give its GPU to the container")
     return None
-
-
-# https://docs.nvidia.com/deploy/xid-errors/: those that speak for the GPU, its memory, its link or its firmware.
-HARDWARE_XIDS = {
-    48: "double-bit ECC error",
-    62: "internal micro-controller halt",
-    63: "a row of GPU memory is to be remapped",
-    64: "a row of GPU memory could not be remapped",
-    74: "NVLink error",
-    79: "GPU has fallen off the bus",
-    92: "high rate of single-bit ECC errors",
-    94: "contained ECC error",
-    95: "uncontained ECC error",
-    119: "timeout of the GPU's system processor",
-    120: "error of the GPU's system processor",
-    140: "unrecovered ECC error",
-}
-# Those that the program on the GPU causes: an illegal address, an assertion, a killed process.
-APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68, 69, 109})
-_XID_CODES = re.compile(r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)")
-
-
-def only_application_xids(message: str) -> bool:
-    """Whether all Xids that a health check reports are of the program, not of the GPU."""
-    codes = {
-        int(code) for match in _XID_CODES.finditer(message) for code in re.findall(r"\d+", match[1] or match[2])
-    }
-    return bool(codes) and codes <= APPLICATION_XIDS

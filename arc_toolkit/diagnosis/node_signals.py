@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 
 from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex
-from arc_toolkit.diagnosis.kubelet_messages import only_application_xids
 from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.signals import ORDER, Signal
 from arc_toolkit.diagnosis.windows import (
     DELETION_SECONDS,
+    LOOK_AHEAD_SECONDS,
     NOTICE_AFTER_SECONDS,
     NOTICE_BEFORE_SECONDS,
+    START_UP_SECONDS,
     is_within,
 )
+from arc_toolkit.diagnosis.xids import only_application_xids
 from arc_toolkit.kube.nodes import Node
 
 # VMs that were removed on purpose: no fault of the node.
@@ -83,7 +85,11 @@ def from_event(source: EvidenceSource, event: ClusterEvent, *, weaker: bool = Fa
 def _of_node_event(event: ClusterEvent) -> Signal | None:
     signal = signals.table().get((EvidenceSource.NODE_EVENT, event.reason))
     if signal is None:
-        return signals.health_check(EvidenceSource.NODE_EVENT, event.message)
+        # The checks of a GPU also report with the name of their condition as the reason.
+        fault = condition_signal(event.reason, event.message)
+        if fault is not None and fault.kind is CauseKind.NODE_FAULT:
+            return replace(fault, source=EvidenceSource.NODE_EVENT)
+        return None
     if event.reason.endswith("Scheduled") and signals.FAILED_QUERY.search(event.message):
         return None  # the query for announcements failed: nothing was announced
     if event.reason == "Upgrade" and event.message.startswith("Successfully"):
@@ -118,6 +124,11 @@ def node_signals(node: Node) -> list[tuple[Signal, float | None]]:
         if signal and (not taint.key.endswith("/draining") or taint.value == "spot-eviction"):
             result.append((signal, _taint_time(taint.key, taint.value, taint.added)))
     return result
+
+
+def is_starting(node: Node, now: float | None) -> bool:
+    """Whether the node was created so recently that it may not be up yet."""
+    return is_within(times.parse(node.created), now, START_UP_SECONDS, 0)
 
 
 def _taint_time(key: str, value: str, added: str) -> float | None:
@@ -158,13 +169,13 @@ def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
         candidate
         for event in cluster.node_events.get(name, ())
         if (candidate := from_event(EvidenceSource.NODE_EVENT, event))
-        and _is_near(candidate.evidence.time, moment)
+        and _is_notice_near(candidate.kind, candidate.evidence.time, moment)
     ]
     for signal, since in node_signals(node) if node else ():
         time = since
         if time is None and node and signal.source is EvidenceSource.NODE_TAINT:
             time = _not_ready_since(node) or cluster.newest
-        if _is_near(time, moment):
+        if _is_notice_near(signal.kind, time, moment):
             candidate = from_signal(signal, since)
             if signal.reason == signals.SHUTDOWN_TAINT and cluster.place(name).spot:
                 message = "its VM is deallocated, as Azure does with spot VMs that it reclaims"
@@ -222,6 +233,13 @@ def _deletion(events: list[ClusterEvent], moment: float | None) -> CauseCandidat
             evidence = Evidence(EvidenceSource.NODE_EVENT, event.reason, "its VM was deleted in Azure", event.time)
             return CauseCandidate(evidence, CauseKind.SCALE_DOWN, "low")
     return None
+
+
+def _is_notice_near(kind: CauseKind | None, time: float | None, moment: float | None) -> bool:
+    """A drain, a reboot or a redeploy that is announced after the loss is its repair, not its reason."""
+    if kind is CauseKind.DRAIN and time is not None and moment is not None and time > moment + LOOK_AHEAD_SECONDS:
+        return False
+    return _is_near(time, moment)
 
 
 def _is_near(time: float | None, moment: float | None) -> bool:

@@ -157,6 +157,8 @@ SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 REMOVALS = frozenset({"DeletingNode", "RemovingNode"})
 # A node has just begun to work, and its device plugins may still be missing.
 STARTS = frozenset({"Starting", "Rebooted", "RegisteredNode", "NodeReady", "KubeletStart"})
+# How a node looks that has not been ready yet.
+NOT_YET_UP = frozenset({"Ready", "NetworkUnavailable", "node.kubernetes.io/not-ready"})
 # Taints that Kubernetes itself sets because a node does not respond.
 LOST_TAINTS = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"})
 

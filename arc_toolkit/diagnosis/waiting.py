@@ -14,6 +14,7 @@ from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState
 from arc_toolkit.diagnosis.model import Evidence, EvidenceSource, Waiting, WaitingFor
 from arc_toolkit.diagnosis.volcano import GangState
+from arc_toolkit.diagnosis.windows import START_UP_SECONDS
 
 # Reasons of waiting containers (kubernetes: pkg/kubelet/images/types.go, pkg/kubelet/container/sync_result.go).
 CONTAINER_REASONS = {
@@ -104,7 +105,9 @@ def of_pod(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Wait
             return Waiting(kind, (_event_evidence(event, kind),))
         if event.reason in POD_EVENTS:
             break
-    for item in pod.containers:
+    # A running init container is normal; it is what a pod waits for if it takes long.
+    slow = pod.start is not None and cluster.newest is not None and cluster.newest - pod.start > START_UP_SECONDS
+    for item in pod.containers if slow else ():
         if item.init and item.state == "running":
             message = f"the init container {_short(item.name)} has not ended"
             return Waiting(WaitingFor.CONTAINER, (Evidence(EvidenceSource.CONTAINER, "PodInitializing", message),))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, PrsEvidence
+from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, Level, PrsEvidence
 from arc_toolkit.diagnosis.node_signals import excuse
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import (
@@ -199,7 +199,7 @@ def test_an_unknown_check_with_a_fault_code_of_azure_is_a_fault() -> None:
 # What the job printed
 
 
-@pytest.mark.parametrize("number", [48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140])
+@pytest.mark.parametrize("number", [46, 48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143])
 def test_each_xid_of_the_hardware_that_a_job_printed(number: int) -> None:
     text = node_line(NODE_A) + f"NVRM: Xid (PCI:0002:00:00): {number}, pid=1\n".encode()
     report = build([scanned(text)], [facts([EXIT_1], [node()])])
@@ -344,9 +344,9 @@ def test_a_node_without_healthy_devices_is_broken(words: str) -> None:
 
 @pytest.mark.parametrize("start", ["Starting", "Rebooted", "RegisteredNode", "NodeReady", "KubeletStart"])
 def test_a_node_that_has_just_started_may_not_have_its_devices_yet(start: str) -> None:
-    for minute, kind in ((25, CauseKind.SETUP), (15, FAULT)):
+    for minute, blames in ((25, False), (15, True)):
         cause = cause_of([refused(NO_HEALTHY)], [node()], [event(start, minute)])
-        assert (cause.kind, cause.blames_node) == (kind, kind is FAULT)
+        assert (cause.kind, cause.blames_node) == (FAULT, blames)
 
 
 @pytest.mark.parametrize(
@@ -654,3 +654,73 @@ def test_errors_on_a_convicted_node_that_ran_elsewhere_are_the_nodes() -> None:
 def test_facts_of_other_kinds_are_not_needed() -> None:
     assert cause_of([EXIT_1]).kind is USER
     assert build([], [ClusterFacts()]).attempts == ()
+
+
+# What is not what it looks like
+
+
+def test_an_eviction_of_karpenter_is_not_one_of_the_kubelet() -> None:
+    drained = pod(disruption="EvictionByEvictionAPI")
+    of_pod = event("Evicted", 29, kind="Pod", about="azureml-aa-worker-0", namespace="azureml")
+    of_pod["message"] = "Evicted pod: Underutilized"
+    assert cause_of([drained], [node()], [of_pod]).kind is CauseKind.DRAIN
+    announced = event("DisruptionTerminating", 28, message="Disrupting Node: Underutilized")
+    assert cause_of([drained], [node()], [of_pod, announced]).kind is CauseKind.SCALE_DOWN
+
+
+def test_a_spot_vm_that_was_created_again_is_another_one() -> None:
+    for minute, kind in ((60, CauseKind.SPOT), (-60, CauseKind.UNKNOWN)):
+        again = node(spot=True)
+        again["metadata"]["creationTimestamp"] = at(minute)
+        assert cause_of([KILLED], [again]).kind is kind
+
+
+def test_a_reboot_that_is_announced_after_the_loss_is_its_repair() -> None:
+    lost = pod(disruption="DeletionByTaintManager", containers=[])
+    loss = event("NodeNotReady", 25)
+    for minute, kind in ((24, CauseKind.DRAIN), (29, CauseKind.NODE_LOST)):
+        assert cause_of([lost], [node()], [loss, event("RebootScheduled", minute)]).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("message", "minute", "kind"),
+    [
+        ("Memory cgroup out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB", 29.8, "own"),
+        ("Memory cgroup out of memory: Killed process 7 (java) total-vm:9kB, anon-rss:2000000kB", 29.8, "unknown"),
+        (
+            "Memory cgroup out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB",
+            25,
+            "unknown",
+        ),
+        ("Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB", 29.8, "unknown"),
+    ],
+)
+def test_a_kill_of_a_process_that_filled_the_limit_is_the_limit(message: str, minute: float, kind: str) -> None:
+    limited = pod(containers=[container(code=137)])
+    limited["spec"]["containers"] = [{"name": "1-execution-wrapper", "resources": {"limits": {"memory": "64Gi"}}}]
+    cause = cause_of([limited], [node()], [event("OOMKilling", minute, message=message)])
+    assert cause.kind is (CauseKind.OWN_MEMORY if kind == "own" else CauseKind.UNKNOWN)
+
+
+@pytest.mark.parametrize("number", [63, 92, 154])
+def test_an_xid_with_which_the_program_goes_on_is_no_fault(number: int) -> None:
+    text = node_line(NODE_A) + f"NVRM: Xid (PCI:0002:00:00): {number}, pid=1\n".encode()
+    cause = build([scanned(text)], [facts([EXIT_1], [node()])]).attempts[0].cause
+    assert cause is not None
+    assert cause.kind is USER
+
+
+def test_an_event_may_have_the_name_of_its_condition() -> None:
+    named = event("XIDErrors", 31, message="Found XID errors: Xid 79")
+    assert cause_of([EXIT_1], [node()], [named]).kind is FAULT
+    of_program = event("XIDErrors", 31, message="NVRM: Xid (PCI:0002:00:00): 31, pid=1")
+    assert cause_of([EXIT_1], [node()], [of_program]).kind is USER
+
+
+@pytest.mark.parametrize(("age", "level"), [(5, Level.NOT_ENOUGH_DATA), (30, Level.BAD)])
+def test_a_node_that_has_just_been_created_may_not_be_ready_yet(age: int, level: Level) -> None:
+    young = node(conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": at(60 - age)}])
+    young["metadata"]["creationTimestamp"] = at(60 - age)
+    other = node(NODE_B, conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": at(60)}])
+    verdicts = {verdict.node: verdict for verdict in build([], [facts([], [young, other])]).verdicts}
+    assert verdicts[NODE_A].level is level

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.model import Cause, ClusterFacts, EvidenceSource
+from arc_toolkit.diagnosis import signals, times
+from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, EvidenceSource
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, at, container, event, facts, log, node, pod
@@ -83,6 +83,24 @@ def test_each_signal_proves_what_is_expected(row: dict[str, str]) -> None:
         assert cause.evidence[0] == of_signal[0]
     signal = signals.table()[EvidenceSource(row["source"]), row["reason"]]
     assert (signal.confidence, signal.priority) == (row["confidence"], int(row["priority"]))
+
+
+PRESSURE = [key for key, signal in signals.table().items() if signal.kind is CauseKind.NODE_PRESSURE]
+
+
+@pytest.mark.parametrize(("source", "reason"), PRESSURE)
+def test_pressure_is_a_hint_only_if_no_pod_is_left(source: EvidenceSource, reason: str) -> None:
+    """The kubelet marks a pod that it evicts, so a pod that is not marked ended for another reason."""
+    cluster = scene(source.value, reason)
+    assert isinstance(cluster, ClusterFacts)
+    assert cause_in(cluster).kind is CauseKind.UNKNOWN
+    logs = [
+        log(f"job/system_logs/{folder}amlarc_cr_bootstrap.log", NODE_A, start=times.parse(at(minute)))
+        for folder, minute in (("", 0), ("retry-001/", 31))
+    ]
+    cause = build(logs, [ClusterFacts(nodes=cluster.nodes, events=cluster.events)]).attempts[0].cause
+    assert cause is not None
+    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_PRESSURE, "low", False)
 
 
 def test_every_signal_has_an_expected_answer() -> None:

@@ -181,10 +181,17 @@ def test_events_of_an_earlier_pod_with_the_same_name_do_not_count() -> None:
     assert only(facts([pending(node=NODE_A)], events=[old, new])).waiting is not None
 
 
-def test_an_init_container_that_runs_is_what_the_pod_waits_for() -> None:
+def test_an_init_container_that_runs_for_long_is_what_the_pod_waits_for() -> None:
     made = pending(node=NODE_A, containers=[state("PodInitializing")])
     made["status"]["initContainerStatuses"] = [{"name": "init", "state": {"running": {}}}]
-    assert kind_and_text(only(facts([made]))) == (WaitingFor.CONTAINER, "the init container init has not ended")
+    for minute, long in ((5, False), (25, True)):
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": at(minute)}
+        attempt = only(facts([made], nodes=[node(conditions=[ready])]))
+        if long:
+            expected = (WaitingFor.CONTAINER, "the init container init has not ended")
+            assert kind_and_text(attempt) == expected
+        else:
+            assert (attempt.outcome, attempt.waiting) == (RunOutcome.WAITING, None)
 
 
 def test_a_pod_on_a_node_that_does_not_respond_waits() -> None:
