@@ -703,7 +703,7 @@ def test_a_kill_of_a_process_that_filled_the_limit_is_the_limit(message: str, mi
 
 
 @pytest.mark.parametrize("number", [63, 92, 154])
-def test_an_xid_with_which_the_program_goes_on_is_no_fault(number: int) -> None:
+def test_an_xid_with_which_the_program_goes_on_is_not_a_fault(number: int) -> None:
     text = node_line(NODE_A) + f"NVRM: Xid (PCI:0002:00:00): {number}, pid=1\n".encode()
     cause = build([scanned(text)], [facts([EXIT_1], [node()])]).attempts[0].cause
     assert cause is not None
