@@ -86,6 +86,8 @@ class FileResult:
     findings: tuple[Finding, ...] = ()
     # Why no safe change was possible although one was asked for.
     refused: str | None = None
+    # Why there is nothing to change, where no finding says so.
+    unchanged: str = ""
     # Why the file was not used (no AzureML in it, not UTF-8, ...).
     skipped: Skipped | None = None
     # Files to write beside it: path and content.

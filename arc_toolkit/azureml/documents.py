@@ -20,6 +20,13 @@ from arc_toolkit.edit.yaml_writer import YamlStyle
 FILE_STYLE = YamlStyle(fold_before=("-", "$[["))
 
 
+_OWN_RESOURCES = (KINDS[Family.COMMAND, Role.STEP], KINDS[Family.PARALLEL, Role.STEP])
+
+
+# What `resources` has, of a step or a component.
+RESOURCE_KEYS = ("instance_type", "instance_count", "shm_size", "docker_args", "locations", "max_instance_count")
+
+
 def is_bound(text: str | None) -> bool:
     """`${{parent.inputs.x}}`: a value that another place gives."""
     return text is not None and "${{" in text
@@ -104,6 +111,21 @@ class Target:
         if text == str(setting.value):
             return State.EQUAL
         return State.BOUND if is_bound(text) else State.DIFFERENT
+
+    def path_of(self, path: Path) -> Path:
+        """Where the value counts that belongs at a path: a step's own `instance_type` wins over its `resources`."""
+        if path[0] == "resources" and path[-1] in self.own and self.overrides_resources:
+            return path[1:]
+        return path
+
+    @property
+    def overrides_resources(self) -> bool:
+        """Whether keys of its own win over its `resources`.
+
+        azure-ai-ml passes the keys of a step that names a component to `set_resources` (entities/_builders/command.py
+        and parallel.py). It rejects them on an inline step, and ignores them on a sweep.
+        """
+        return self.kind in _OWN_RESOURCES and "component" in self.own
 
     def owns(self, path: Path) -> bool:
         """Whether it has a value of its own at a path."""
@@ -191,7 +213,9 @@ def _document(index: int, path: str, root: yaml.MappingNode, kind: TargetKind, k
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
     target = Target(kind, stem, (index,), root, root.value[0][0])
     target.name = target.text("name") or stem
-    target.reference = local_reference(target.text("trial"), path)
+    target.reference = local_reference(
+        target.text("component" if kind.family == Family.PIPELINE else "trial"), path
+    )
     targets = [target]
     if kind.family == Family.SWEEP and kind.role == Role.JOB:
         targets += _trial(target, Role.TRIAL)

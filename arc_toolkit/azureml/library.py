@@ -57,6 +57,8 @@ class Library:
         self.steps: set[str] = set()
         self.families: set[str] = set()
         self._missing: dict[str, bool] = {}
+        # The files of the run, by their full paths.
+        self._given: set[str] = set()
         # path -> how it is used: component, trial or python
         self._uses: dict[str, set[str]] = {}
         # trial file -> the files whose sweeps name it
@@ -66,6 +68,7 @@ class Library:
 
     def note_uses(self, path: str, data: bytes) -> None:
         """Take in the references of one file, by their text alone: this runs before any file is parsed."""
+        self._given.add(os.path.abspath(path))
         python = path.endswith((".py", ".ipynb"))
         if python and not (b"load_component" in data or b"from_yaml" in data or b"Component" in data):
             return
@@ -81,6 +84,10 @@ class Library:
                 self._uses.setdefault(reference, set()).add(how)
                 if how == "trial":
                     self._sweeps.setdefault(reference, []).append(path)
+
+    def is_given(self, path: str) -> bool:
+        """Whether a file, by its full path, is among those of the run."""
+        return path in self._given
 
     def uses(self, path: str) -> set[str]:
         """How other files use this one: component, trial, python; empty where nothing does."""

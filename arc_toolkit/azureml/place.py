@@ -8,18 +8,19 @@ right is decided in `threads.py`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, cast
 
 import yaml
 
-from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
+from arc_toolkit.azureml.documents import RESOURCE_KEYS, Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import NOTHING, PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import get, text_of
+from arc_toolkit.edit.yaml_nodes import INT, get, pairs, text_of
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.yaml_engine import YamlPlan
@@ -48,6 +49,8 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
         if plan.inherits(target, setting.path):
             continue
         match target.state(setting):
+            case State.EQUAL:
+                plan.has_asked = True
             case State.ABSENT | State.DIFFERENT:
                 different.append(setting)
             case State.BOUND:
@@ -58,7 +61,24 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
             case State.OPAQUE:
                 reason = target.opaque_reason(setting.path)
                 plan.add_finding(rule, "warning", _not_changed(target, setting), target.at, reason=reason)
-    return plan.write(target, different) if different else []
+    return plan.write(target, [*different, *_repeated(plan, target, different)]) if different else []
+
+
+def _repeated(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+    """What else the component says in the `resources` that the target's would replace."""
+    new = {setting.path[-1]: setting for setting in settings if setting.path[0] == "resources"}
+    if plan.language == "python" or not new:
+        return []
+    rule = next(iter(new.values())).rule
+    repeated = []
+    for name, (_, node) in pairs(plan.replaced_resources(target)).items():
+        text = text_of(node)
+        if name in new or name not in RESOURCE_KEYS or text is None or is_bound(text):
+            continue
+        if plan.planned(target, "resources", name) is None:
+            value = int(text) if node.tag == INT and text.isdigit() else text
+            repeated.append(Setting(rule, Slot.INSTANCE_TYPE, value, ("resources", name)))
+    return repeated
 
 
 def _not_changed(target: Target, setting: Setting) -> str:
@@ -71,15 +91,80 @@ def _asked(plan: Plan) -> dict[Slot, str | int | None]:
 
 def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -> None:
     """Instance type and count, except what is bound to an input of the pipeline."""
-    settings = [Setting(slot.rule, slot, value) for slot, value in _asked(plan).items() if value is not None]
-    for target in plan.targets() if settings else ():
+    asked = [(slot, value) for slot, value in _asked(plan).items() if value is not None]
+    for target in plan.targets() if asked else ():
         if target.kind.family == Family.PIPELINE:
+            _report_other_file(plan, target, asked[0][0].rule)
             continue  # its steps have them
         if target.parent is not None and target.kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
         if plan.leaves_to_parameters(target):
             continue
-        place(plan, target, [setting for setting in settings if (target, setting.slot) not in exposed])
+        settings = [
+            Setting(slot.rule, slot, value, target.path_of(slot.path))
+            for slot, value in asked
+            if (target, slot) not in exposed
+        ]
+        if Slot.INSTANCE_COUNT in (setting.slot for setting in settings):
+            settings += _follow_count(plan, target)
+        place(plan, target, settings)
+
+
+def _report_other_file(plan: Plan, target: Target, rule: str) -> None:
+    """A pipeline that is a component in another place: its steps are set there, or not at all."""
+    written = target.text("component")
+    if written is None or plan.language == "python" or not plan.wants(rule, target):
+        return
+    reason = f"the steps of {written} are in the workspace or a registry: set it where that component is written"
+    if target.reference is not None:
+        if plan.library.is_given(target.reference):
+            return
+        reason = f"its steps are in {written}: give that file too"
+    plan.add_finding(rule, "warning", f"not set on the steps of {target.shown}", target.at, reason=reason)
+
+
+# Arguments that say on how many nodes a program runs: of torchrun, LightGBM, Lightning, Accelerate.
+_NODES = re.compile(r"(?<!\S)--?((?:n|num[-_]?)nodes|node[-_]count|num[-_]machines)(?:[ \t]+|=)(\d+)(?!\S)")
+
+
+def _follow_count(plan: Plan, target: Target) -> list[Setting]:
+    """What depends on the count: changed with it, or reported."""
+    count = plan.settings.instance_count
+    rule = Slot.INSTANCE_COUNT.rule
+    at = target.path_of(Slot.INSTANCE_COUNT.path)
+    if plan.language == "python" or count is None or target.is_bound(at):
+        return []
+    if not plan.wants(rule, target) or plan.ignored(rule, target, at) or not target.kind.resources:
+        return []
+    for match in _NODES.finditer(target.text("command") or ""):
+        if match[2] != str(count):
+            message = f"the command of {target.shown} has {match[0]}"
+            reason = f"it does not follow --instance-count {count}: change it by hand"
+            plan.add_finding(rule, "warning", message, target.place_of(("command",)), reason=reason)
+    # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
+    path = ("distribution", "worker_count")
+    workers = target.text(*path)
+    if workers is None or workers == str(count):
+        return []
+    servers = target.text("distribution", "parameter_server_count") or "0"
+    if workers == _count_before(plan, target) and servers == "0":
+        return [Setting(rule, Slot.INSTANCE_COUNT, count, path)]
+    message = f"worker_count of {target.shown} is {workers}"
+    reason = f"it does not follow --instance-count {count}: its workers are not one per instance"
+    plan.add_finding(rule, "warning", message, target.place_of(path), reason=reason)
+    return []
+
+
+def _count_before(plan: Plan, target: Target) -> str:
+    """The count that a target has without this run."""
+    holders = (target, target.parent) if target.kind.role.is_trial else (target,)
+    counts = [holder.text(*holder.path_of(Slot.INSTANCE_COUNT.path)) for holder in holders if holder]
+    counts.append(text_of(get(plan.replaced_resources(target), "instance_count")))
+    return next((count for count in counts if count is not None), "1")
+
+
+# Steps that run on a compute of another kind, or on none.
+_ELSEWHERE = (Family.SPARK, Family.IMPORT, Family.DATA_TRANSFER, Family.FINETUNING, Family.CONTROL)
 
 
 def place_compute(plan: Plan) -> None:
@@ -93,7 +178,15 @@ def place_compute(plan: Plan) -> None:
         own = target.owns(("compute",))
         paths: list[Path] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
-            if target.text(*DEFAULT_COMPUTE) is not None or (not own and plan.language == "yaml"):
+            steps = [
+                step for step in plan.known_targets() if step.parent is target and step.kind.role == Role.STEP
+            ]
+            running = [step for step in steps if step.kind.family not in _ELSEWHERE]
+            if steps and not running:
+                continue
+            has_default = target.text(*DEFAULT_COMPUTE) is not None
+            needs_default = not steps or not all(step.owns(("compute",)) for step in running)
+            if has_default or (needs_default and not own and plan.language == "yaml"):
                 paths.insert(0, DEFAULT_COMPUTE)
         elif not own and plan.needs_compute(target):
             paths = [("compute",)]
@@ -279,6 +372,7 @@ def _on_variables(plan: Plan, target: Target) -> None:
         Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.path, name))
         for name, text in decision.variables(old).items()
     ]
+    plan.has_asked = plan.has_asked or not settings
     for setting in place(plan, target, settings):
         _done(plan, target, f"{setting.path[-1]} on {target.shown} {value}", decision.reason)
 

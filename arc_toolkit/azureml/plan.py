@@ -45,6 +45,8 @@ class Plan(ABC):
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
+        # Whether something that was asked for is there already.
+        self.has_asked = False
         # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
         # may bring evidence: a misspelt `environment` names no framework until it is renamed.
         is_same = before is not None and not any(item.fix and item.applied for item in before.findings)
@@ -178,12 +180,20 @@ class Plan(ABC):
         settings = self.settings
         if not settings.wants(rule) or self.covers(rule, target.at):
             return False
-        if settings.kinds and target.kind.family not in settings.kinds:
+        if settings.kinds and not settings.kinds_of(target.kind.family, self.is_distributed(target)):
             return False
         if settings.steps:
             step = target if target.kind.role == Role.STEP else target.parent
             return step is not None and step.kind.role == Role.STEP and step.name in settings.steps
         return True
+
+    def is_distributed(self, target: Target) -> bool:
+        """Whether a v2 target, or the component or trial that it names, has a `distribution`."""
+        holders = ((), ("component",), ("trial",))
+        if any(target.get(*holder, "distribution") is not None for holder in holders):
+            return True
+        document = self.library.referenced(target)
+        return document is not None and document.root.get("distribution") is not None
 
     def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
         """Whether an inline ignore is at a target, or on a line of the keys and values on the way to `path`."""
@@ -213,8 +223,11 @@ class Plan(ABC):
 
     def effective(self, target: Target, name: str, *path: str) -> str | None:
         """A value of a target, or of the sweep around it, or of the component that it names."""
-        if (own := self.planned(target, name, *path)) is not None:
+        first, *rest = map(str, target.path_of((name, *path)))
+        if (own := self.planned(target, first, *rest)) is not None:
             return own
+        if path and name == "resources" and name in target.own and target.kind.role == Role.STEP:
+            return None  # a step's `resources` replaces that of its component
         if target.kind.role.is_trial and target.parent is not None:
             return self.effective(target.parent, name, *path)
         for inline in ("component", "trial"):
@@ -222,6 +235,19 @@ class Plan(ABC):
                 return value
         document = self.library.referenced(target)
         return document.root.text(name, *path) if document else None
+
+    def replaced_resources(self, target: Target) -> Node | None:
+        """The `resources` of a component or trial that those of the target itself would replace.
+
+        azure-ai-ml sends a step's `resources` in place of its component's, and a sweep's in place of its trial's.
+        """
+        if target.get("resources") is not None:
+            return None
+        for inline in ("component", "trial"):
+            if (node := target.get(inline, "resources")) is not None:
+                return node
+        document = self.library.referenced(target)
+        return document.root.get("resources") if document else None
 
     def instance_type(self, target: Target) -> str | None:
         """The instance type that a target will run on; None where none is set or it is bound."""

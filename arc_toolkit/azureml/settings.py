@@ -48,6 +48,10 @@ class Settings:
         """Whether `--only` and `--skip` let this rule (or setting) work."""
         return rule not in self.skip and (not self.only or rule in self.only)
 
+    def kinds_of(self, family: str, distributed: bool) -> bool:
+        """Whether `--kind` selects a target of this family; any that has a `distribution` is distributed too."""
+        return family in self.kinds or (distributed and "distributed" in self.kinds)
+
     @property
     def placed(self) -> list[str]:
         """The settings that are to be written, beside what the rules fix."""

@@ -212,6 +212,11 @@ def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_
         for document in file.documents:
             library.steps |= {step.name for step in document.steps}
             library.families |= {target.kind.family for target in document.targets}
+        if Family.DISTRIBUTED in settings.kinds:
+            plan = YamlPlan(file, library, settings)
+            library.families |= {
+                Family.DISTRIBUTED for target in plan.known_targets() if plan.is_distributed(target)
+            }
     has_sweep_spec = any(document.root.kind is KINDS[Family.SWEEP, Role.SPEC] for document in file.documents)
     if settings.sweep_to_v2 and has_sweep_spec and settings.wants("sweep-to-v2"):
         from arc_toolkit.azureml.migrate.sweep import convert
@@ -232,7 +237,22 @@ def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_
         except Refused:
             return refused
     refused_edit = next(iter(plan.refusals), None) if after is None else None
-    return FileResult(path, data, after, tuple(plan.findings), refused_edit, new_files=tuple(plan.new_files))
+    unchanged = _why_unchanged(plan) if after is None else ""
+    findings, new_files = tuple(plan.findings), tuple(plan.new_files)
+    return FileResult(path, data, after, findings, refused_edit, unchanged, new_files=new_files)
+
+
+def _why_unchanged(plan: YamlPlan) -> str:
+    asked = [rule for rule in plan.settings.placed if plan.settings.wants(rule)]
+    if not asked:
+        return "nothing in it needs a fix"
+    if plan.has_asked:
+        return "it has all that was asked for"
+    if not any(plan.wants(asked[0], target) for target in plan.known_targets()):
+        return "nothing in it is selected (--step, --kind, or an inline ignore)"
+    if asked == ["threads"]:
+        return "no evidence of LightGBM or FAISS in what it runs"
+    return "nothing in it takes what was asked for"
 
 
 def _after(plan: YamlPlan) -> bytes | None:

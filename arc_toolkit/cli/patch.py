@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arc_toolkit.azureml.settings import SETTING_RULES
@@ -22,7 +23,8 @@ examples:
   arc-toolkit patch components/ pipelines/ --expose-parameters --instance-type 32cpu128g --write
   printf 'command: python t.py\\nenvironment: e\\ncompute: azureml:aks\\n' | arc-toolkit patch - --instance-type 8cpu32g
 
-exit codes: 0 done, 1 --check and something would change, 2 a path or file that cannot be used
+exit codes: 0 done, 1 --check and something would change, 2 something that was asked for could not be set, or a path
+or file cannot be used
 """
 
 # Notes that say what was decided are shown each; others about a setting are summed up below folders.
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     engine = AzureMLFiles(settings_of(args), settings_by_folder(args))
     mode = Mode.WRITE if args.write else Mode.CHECK if args.check else Mode.DIFF
-    report = RunReport("patch", args.format, all_rules(), mode, exit_zero=args.exit_zero)
+    report = RunReport("patch", args.format, all_rules(), mode, exit_zero=args.exit_zero, settings=SETTING_RULES)
     is_text = args.format == "text"
     patch = _Patch(report, Reporter(report, console, text=is_text), console, mode, is_text)
     for outcome in patch.reporter.reported(run_over(args.paths, engine, console.progress)):
@@ -53,6 +55,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
             patch.file(outcome.result, outcome.named)
         patch.echo(outcome.stdin)
     return patch.reporter.finish(*patch.notes())
+
+
+def _summed(rows: Sequence[ReportedFinding]) -> list[ReportedFinding]:
+    """What a setting does or cannot do for one reason is one note, whatever the number of its steps."""
+    groups: dict[object, list[ReportedFinding]] = {}
+    for row in rows:
+        finding = row.finding
+        is_setting = finding.rule in SETTING_RULES and finding.reason
+        key = (finding.rule, finding.severity, finding.reason, finding.applied) if is_setting else id(row)
+        groups.setdefault(key, []).append(row)
+    summed = []
+    for first, *more in groups.values():
+        if more:
+            count = f"the same at {len(more)} more place{'s' * (len(more) > 1)} (--verbose shows them)"
+            finding = replace(first.finding, reason=f"{first.finding.reason}; {count}")
+            first = replace(first, finding=finding)
+        summed.append(first)
+    return summed
 
 
 class _Patch:
@@ -85,9 +105,13 @@ class _Patch:
         if not problems:
             self._show(result, new)
         shown = [row for row in rows if self._is_shown(row, named)]
-        self.reporter.findings(result, shown, beside=True)
+        self.reporter.findings(result, shown if self._console.verbose else _summed(shown), beside=True)
         if result.refused:
             self._console.warn(f"{result.path} is not changed: {result.refused}")
+        elif named and not (result.changed or new or shown):
+            self._console.note(
+                f"{result.path} is not changed: {result.unchanged or 'nothing in it needs a change'}"
+            )
 
     def _is_shown(self, row: ReportedFinding, named: bool) -> bool:
         finding = row.finding

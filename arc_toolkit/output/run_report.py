@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import lru_cache
@@ -116,9 +116,11 @@ class RunReport:
         exit_zero: bool = False,
         # What is counted: files, unless the command counts parts of them.
         subject: str = "file",
+        # The rules that are settings: a warning of one says that something which was asked for could not be set.
+        settings: Collection[str] = (),
     ) -> None:
         self._command, self._form, self._rules, self._mode = command, form, rules, mode
-        self._exit_zero, self._subject = exit_zero, subject
+        self._exit_zero, self._subject, self._settings = exit_zero, subject, settings
         self._counts: Counter[str | Status] = Counter()
         self._findings: list[ReportedFinding] = []
         self._files: list[dict[str, Any]] = []
@@ -153,6 +155,9 @@ class RunReport:
             )
         ]
         self._counts.update(row.finding.severity for row in rows)
+        self._counts["not set"] += sum(
+            row.finding.severity == "warning" and row.finding.rule in self._settings for row in rows
+        )
         if self._form != "text":
             self._findings += rows
         if self._form == "json":
@@ -187,7 +192,7 @@ class RunReport:
 
     @property
     def exit_code(self) -> int:
-        if self._problems or self._counts[Status.REFUSED]:
+        if self._problems or self._counts[Status.REFUSED] or self._counts["not set"]:
             return USAGE
         bad = self._counts["error"] + self._counts["warning"] if self._mode is Mode.REPORT else 0
         if self._mode is Mode.CHECK:

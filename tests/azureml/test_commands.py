@@ -117,6 +117,37 @@ def test_a_setting_reaches_steps_through_the_folder(arc: Arc, tmp_path: Path) ->
     assert (tmp_path / "train.yml").read_text() == COMPONENT
 
 
+def test_something_that_cannot_be_set_is_exit_2_in_every_run(arc: Arc, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yml"
+    steps = "".join(f"  {kind}: {{type: {kind}, component: 'azureml:a:1'}}\n" for kind in ("command", "pipeline"))
+    path.write_text(f"type: pipeline\njobs:\n{steps}")
+    for mode in ((), ("--check",), ("--write",), ("--write",), ("--check",)):
+        assert arc("patch", path, *TYPE, *mode).code == 2
+    assert "32cpu128g" in path.read_text()
+
+
+def test_a_named_file_that_is_not_changed_has_a_reason(arc: Arc, tmp_path: Path) -> None:
+    path = tmp_path / "job.yml"
+    for text, words, reason in (
+        (COMMAND_JOB + "resources:\n  instance_type: 32cpu128g\n", TYPE, "it has all that was asked for"),
+        (COMPONENT, ("--compute", "aks"), "nothing in it takes what was asked for"),
+        (COMMAND_JOB, (*TYPE, "--kind", "sweep"), "nothing in it is selected"),
+        (COMMAND_JOB.replace("lightgbm", "other"), ("--threads", "auto"), "no evidence of LightGBM or FAISS"),
+    ):
+        path.write_text(text)
+        result = arc("patch", path, *words, "--skip", "lightgbm-threads,unused-component")
+        assert (result.out, f"{path} is not changed: {reason}" in result.err) == ("", True), result.err
+
+
+def test_the_same_note_for_many_steps_is_one_note(arc: Arc, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yml"
+    path.write_text("type: pipeline\njobs:\n" + "".join(f"  s{n}: {{type: spark}}\n" for n in range(30)))
+    result = arc("patch", path, *TYPE)
+    assert result.err.count("Spark takes") == 1
+    assert "the same at 29 more places" in result.err
+    assert arc("--verbose", "patch", path, *TYPE).err.count("Spark takes") == 30
+
+
 # --- check -----------------------------------------------------------------------------------------------------
 
 

@@ -180,3 +180,113 @@ def test_a_refused_file_claims_nothing() -> None:
     result = patch(text, threads="lightgbm", instance_type="t")
     assert result.refused is not None
     assert not any(finding.applied or "from get_cores" in finding.message for finding in result.findings)
+
+
+# --- what is effective -----------------------------------------------------------------------------------------
+
+SIZED = COMPONENT + "resources:\n  instance_type: old\n  instance_count: 5\n  shm_size: 8g\n"
+
+
+def test_keys_of_a_step_that_win_over_its_resources_are_changed() -> None:
+    # What azure-ai-ml 1.35 sends for such a step is in tests/azureml/test_effective.py.
+    text = (
+        PIPELINE + "    instance_type: a  # why\n    resources:\n      instance_type: b\n      instance_count: 1\n"
+    )
+    after = text.replace("type: a", "type: 32cpu128g").replace("count: 1", "count: 2")
+    check_transformed(text, after, files={"train.yml": COMPONENT}, **WANTED)
+
+
+def test_keys_of_a_sweep_step_do_not_win() -> None:
+    text = "type: pipeline\njobs:\n  s:\n    type: sweep\n    trial: ./t.yml\n    instance_type: a\n"
+    step = yaml.safe_load(patch(text, **WANTED).after or b"")["jobs"]["s"]
+    assert (step["instance_type"], step["resources"]) == ("a", WANTED)
+
+
+def test_resources_of_a_step_repeat_what_they_replace() -> None:
+    result = patch(PIPELINE, files={"train.yml": SIZED}, instance_type="32cpu128g")
+    step = yaml.safe_load(result.after or b"")["jobs"]["train"]
+    assert step["resources"] == {"instance_type": "32cpu128g", "instance_count": 5, "shm_size": "8g"}
+    # `resources` that the step has already replaced them before.
+    text = PIPELINE + "    resources:\n      instance_type: a\n"
+    check_transformed(text, text.replace(": a", ": b"), files={"train.yml": SIZED}, instance_type="b")
+
+
+def test_resources_of_a_sweep_repeat_those_of_its_trial() -> None:
+    text = "type: sweep\ntrial:\n  command: x\n  environment: e\n  resources: {instance_count: 4, shm_size: 1g}\n"
+    data = yaml.safe_load(patch(text + "search_space: {}\nobjective: {}\n", instance_type="b").after or b"")
+    assert data["resources"] == {"instance_type": "b", "instance_count": 4, "shm_size": "1g"}
+
+
+# --- what depends on the count ---------------------------------------------------------------------------------
+
+TENSORFLOW = COMMAND_JOB + "distribution:\n  type: tensorflow\n  worker_count: 3\n"
+
+
+def test_workers_of_tensorflow_follow_the_count() -> None:
+    text = TENSORFLOW + "resources:\n  instance_count: 3\n"
+    check_transformed(text, text.replace(": 3", ": 2"), instance_count=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TENSORFLOW + "resources:\n  instance_count: 1\n",
+        TENSORFLOW + "  parameter_server_count: 1\nresources:\n  instance_count: 3\n",
+        COMMAND_JOB.replace("train.py", "-m torch.distributed.run --nnodes=3 train.py"),
+        COMMAND_JOB.replace("train.py", "train.py --num_machines 3"),
+    ],
+)
+def test_what_does_not_follow_the_count_is_reported_in_every_run(text: str) -> None:
+    first = patch(text, instance_count=2, skip=frozenset({"lightgbm-threads"}))
+    again = check_noop((first.after or b"").decode(), instance_count=2, skip=frozenset({"lightgbm-threads"}))
+    for result in (first, again):
+        assert [(finding.rule, finding.severity) for finding in result.findings] == [("instance-count", "warning")]
+
+
+def test_workers_stay_if_the_count_stays() -> None:
+    ignored = "resources:\n  instance_count: 3  # arc-toolkit: ignore[instance-count] fixed\n"
+    check_noop(TENSORFLOW + ignored, instance_count=2)
+    bound = PIPELINE + "    distribution: {type: tensorflow, worker_count: 3}\n"
+    check_noop(bound + "    resources:\n      instance_count: ${{parent.inputs.n}}\n", instance_count=2)
+
+
+# --- which targets ---------------------------------------------------------------------------------------------
+
+
+def test_kind_distributed_is_whatever_has_a_distribution() -> None:
+    plain, spread = COMMAND_JOB, COMMAND_JOB + "distribution:\n  type: mpi\n"
+    check_noop(plain, kinds=("distributed",), **WANTED)
+    assert patch(spread, kinds=("distributed",), **WANTED).changed
+    component = COMPONENT + "distribution:\n  type: pytorch\n"
+    text = PIPELINE + "  other:\n    type: command\n    component: azureml:x:1\n"
+    result = patch(text, files={"train.yml": component}, kinds=("distributed",), **WANTED)
+    jobs = yaml.safe_load(result.after or b"")["jobs"]
+    assert [name for name, step in jobs.items() if "resources" in step] == ["train"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type: pipeline\njobs:\n  a:\n    type: pipeline\n    component: azureml:inner:1\n",
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\n"
+        "component: azureml:inner:1\n",
+        "type: pipeline\njobs:\n  a:\n    type: pipeline\n    component: ./inner.yml\n",
+    ],
+)
+def test_a_pipeline_that_is_a_component_elsewhere_is_reported(text: str) -> None:
+    findings = [finding for finding in check_noop(text, **WANTED).findings if finding.rule == "instance-type"]
+    assert [finding.severity for finding in findings] == ["warning"]
+
+
+def test_a_pipeline_component_that_is_given_too_is_not_reported() -> None:
+    text = "type: pipeline\njobs:\n  a:\n    type: pipeline\n    component: ./inner.yml\n"
+    assert not check_noop(text, files={"inner.yml": PIPELINE}, **WANTED).findings
+
+
+def test_compute_is_not_for_pipelines_that_run_elsewhere_or_have_one_on_every_step() -> None:
+    head = "type: pipeline\njobs:\n"
+    check_noop(head + "  a: {type: spark}\n  b: {type: data_transfer}\n  c: {type: import}\n", compute="b")
+    text = head + "  a: {type: command, compute: 'azureml:a'}\n  b: {type: spark}\n"
+    check_transformed(text, text.replace("azureml:a", "azureml:b"), compute="b")
+    mixed = patch(head + "  a: {type: spark}\n  b: {type: command}\n", compute="b")
+    assert yaml.safe_load(mixed.after or b"")["settings"] == {"default_compute": "azureml:b"}
