@@ -45,7 +45,7 @@ class Plan(ABC):
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
-        # Whether something that was asked for is there already.
+        # Whether a target has a value that was asked for.
         self.has_asked = False
         # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
         # may bring evidence: a misspelt `environment` names no framework until it is renamed.
