@@ -1,47 +1,93 @@
-"""What `--expose-parameters` writes in YAML: inputs of pipelines, and the component files around their steps.
+"""What `--expose-parameters` writes in YAML: inputs of pipelines, and component files of inline steps.
 
-A leaf cannot have them: `instance_count: ${{inputs.x}}` is rejected there. So a lone component gets a one-step
-pipeline component around it, and a v1.5 spec a finding. An inline command step cannot bind its count either: its
-job moves to a component file beside the pipeline.
+A leaf cannot have such inputs: `instance_count: ${{inputs.x}}` is rejected there, so only pipelines get them. An inline
+command step cannot bind its count either: its job moves to a component file beside the pipeline.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from arc_toolkit.azureml.documents import FILE_STYLE, Target, is_bound
-from arc_toolkit.azureml.kinds import Role
+import yaml
+
+from arc_toolkit.azureml.documents import FILE_STYLE, Target
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import construct, pairs
+from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_nodes import Node, construct, get, pairs, text_of
 from arc_toolkit.edit.yaml_writer import file_text
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.yaml_engine import YamlPlan
 
-SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
-FIELDS = ("instance_type", "instance_count")
+_SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
 # What of an inline command job belongs to a component; the rest is the step's.
 _COMPONENT_KEYS = ("command", "code", "environment", "distribution")
 
 
-def expose_root(plan: YamlPlan, root: Target) -> None:
-    """Expose the resources of what is not a pipeline, or say why that cannot be done."""
+def report_root(plan: YamlPlan, root: Target) -> None:
+    """Why what is not a pipeline has no parameters."""
     kind = root.kind
     if kind.role == Role.SPEC:
+        message = "a v1.5 spec has no place for parameters of resources"
         reason = "pass them from `@dsl.pipeline` parameters to `runsettings.resource_layout.configure(...)`"
-        plan.add_finding(
-            EXPOSE, "note", "a v1.5 spec has no place for parameters of resources", root.at, reason=reason
-        )
-    elif kind.role == Role.COMPONENT and kind.resources:
-        if not plan.library.uses(plan.path):
-            _wrap(plan, root)
-    elif kind.resources:
-        reason = "`instance_count: ${{inputs.x}}` is rejected in a job; make it a step of a pipeline"
-        plan.add_finding(EXPOSE, "note", f"a {kind.name} cannot expose its resources", root.at, reason=reason)
+    elif not kind.resources or plan.library.uses(plan.path):
+        return
+    else:
+        message = f"a {kind.name} cannot expose its resources"
+        reason = "azure-ai-ml rejects `instance_count: ${{inputs.x}}` in it: only a pipeline has such inputs"
+    plan.add_finding(EXPOSE, "note", message, root.at, reason=reason)
+
+
+# --- the inputs of a pipeline ----------------------------------------------------------------------------------
+
+
+def parameter_name(pipeline: Target, slot: Slot) -> str:
+    """The input for a slot: of the slot's name, unless the pipeline has such an input for something else."""
+    field = slot.path[-1]
+    names = (field, f"job_{field}", *(f"job_{field}_{number}" for number in range(2, 100)))
+    return next(name for name in names if _is_free(pipeline, slot, name))
+
+
+def _is_free(pipeline: Target, slot: Slot, name: str) -> bool:
+    """Whether there is no such input, or all that it is used for is this slot."""
+    declared = pipeline.get("inputs", name)
+    if declared is None:
+        return True
+    value = construct(declared)
+    literal = value.get("default", value.get("value")) if isinstance(value, dict) else value
+    kind = value.get("type") if isinstance(value, dict) else None
+    is_count = slot == Slot.INSTANCE_COUNT
+    if kind not in (None, "integer" if is_count else "string") or (isinstance(value, dict) and "enum" in value):
+        return False
+    if literal is not None and (isinstance(literal, bool) or not isinstance(literal, int if is_count else str)):
+        return False
+    text = f"${{{{parent.inputs.{name}}}}}"
+    return all(_is_for(pipeline, slot, path) for path in _places(pipeline.get("jobs"), text))
+
+
+def _is_for(pipeline: Target, slot: Slot, path: Path) -> bool:
+    """Whether a place below `jobs` takes the value of a slot; an inner pipeline may take it as its own input."""
+    if path[1:] in (slot.path, slot.path[1:]):
+        return True
+    return path[1:] == ("inputs", slot.path[-1]) and pipeline.text("jobs", path[0], "type") == Family.PIPELINE
+
+
+def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:
+    """The paths of the scalars that have a text in them."""
+    if isinstance(node, yaml.ScalarNode):
+        if text in node.value:
+            yield path
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _places(item, text, (*path, index))
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _places(value, text, (*path, str(key.value)))
 
 
 # --- an inline command step ------------------------------------------------------------------------------------
@@ -53,136 +99,126 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
     name = re.sub(r"[^a-z0-9_]+", "_", f"{stem}_{step.name}".lower()).strip("_")
     name = name if name[:1].isalpha() else f"c_{name}"
     file = f"{stem}.{step.name}.yml"
-    body = _component_of(plan, step, name)
-    problem = "standard input has no folder for its component" if plan.path == "-" else None
-    if body is None:
-        problem = "the types of its inputs are not known"
+    head = _head(plan, step, name)
+    moved = [key for key in step.own if key in _COMPONENT_KEYS]
+    taken: dict[str, str] = {}
 
     def move(editor: Editor) -> None:
         # `component` takes the place of `command`, so that one line stays even where nothing else does.
-        for key in _COMPONENT_KEYS[1:]:
-            if key in step.own:
-                editor.remove((*step.path, key))
+        for key in moved:
+            taken[key] = editor.lines((*step.path, key), comments=key != "command")
+            if key != "command":
+                editor.remove((*step.path, key), comments=True)
         editor.rename((*step.path, "command"), "component", f"./{file}")
         if "type" not in step.own:
             editor.set((*step.path, "type"), "command")
 
+    problem = "standard input has no folder for its component" if plan.path == "-" else None
+    if head is None:
+        problem = "the types of its inputs are not known"
     try:
         if problem is None:
             plan.attempt(move)
     except Refused as refusal:
         problem = str(refusal)
         plan.refusals.append(problem)
-    if problem is not None or body is None:
+    if problem is not None or head is None:
+        message = f"instance_count of step `{step.name}` is not exposed"
         reason = (
             f"an inline command step cannot bind its count, and moving it to a component file fails: {problem}"
         )
-        plan.add_finding(
-            EXPOSE, "warning", f"instance_count of step `{step.name}` is not exposed", step.at, reason=reason
-        )
+        plan.add_finding(EXPOSE, "warning", message, step.at, reason=reason)
         return False
+    body = {key: construct(step.get(key)) for key in moved}
     path = os.path.join(os.path.dirname(plan.path), file)
-    plan.new_files.append((path, file_text(body, FILE_STYLE).encode()))
+    plan.new_files.append((path, _file(head, body, taken).encode()))
     reason = "an inline command step cannot bind its instance_count"
     plan.add_finding(EXPOSE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
     return True
 
 
-def _component_of(plan: YamlPlan, step: Target, name: str) -> dict[str, Any] | None:
-    inputs = {key: _input_type(step, construct(value)) for key, (_, value) in pairs(step.get("inputs")).items()}
-    outputs = {key: _port_type(construct(value)) for key, (_, value) in pairs(step.get("outputs")).items()}
+def _file(head: dict[str, Any], body: dict[str, Any], taken: dict[str, str]) -> str:
+    """The component: what is moved is written as its author wrote it, with its comments, if that can stand alone."""
+    text = file_text(head, FILE_STYLE) + "".join(taken.values())
+    try:
+        is_same = yaml.safe_load(text) == {**head, **body}
+    except yaml.YAMLError:  # an alias whose anchor is not in it
+        is_same = False
+    return text if is_same else file_text({**head, **body}, FILE_STYLE)
+
+
+def _head(plan: YamlPlan, step: Target, name: str) -> dict[str, Any] | None:
+    """What a component has and an inline job has not; None where it is not known."""
+    inputs = {key: _input(plan, step, construct(node)) for key, (_, node) in pairs(step.get("inputs")).items()}
+    outputs = {key: _output(step, construct(node)) for key, (_, node) in pairs(step.get("outputs")).items()}
+    if None in inputs.values() or step.text("command") is None:
+        return None
     asked = {"instance_type": plan.settings.instance_type, "instance_count": plan.settings.instance_count}
-    body: dict[str, Any] = {
-        "$schema": f"{SCHEMAS}/commandComponent.schema.json",
-        "type": "command",
-        "name": name,
-        "version": "1",
-        "inputs": {key: {"type": kind} for key, kind in inputs.items()},
-        "outputs": {key: {"type": kind} for key, kind in outputs.items()},
-        **{key: construct(step.get(key)) for key in _COMPONENT_KEYS if key in step.own},
+    sections = {
+        "inputs": inputs,
+        "outputs": outputs,
         # As every other component of the run gets them.
         "resources": {field: value for field, value in asked.items() if value is not None},
     }
-    is_known = None not in inputs.values() and isinstance(body.get("command"), str)
-    return _without_empty(body) if is_known else None
+    head = {"$schema": _SCHEMA, "type": "command", "name": name, "version": "1"}
+    return {**head, **{key: value for key, value in sections.items() if value}}
 
 
-def _without_empty(body: dict[str, Any]) -> dict[str, Any]:
-    sections = ("inputs", "outputs", "resources")
-    return {key: value for key, value in body.items() if value or key not in sections}
+_LITERALS = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_PARENT = re.compile(r"\$\{\{parent\.(inputs|outputs)\.([A-Za-z_]\w*)\}\}")
+_OTHER = re.compile(r"\$\{\{parent\.jobs\.([^.}]+)\.(inputs|outputs)\.([A-Za-z_]\w*)\}\}")
+_FOLDER = {"type": "uri_folder"}
 
 
-def _port_type(value: Any) -> str:
-    return str(value.get("type", "uri_folder")) if isinstance(value, dict) else "uri_folder"
-
-
-_LITERALS = {bool: "boolean", int: "integer", float: "number"}
-_PARENT = re.compile(r"\$\{\{parent\.inputs\.([A-Za-z_]\w*)\}\}")
-_OUTPUT = re.compile(r"\$\{\{parent\.jobs\.([^.}]+)\.outputs\.([A-Za-z_]\w*)\}\}")
-
-
-def _input_type(step: Target, value: Any) -> str | None:
-    """The component's type for what a step passes: a literal, a typed input, or what a binding leads to."""
+def _input(plan: YamlPlan, step: Target, value: Any, depth: int = 0) -> dict[str, Any] | None:
+    """The component's input for what a step passes, as azure-ai-ml makes it of an inline step
+    (entities/_job/pipeline/_component_translatable.py): a literal, a typed input, or what a binding leads to.
+    """
+    pipeline = step.parent
     if isinstance(value, dict):
-        if "type" in value:
-            return str(value["type"])
-        return _input_type(step, value.get("path")) if isinstance(value.get("path"), str) else None
-    if not isinstance(value, str) or step.parent is None:
-        return _LITERALS.get(type(value))
+        bound = value.get("path")
+        if "type" not in value and isinstance(bound, str) and "${{" in bound:
+            return _input(plan, step, bound, depth)
+        return {"type": str(value.get("type", "uri_folder"))}
+    if not isinstance(value, str) or "${{" not in value:
+        return {"type": _LITERALS[type(value)]} if type(value) in _LITERALS else None
+    if pipeline is None or depth > 20:
+        return None
     if match := _PARENT.fullmatch(value.strip()):
-        declared = construct(step.parent.get("inputs", match[1]))
-        return None if isinstance(declared, str) and "${{" in declared else _input_type(step, declared)
-    if match := _OUTPUT.fullmatch(value.strip()):
-        return _port_type(construct(step.parent.get("jobs", match[1], "outputs", match[2])))
-    return None if "${{" in value else "string"
+        declared = construct(pipeline.get(match[1], match[2]))
+        if match[1] == "outputs":
+            return _output(step, value)
+        port = _input(plan, step, declared, depth + 1) if declared is not None else None
+        mode = declared.get("mode") if isinstance(declared, dict) else None
+        return {**port, "mode": mode} if port and isinstance(mode, str) else port
+    if match := _OTHER.fullmatch(value.strip()):
+        return _of_step(plan, step, match[1], match[2], match[3], depth)
+    return None
 
 
-# --- a lone component ------------------------------------------------------------------------------------------
+def _of_step(
+    plan: YamlPlan, step: Target, name: str, section: str, port: str, depth: int
+) -> dict[str, Any] | None:
+    """The type of an input or output of another step: its component says it first."""
+    source = next(
+        (other for other in plan.known_targets() if other.parent is step.parent and other.name == name), None
+    )
+    if source is None:
+        return None
+    document = plan.library.referenced(source)
+    for declared in (source.get("component"), document.root.node if document else None):
+        if kind := text_of(get(declared, section, port, "type")):
+            return {"type": kind}
+    value = construct(source.get(section, port))
+    if section == "inputs":
+        return _input(plan, source, value, depth + 1)
+    if source.kind.family == Family.AUTOML:
+        return {"type": "mltable"}
+    return _output(source, value)
 
 
-def _wrap(plan: YamlPlan, leaf: Target) -> None:
-    """A pipeline component of one step around a component, with its inputs and outputs and the two parameters."""
-    stem = os.path.basename(plan.path).rpartition(".")[0]
-    instance_type = plan.settings.instance_type or leaf.text("resources", "instance_type")
-    inputs, outputs = construct(leaf.get("inputs")) or {}, construct(leaf.get("outputs")) or {}
-    problem = ""
-    if plan.path == "-":
-        problem = "standard input has no folder for it"
-    elif instance_type is None or is_bound(instance_type):
-        problem = "no instance type to start from: use --instance-type"
-    elif not all(
-        isinstance(ports, dict) and all(isinstance(value, dict) for value in ports.values())
-        for ports in (inputs, outputs)
-    ):
-        problem = "an input or output of it has no type"
-    if problem:
-        plan.add_finding(EXPOSE, "warning", "no pipeline component is written around it", leaf.at, reason=problem)
-        return
-    count = plan.settings.instance_count or leaf.text("resources", "instance_count") or 1
-    step = {
-        "type": str(leaf.kind.family),
-        "component": f"./{os.path.basename(plan.path)}",
-        "inputs": {name: f"${{{{parent.inputs.{name}}}}}" for name in inputs},
-        "outputs": {name: f"${{{{parent.outputs.{name}}}}}" for name in outputs},
-        "resources": {field: f"${{{{parent.inputs.{field}}}}}" for field in FIELDS},
-    }
-    name = re.sub(r"[^a-z0-9_]+", "_", leaf.name.lower()).strip("_")
-    body = {
-        "$schema": f"{SCHEMAS}/pipelineComponent.schema.json",
-        "type": "pipeline",
-        "name": f"{name}_sized",
-        "version": leaf.text("version") or "1",
-        "display_name": f"{leaf.text('display_name') or leaf.name} (instance type and count as inputs)",
-        "inputs": {
-            **{name: value for name, value in inputs.items() if name not in FIELDS},
-            "instance_type": {"type": "string", "default": instance_type},
-            "instance_count": {"type": "integer", "default": int(count)},
-        },
-        "outputs": outputs,
-        "jobs": {re.sub(r"[^a-z0-9_]+", "_", stem.lower()): _without_empty(step)},
-    }
-    path = os.path.join(os.path.dirname(plan.path), f"{stem}.sized.yml")
-    plan.new_files.append((path, file_text(_without_empty(body), FILE_STYLE).encode()))
-    reason = "a leaf component cannot bind instance_count to an input of its own"
-    message = f"{os.path.basename(path)} exposes instance_type and instance_count"
-    plan.add_finding(EXPOSE, "note", message, leaf.at, reason=reason, applied=True)
+def _output(step: Target, value: Any) -> dict[str, Any]:
+    """The component's output: its own type, that of the pipeline's output which it is bound to, or a folder."""
+    if isinstance(value, str) and step.parent is not None and (match := _PARENT.fullmatch(value.strip())):
+        value = construct(step.parent.get(match[1], match[2]))
+    return {"type": str(value.get("type", "uri_folder"))} if isinstance(value, dict) else dict(_FOLDER)

@@ -202,7 +202,7 @@ def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
     if not plan.settings.wants(EXPOSE):
         return exposed
     for pipeline, steps in plan.pipelines():
-        slots: dict[Slot, list[Target]] = {}
+        slots: dict[Slot, set[Target]] = {}
         for slot, value in _asked(plan).items():
             # An ignore of the setting itself keeps a step's value as much as one of expose-parameters.
             free = [
@@ -215,26 +215,47 @@ def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
             if free and default is None:
                 default = _default(plan, pipeline, free, slot)
             if free and default is not None and plan.declare(pipeline, slot, default):
-                slots[slot] = free
+                slots[slot] = set(free)
         exposed |= {(step, slot) for step in steps for slot in slots}
+        bindings = {slot: _binding(plan, pipeline, slot) for slot in slots}
         for step in steps:
-            for setting in [_binding(slot) for slot, free in slots.items() if step in free]:
-                if step.state(setting) in (State.BOUND, State.EQUAL) or plan.bind(step, setting.slot):
-                    place(plan, step, [setting])
+            place(
+                plan,
+                step,
+                [
+                    bindings[slot]
+                    for slot, free in slots.items()
+                    if step in free and _binds(plan, step, bindings[slot])
+                ],
+            )
     plan.expose_others()
     return exposed
 
 
-def _binding(slot: Slot) -> Setting:
-    return Setting(EXPOSE, slot, Parameter(slot.path[-1]))
+def _binds(plan: Plan, step: Target, setting: Setting) -> bool:
+    """Whether a step takes the binding; why not is reported."""
+    if step.is_bound(step.path_of(setting.path)):
+        return True  # to this input, or to another, which `place` reports
+    if not plan.bind(step, setting.slot):
+        return False
+    if setting.slot == Slot.INSTANCE_COUNT and step.text("distribution", "worker_count") is not None:
+        message = f"worker_count of {step.shown} does not follow the parameter"
+        reason = "without it, TensorFlow has one worker per instance: remove it"
+        plan.add_finding(
+            EXPOSE, "warning", message, step.place_of(("distribution", "worker_count")), reason=reason
+        )
+    return True
+
+
+def _binding(plan: Plan, pipeline: Target, slot: Slot) -> Setting:
+    return Setting(EXPOSE, slot, Parameter(plan.parameter(pipeline, slot)))
 
 
 def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> str | int | None:
     """The default of the new input, without a change to what the steps get; None after a finding that says why."""
-    name = slot.path[-1]
-    unbound = [
-        step for step in steps if step.state(_binding(slot)) not in (State.BOUND, State.OPAQUE, State.EQUAL)
-    ]
+    name = plan.parameter(pipeline, slot)
+    binding = _binding(plan, pipeline, slot)
+    unbound = [step for step in steps if step.state(binding) not in (State.BOUND, State.OPAQUE, State.EQUAL)]
     values = {plan.effective(step, *slot.path) for step in unbound}
     known = sorted(value for value in values if value is not None)
     declared = plan.declared_default(pipeline, name)

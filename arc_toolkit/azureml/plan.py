@@ -108,6 +108,10 @@ class Plan(ABC):
         """Whether a target gets a value by way of another target, which is given it."""
         return False
 
+    def parameter(self, pipeline: Target, slot: Slot) -> str:
+        """The name of the input that is exposed for a slot."""
+        return slot.path[-1]
+
     def bind(self, step: Target, slot: Slot) -> bool:
         """Make ready for binding a slot of a step to an input; False where that cannot be done."""
         return True

@@ -8,7 +8,7 @@ from functools import partial
 
 import yaml
 
-from arc_toolkit.azureml.documents import Setting, SourceFile, Target, of_nodes
+from arc_toolkit.azureml.documents import RESOURCE_KEYS, Setting, SourceFile, Target, of_nodes
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place import EXPOSE, place_settings
@@ -20,23 +20,23 @@ from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, pairs, place, text_of
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, construct, pairs, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import FileResult, Fix, Language, without_changes
 
 # Where a new key goes, and what is quoted.
 EDIT_STYLE = YamlStyle(
     neighbours={
-        "resources": ("compute", "component", "trial", "environment", "code", "type"),
-        "environment_variables": ("environment", "component", "trial", "compute", "code", "type"),
-        "compute": ("component", "trial", "environment", "code", "type"),
+        "resources": ("compute", "component", "trial", "environment", "code", "command"),
+        "environment_variables": ("environment", "component", "trial", "compute", "code", "command"),
+        "compute": ("component", "trial", "environment", "code", "command"),
         "component": ("type",),
         "settings": ("experiment_name", "display_name", "description", "type"),
         "inputs": ("description", "display_name", "version", "type", "experiment_name"),
     },
     # Variables are upper case by custom; their values are always strings, and are seen to be.
     quoted=str.isupper,
-    plain=re.compile(r"\$\{\{[A-Za-z0-9_.]+\}\}"),
+    plain=re.compile(r"\$\{\{[A-Za-z0-9_.]+\}\}|\./[A-Za-z0-9_./-]+"),
 )
 # Names of computes that are not references to a compute of the workspace.
 _BARE_COMPUTES = frozenset(["local", "serverless"])
@@ -71,6 +71,9 @@ class YamlPlan(Plan):
         self._blocked: Mapping[Path, str] = blocked or (before._blocked if before else {})
         self._operations: list[tuple[str, Path, Operation]] = []
         self._proofs = 0
+        self._parameters: dict[tuple[Path, Slot], str] = {}
+        # Keys of steps that move into `resources`.
+        self._moved: set[int] = set()
 
     def locate(self, at: Node) -> tuple[int, int, str]:
         return *place(at), ""
@@ -170,21 +173,31 @@ class YamlPlan(Plan):
                 yield root, [step for step in document.steps if step.kind.resources and step.parent is root]
 
     def leaves_to_parameters(self, target: Target) -> bool:
-        return self.settings.expose_parameters and target.parent is not None
+        step = target if target.kind.role == Role.STEP else target.parent
+        pipeline = step.parent if step is not None else None
+        return self.settings.expose_parameters and pipeline is not None and pipeline.parent is None
 
     def expose_others(self) -> None:
-        from arc_toolkit.azureml.expose_yaml import expose_root
+        from arc_toolkit.azureml.expose_yaml import report_root
 
         for document in self.documents:
             if document.root.kind.family != Family.PIPELINE:
-                expose_root(self, document.root)
+                report_root(self, document.root)
+
+    def parameter(self, pipeline: Target, slot: Slot) -> str:
+        from arc_toolkit.azureml.expose_yaml import parameter_name
+
+        key = (pipeline.path, slot)
+        if key not in self._parameters:
+            self._parameters[key] = parameter_name(pipeline, slot)
+        return self._parameters[key]
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:
         return text_of(pipeline.get("inputs", name)) or pipeline.text("inputs", name, "default")
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         """A plain value in a job, a typed one with a default in a component."""
-        path: Path = ("inputs", slot.path[-1])
+        path: Path = ("inputs", self.parameter(pipeline, slot))
         declared = pipeline.get(*path)
         own = pairs(declared)
         if pipeline.kind.role == Role.COMPONENT and declared is None:
@@ -196,10 +209,25 @@ class YamlPlan(Plan):
         return pipeline.text(*path) == str(default) or self.set(EXPOSE, pipeline, path, default)
 
     def bind(self, step: Target, slot: Slot) -> bool:
+        """A count cannot be bound beside keys that win over `resources`, nor in an inline command step."""
         from arc_toolkit.azureml.expose_yaml import move_to_component
 
+        if step.overrides_resources:
+            names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
+            return all(self._move_below_resources(step, name, slot) for name in names if name in step.own)
         inline = step.kind.family == Family.COMMAND and step.get("component") is None
         return not (inline and slot == Slot.INSTANCE_COUNT) or move_to_component(self, step)
+
+    def _move_below_resources(self, step: Target, name: str, slot: Slot) -> bool:
+        key, node = step.own[name]
+        if id(key) in self._moved:
+            return True
+        self._moved.add(id(key))
+        path = (*step.path, name)
+        if not self.edit(EXPOSE, step, path, partial(Editor.remove, path=path)):
+            return False
+        planned = self.planned(step, "resources", name) is not None or name == slot.path[-1]
+        return planned or self.set(EXPOSE, step, ("resources", name), construct(node))
 
 
 def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_folder: bool = True) -> FileResult:

@@ -122,13 +122,21 @@ class Editor:
         if not any(repr(old) == repr(item) for old in items):  # repr: True is 1 to Python
             items.append(item)
 
-    def remove(self, path: Path) -> None:
-        """Take out a key and its value: whole lines of a block mapping that has another key."""
+    def lines(self, path: Path, *, comments: bool = False) -> str:
+        """The lines of a key and its value, without their indent; with the comments right above them if asked."""
+        _, key, child = self._pair(path)
+        edit, column = self._layout.removal(key, child, comments=comments), key.start_mark.column
+        lines = self._text[edit.start : edit.end].splitlines()
+        return "".join(f"{line[column:] if not line[:column].strip() else line}\n" for line in lines)
+
+    def remove(self, path: Path, *, comments: bool = False) -> None:
+        """Take out a key and its value: whole lines of a block mapping that has another key; with the comments right
+        above them if asked."""
         self._others = True
         mapping, key, child = self._pair(path)
         if mapping.flow_style or len(mapping.value) - sum(id(k) in self._removed for k, _ in mapping.value) < 2:
             raise Refused(f"`{_shown(path)}` cannot be taken out of its mapping line by line")
-        edit = self._layout.removal(key, child)
+        edit = self._layout.removal(key, child, comments=comments)
         _plant(self._changes, path, Drop())
         self._removed[id(key)] = edit
 

@@ -69,10 +69,15 @@ class YamlLayout:
             return header.end()
         return start + 1 if node.style else start
 
-    def removal(self, key: Node, value: Node) -> Edit:
-        """A key and its value taken out, as whole lines."""
+    def removal(self, key: Node, value: Node, *, comments: bool = False) -> Edit:
+        """A key and its value taken out, as whole lines; if asked, with the comments of its indent right above it."""
         start = self._line_start(key)
-        if self._text[start : key.start_mark.index].strip():
+        mark = " " * key.start_mark.column + "#"
+        while (
+            comments and start and self._text.startswith(mark, above := self._text.rfind("\n", 0, start - 1) + 1)
+        ):
+            start = above
+        if self._text[self._line_start(key) : key.start_mark.index].strip():
             raise Refused(f"`{key.value}` shares its line with something else")
         end = self._content_end(key, value)
         if end is None:
@@ -117,22 +122,14 @@ class YamlLayout:
         """The key after whose value new lines go, and where that value ends."""
         preferred = self._style.neighbours.get(new, ())
         own = pairs(node) if preferred else {}
-        for name in preferred:
-            if name in own and (place := self._place_after(*own[name], removed)) is not None and place[1]:
-                return own[name][0], place[0]
-        # A mapping grows at its end; one with preferences rather next to its short lines.
-        last: tuple[Node, int] | None = None
-        for key, value in reversed(node.value):
-            if (place := self._place_after(key, value, removed)) is not None:
-                if place[1] or not preferred:
-                    return key, place[0]
-                last = last or (key, place[0])
-        if last is None:
-            raise Refused(f"there is no line after which `{new}` could be added")
-        return last
+        candidates = [own[name] for name in preferred if name in own]
+        for key, value in (*candidates, *reversed(node.value)):
+            if (end := self._place_after(key, value, removed)) is not None:
+                return key, end
+        raise Refused(f"there is no line after which `{new}` could be added")
 
-    def _place_after(self, key: Node, value: Node, removed: Container[int]) -> tuple[int, bool] | None:
-        """Where a value ends and whether it is a scalar on one line; None where no line can be put after it."""
+    def _place_after(self, key: Node, value: Node, removed: Container[int]) -> int | None:
+        """Where a value ends; None where no line can be put after it."""
         end = self._content_end(key, value)
         if end is None or id(key) in removed:
             return None
@@ -143,7 +140,7 @@ class YamlLayout:
             header = self._text[last.start_mark.index : end].split("\n", 1)[0]
             if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
                 return None  # blank lines behind it, or the missing newline, are part of its value
-        return end, isinstance(value, yaml.ScalarNode) and "\n" not in self._text[key.start_mark.index : end]
+        return end
 
     # --- new items ---------------------------------------------------------------------------------------------
 

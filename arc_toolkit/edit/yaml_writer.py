@@ -37,7 +37,7 @@ class Comment(str):
 class YamlStyle:
     """What the caller prefers where YAML allows several forms."""
 
-    # For a new key, the keys after which it goes where one of them is on one line; else it goes to the end.
+    # For a new key, the keys after which it goes, the best first; else it goes to the end.
     neighbours: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # Whether a key's text is quoted although it need not be.
     quoted: Callable[[str], bool] = lambda key: False

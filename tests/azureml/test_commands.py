@@ -95,18 +95,21 @@ def test_standard_input(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_new_files_are_written_and_never_over_others(arc: Arc, tmp_path: Path) -> None:
-    (tmp_path / "train.yml").write_text(COMPONENT)
-    words = ("patch", tmp_path / "train.yml", *TYPE, "--expose-parameters")
+    pipeline, new = tmp_path / "p.yml", tmp_path / "p.a.yml"
+    pipeline.write_text("type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    environment: e\n")
+    words = ("patch", pipeline, *TYPE, "--expose-parameters")
     assert "+++ b" in arc(*words).out
-    assert not (tmp_path / "train.sized.yml").exists()
-    assert arc(*words, "--write").code == 0
-    assert (tmp_path / "train.sized.yml").exists()
-    assert arc(*words, "--write").code == 0
-    (tmp_path / "train.sized.yml").write_text("mine\n")
+    assert not new.exists()
+    new.write_text("mine\n")
+    before = pipeline.read_text()
     result = arc(*words, "--write")
     assert result.code == 2
     assert "exists and differs" in result.err
-    assert (tmp_path / "train.sized.yml").read_text() == "mine\n"
+    assert (new.read_text(), pipeline.read_text()) == ("mine\n", before)
+    new.unlink()
+    assert arc(*words, "--write").code == 0
+    assert new.exists()
+    assert arc(*words, "--write").code == 0
 
 
 def test_a_setting_reaches_steps_through_the_folder(arc: Arc, tmp_path: Path) -> None:

@@ -94,14 +94,12 @@ def test_an_inline_step_whose_input_types_are_unknown_is_reported() -> None:
     assert yaml.safe_load(result.after or b"")["jobs"]["prepare"]["resources"] == {"instance_type": TYPE}
 
 
-def test_a_lone_component_gets_a_pipeline_component_around_it() -> None:
+def test_a_component_that_no_pipeline_uses_gets_no_file_and_a_reason() -> None:
     result = patch(COMPONENT, path="train.yml", files={"train.yml": COMPONENT}, **ASKED)
-    [(path, content)] = result.new_files
-    wrapper = yaml.safe_load(content)
-    assert path == "train.sized.yml"
-    assert wrapper["inputs"]["instance_type"] == {"type": "string", "default": "32cpu128g"}
-    assert wrapper["jobs"]["train"]["inputs"] == {"data": "${{parent.inputs.data}}"}
-    assert wrapper["jobs"]["train"]["resources"] == {"instance_type": TYPE, "instance_count": COUNT}
+    assert result.new_files == ()
+    assert any(
+        finding.rule == "expose-parameters" and "only a pipeline" in finding.reason for finding in result.findings
+    )
 
 
 def test_a_used_component_gets_none() -> None:
@@ -119,9 +117,9 @@ def test_specs_and_jobs_say_why_not(text: str) -> None:
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_all_three_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_both_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_path: Path) -> None:
     try:
-        from azure.ai.ml import load_component, load_job
+        from azure.ai.ml import load_job
     except ImportError:
         unavailable("azure-ai-ml is not installed")
     logging.disable(logging.CRITICAL)
@@ -129,7 +127,6 @@ def test_all_three_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_p
     (tmp_path / "used" / "train.yml").write_text(COMPONENT)
     (tmp_path / "used" / "pipeline.yml").write_text(PIPELINE)
     (tmp_path / "inline.yml").write_text(INLINE)
-    (tmp_path / "lone.yml").write_text(COMPONENT)
     words = ["--expose-parameters", "--instance-type", "32cpu128g", "--instance-count", 2, "--write"]
     assert arc("patch", tmp_path, *words).code == 0
     for name, step in (("used/pipeline.yml", "train"), ("inline.yml", "prepare")):
@@ -137,8 +134,6 @@ def test_all_three_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_p
         assert job._validate().error_messages.keys() <= {f"jobs.{step}.compute"}
         body = job._to_rest_object().as_dict()["properties"]["jobs"][step]["resources"]
         assert body == {"instance_type": TYPE, "instance_count": COUNT}
-    component = load_component(str(tmp_path / "lone.sized.yml"))
-    assert component._validate().passed
     logging.disable(logging.NOTSET)
     assert arc("patch", tmp_path, *words[:-1], "--check").code == 0
 
@@ -164,3 +159,137 @@ jobs:
         "instance_count": "${{parent.inputs.instance_count}}",
     }
     assert steps["b"]["resources"] == {"instance_type": "8cpu32g1gpu", "instance_count": 3}
+
+
+# --- the inputs of a pipeline ----------------------------------------------------------------------------------
+
+OTHER_MEANING = """\
+type: pipeline
+inputs:
+  instance_type: Standard_DS3_v2  # of the endpoint
+jobs:
+  deploy:
+    type: command
+    component: azureml:deploy:1
+    inputs:
+      instance_type: ${{parent.inputs.instance_type}}
+"""
+
+
+def test_an_input_of_that_name_for_something_else_is_not_taken_over() -> None:
+    result = patch(OTHER_MEANING, **ASKED)
+    data = yaml.safe_load(result.after or b"")
+    assert data["inputs"] == {
+        "instance_type": "Standard_DS3_v2",
+        "job_instance_type": "32cpu128g",
+        "instance_count": 2,
+    }
+    assert data["jobs"]["deploy"]["resources"]["instance_type"] == "${{parent.inputs.job_instance_type}}"
+    check_noop((result.after or b"").decode(), **ASKED)
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        # It is for the resources of steps, or of the steps of an inner pipeline: the same input.
+        ("    resources: {instance_type: '${{parent.inputs.instance_type}}'}\n", "instance_type"),
+        ("    type: pipeline\n    inputs: {instance_type: '${{parent.inputs.instance_type}}'}\n", "instance_type"),
+        ("    type: command\n    inputs: {x: 'a ${{parent.inputs.instance_type}}'}\n", "job_instance_type"),
+        ("    type: command\n    compute: ${{parent.inputs.instance_type}}\n", "job_instance_type"),
+    ],
+)
+def test_the_meaning_of_an_input_is_what_it_is_used_for(before: str, name: str) -> None:
+    text = f"type: pipeline\ninputs: {{instance_type: a}}\njobs:\n  x:\n    component: azureml:x:1\n{before}"
+    data = yaml.safe_load(patch(text + "  y:\n    component: azureml:y:1\n", **ASKED).after or b"")
+    assert data["inputs"][name] == "32cpu128g"
+    assert data["jobs"]["y"]["resources"]["instance_type"] == f"${{{{parent.inputs.{name}}}}}"
+
+
+def test_an_input_of_another_type_is_another() -> None:
+    inputs = "inputs:\n  instance_type: {type: uri_file, path: x}\n"
+    text = f"type: pipeline\n{inputs}jobs:\n  y: {{component: 'azureml:y:1'}}\n"
+    assert "job_instance_type" in yaml.safe_load(patch(text, **ASKED).after or b"")["inputs"]
+
+
+# --- what moves to a component file ----------------------------------------------------------------------------
+
+MOVED = """\
+type: pipeline
+inputs:
+  folder: {type: uri_folder, path: ./d}
+  file: {type: uri_file, path: ./d/x, mode: download}
+  untyped: {path: ./d}
+  word: hello
+outputs:
+  report: {type: uri_file, mode: upload}
+jobs:
+  first:
+    type: command
+    command: |
+      # prepare
+      python a.py
+    # the image of the team
+    environment:
+      image: x:1  # pinned
+    code: ./src  # the sources
+    inputs:
+      folder: ${{parent.inputs.folder}}
+      file: {path: '${{parent.inputs.file}}', mode: download}
+      untyped: ${{parent.inputs.untyped}}
+      word: ${{parent.inputs.word}}
+      share: 0.5
+      fast: true
+    outputs:
+      report: ${{parent.outputs.report}}
+      model: {type: mlflow_model}
+  second:
+    type: command
+    command: python b.py
+    environment: {image: 'x:1'}
+    inputs:
+      a: ${{parent.jobs.first.outputs.report}}
+      b: ${{parent.jobs.first.outputs.model}}
+      c: ${{parent.jobs.third.outputs.table}}
+  third:
+    type: command
+    component: ./third.yml
+"""
+THIRD = COMPONENT.replace("  model:\n    type: uri_folder", "  table:\n    type: mltable")
+
+
+def test_types_of_inputs_and_outputs_are_those_that_azure_ai_ml_finds() -> None:
+    result = patch(MOVED, path="p.yml", files={"p.yml": MOVED, "third.yml": THIRD}, **ASKED)
+    first, second = (yaml.safe_load(content) for _, content in result.new_files)
+    assert {name: port["type"] for name, port in first["inputs"].items()} == {
+        "folder": "uri_folder",
+        "file": "uri_file",
+        "untyped": "uri_folder",
+        "word": "string",
+        "share": "number",
+        "fast": "boolean",
+    }
+    assert {name: port["type"] for name, port in first["outputs"].items()} == {
+        "report": "uri_file",
+        "model": "mlflow_model",
+    }
+    assert [port["type"] for port in second["inputs"].values()] == ["uri_file", "mlflow_model", "mltable"]
+
+
+def test_comments_and_block_scalars_move_along() -> None:
+    result = patch(MOVED, path="p.yml", files={"p.yml": MOVED, "third.yml": THIRD}, **ASKED)
+    [(_, content), _] = result.new_files
+    assert (
+        "command: |\n  # prepare\n  python a.py\n"
+        "# the image of the team\nenvironment:\n  image: x:1  # pinned\ncode: ./src  # the sources\n"
+    ) in content.decode()
+    assert b"the image of the team" not in (result.after or b"")
+    assert b"    component: ./p.first.yml\n" in (result.after or b"")
+
+
+def test_keys_that_win_over_resources_move_into_them() -> None:
+    text = PIPELINE + "    instance_type: a\n    instance_count: 7\n    shm_size: 1g\n"
+    result = patch(text, path="pipeline.yml", files=FILES, **ASKED)
+    step = yaml.safe_load(result.after or b"")["jobs"]["train"]
+    assert step["resources"] == {"instance_type": TYPE, "instance_count": COUNT, "shm_size": "1g"}
+    assert not {"instance_type", "instance_count", "shm_size"} & step.keys()
+    check_noop((result.after or b"").decode(), path="pipeline.yml", files=FILES, **ASKED)
