@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from typing import Protocol
 
 import yaml
 
@@ -178,30 +179,37 @@ class SourceFile:
     documents: tuple[Document, ...]
 
 
-KindOf = Callable[[str], TargetKind | None]
+class Surroundings(Protocol):
+    """What a file's neighbours say about it and about what it names."""
+
+    def kind_of(self, path: str) -> TargetKind | None:
+        """What a component file is: a step without `type` is what its component is."""
+
+    def find(self, written: str | None, path: str, snapshot: str = "") -> str | None:
+        """The full path of the component or trial file that `path` names."""
+
+    def uses(self, path: str) -> set[str]:
+        """How other files use this one."""
 
 
-def parse(path: str, data: bytes, kind_of: KindOf) -> SourceFile:
-    """The file's documents; `Unreadable` with a reason where there is none.
-
-    `kind_of` says what a referenced component file is: a step without `type` is what its component is.
-    """
+def parse(path: str, data: bytes, around: Surroundings) -> SourceFile:
+    """The file's documents; `Unreadable` with a reason where there is none."""
     text, bom = decode(data)
     if "$schema" not in text and not HINTS.search(text):
         raise Unreadable("not AzureML", cause=SkipCause.FOREIGN)
     source = YamlText(text, bom, compose(text))
-    return of_nodes(path, data, source, kind_of)
+    return of_nodes(path, data, source, around)
 
 
-def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> SourceFile:
+def of_nodes(path: str, data: bytes, source: YamlText, around: Surroundings) -> SourceFile:
     """The same from nodes that are composed already."""
     documents = []
     other = ""
     for index, root in enumerate(source.documents):
         if isinstance(root, yaml.MappingNode) and root.value:
-            kind, description = recognise(root)
+            kind, description = recognise(root, bool(around.uses(path) & {"component", "trial"}))
             if kind is not None:
-                documents.append(_document(index, path, root, kind, kind_of))
+                documents.append(_document(index, path, root, kind, around))
             elif description:
                 other = description
     if not documents:
@@ -209,31 +217,31 @@ def of_nodes(path: str, data: bytes, source: YamlText, kind_of: KindOf) -> Sourc
     return SourceFile(path, data, source, tuple(documents))
 
 
-def _document(index: int, path: str, root: yaml.MappingNode, kind: TargetKind, kind_of: KindOf) -> Document:
+def _document(index: int, path: str, root: yaml.MappingNode, kind: TargetKind, around: Surroundings) -> Document:
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
     target = Target(kind, stem, (index,), root, root.value[0][0])
     target.name = target.text("name") or stem
-    target.reference = local_reference(
-        target.text("component" if kind.family == Family.PIPELINE else "trial"), path
-    )
+    snapshot = (target.text("code") or "") if kind.role == Role.SPEC else ""
+    written = target.text("component" if kind.family == Family.PIPELINE else "trial")
+    target.reference = around.find(written, path, snapshot)
     targets = [target]
     if kind.family == Family.SWEEP and kind.role == Role.JOB:
         targets += _trial(target, Role.TRIAL)
     if kind.family == Family.PIPELINE:
-        targets += _steps(target, path, kind_of)
+        targets += _steps(target, path, around)
     return Document(index, target, tuple(targets))
 
 
-def _steps(pipeline: Target, path: str, kind_of: KindOf) -> Iterator[Target]:
+def _steps(pipeline: Target, path: str, around: Surroundings) -> Iterator[Target]:
     for name, (key, node) in pairs(pipeline.get("jobs")).items():
         if not isinstance(node, yaml.MappingNode):
             continue
         step = Target(KINDS[Family.OTHER, Role.STEP], name, (*pipeline.path, "jobs", name), node, key, pipeline)
-        reference = local_reference(step.text("component"), path)
+        reference = around.find(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
-        kind = step_kind(step.own, node, kind_of(reference) if needs_kind and reference else None)
+        kind = step_kind(step.own, node, around.kind_of(reference) if needs_kind and reference else None)
         step.kind = kind
-        step.reference = local_reference(step.text("trial"), path) if kind.family == Family.SWEEP else reference
+        step.reference = around.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
         yield step
         if kind.family == Family.SWEEP:
             yield from _trial(step, Role.STEP_TRIAL)
@@ -243,7 +251,7 @@ def _steps(pipeline: Target, path: str, kind_of: KindOf) -> Iterator[Target]:
             if component is not None:
                 yield Target(component, name, (*step.path, "component"), inline, key, step)
         if step.get("jobs") is not None:
-            yield from _steps(step, path, kind_of)
+            yield from _steps(step, path, around)
 
 
 def _trial(sweep: Target, role: Role) -> Iterator[Target]:

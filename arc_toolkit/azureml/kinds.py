@@ -180,9 +180,10 @@ HINTS = re.compile(
 )
 
 
-def recognise(root: Node) -> tuple[TargetKind | None, str]:
+def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str]:
     """The kind of a document, by `type`, then `$schema`, then shape.
 
+    `is_used` says that a step names the file, which makes it a component where nothing else says what it is.
     Or None and what it is instead: an empty text where nothing says that it is about AzureML at all.
     """
     own = pairs(root)
@@ -192,7 +193,7 @@ def recognise(root: Node) -> tuple[TargetKind | None, str]:
     if family := _SPECS.get(name.lower()):
         return KINDS[family, Role.SPEC], ""
     if family := _V2_TYPES.get(name):
-        return _by_type(family, schema, own), ""
+        return _by_type(family, schema, own, is_used), ""
     if name.endswith("Component"):
         return KINDS[Family.OTHER, Role.SPEC], ""
     if schema and not name:
@@ -201,7 +202,7 @@ def recognise(root: Node) -> tuple[TargetKind | None, str]:
         return None, f"an AzureML document of type {name}, which has no compute"
     if (text_of(get(root, "apiVersion")) or "").startswith("amlarc.azureml.com/"):
         return None, "an InstanceType: see `arc-toolkit validate`"
-    return _by_shape(own, name), ""
+    return _by_shape(own, name, is_used), ""
 
 
 def type_family(declared: str) -> Family | None:
@@ -215,16 +216,19 @@ def schema_family(schema: str) -> Family | None:
     return _V2_TYPES.get(match[1].lower()) if match and match[2] else None
 
 
-def _by_type(family: Family, schema: str, own: Mapping[str, object]) -> TargetKind | None:
+def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bool) -> TargetKind | None:
     if family == Family.SPARK and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
-        if not any(key in own for key in _JOB_KEYS):
+        if "component" in schema.lower() and not any(key in own for key in (*_JOB_KEYS, "resources")):
             return KINDS[Family.OTHER, Role.SPEC]
         schema = ""
     role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
+    if role is None and is_used:
+        role = Role.COMPONENT
     if family in (Family.SWEEP, Family.FINETUNING):
         role = Role.JOB
     elif family in (Family.AUTOML, Family.IMPORT, Family.DATA_TRANSFER):
-        role = role or Role.JOB
+        is_component = any(key in own for key in _COMPONENT_KEYS[1:])
+        role = role or (Role.COMPONENT if is_component else Role.JOB)
     elif family == Family.PARALLEL:
         role = Role.COMPONENT
     elif role is None:
@@ -252,9 +256,11 @@ def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
     return None, ""
 
 
-def _by_shape(own: Mapping[str, tuple[Node, Node]], declared: str) -> TargetKind | None:
+def _by_shape(own: Mapping[str, tuple[Node, Node]], declared: str, is_used: bool) -> TargetKind | None:
     if declared:
         return None
+    if is_used and _is_command(own):
+        return KINDS[Family.COMMAND, Role.COMPONENT]
     if "jobs" in own and "on" not in own:
         steps = [pairs(step) for _, step in pairs(own["jobs"][1]).values()]
         if steps and any("component" in step or "trial" in step or _is_command(step) for step in steps):

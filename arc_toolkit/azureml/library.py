@@ -1,4 +1,4 @@
-"""What the files of a run say about each other: who uses a component, what a component holds, what its code imports.
+"""What the files of a run say about each other: who uses a component, and what a component holds.
 
 Reads on demand, through one function, and keeps only a few parsed files at a time, so that memory stays flat.
 """
@@ -8,41 +8,31 @@ from __future__ import annotations
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import yaml
-
 from arc_toolkit.azureml.documents import Document, SourceFile, Target, folder_of, local_reference, parse
+from arc_toolkit.azureml.evidence import EvidenceReader
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
-from arc_toolkit.azureml.threads import (
-    FrameworkEvidence,
-    evidence_in_code,
-    evidence_in_command,
-    evidence_in_dependencies,
-)
+from arc_toolkit.azureml.threads import FrameworkEvidence
 from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.yaml_nodes import MAX_BYTES, Node, get, pairs, text_of, walk
+from arc_toolkit.edit.yaml_nodes import MAX_BYTES
 
 Read = Callable[[str], bytes]
 
 _KEPT_FILES = 32
-_KEPT_EVIDENCE = 512
-# A code folder is looked through as far as that; what matters is near the top.
-_CODE_FILES = 200
-_CODE_BYTES = 256 * 1024
 
-_YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?((?:file:)?[^\s"'#{},]+\.ya?ml)""")
-_PYTHON_USE = re.compile(rb"""["']([^"'\n]+\.ya?ml)["']""")
-# Where a command, or what stands for one, is in each kind.
-_COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("command",),
-    ("task", "program_arguments"),
-    ("launcher", "additional_arguments"),
-    ("parallel", "args"),
+_YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""")
+# The name and the version of a component file: plain keys at the start of a line.
+_NAME = re.compile(rb"""^(name|version)[ \t]*:[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
+_PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
+# A component of the workspace that code asks for by its name.
+_PYTHON_CALL = re.compile(rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})")
+_PYTHON_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
+# azureml:train:1, azureml:train@latest, azureml://registries/r/components/train/versions/1
+_REGISTERED = re.compile(
+    r"azureml:(?://registries/[^/]+/components/)?([\w.-]+)(?:(?::|/versions/)([\w.-]+)|@[\w-]+|/labels/[\w-]+)?"
 )
-_ENVIRONMENTS: tuple[tuple[str, ...], ...] = (("environment",), ("task", "environment"))
-_CODES: tuple[tuple[str, ...], ...] = (("code",), ("task", "code"))
 
 
 class Library:
@@ -52,7 +42,7 @@ class Library:
         self.read = read
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
-        self._evidence: OrderedDict[tuple[str, str], tuple[FrameworkEvidence, ...]] = OrderedDict()
+        self._evidence = EvidenceReader(self)
         # What the documents of the run have, for options that name a step or a kind.
         self.steps: set[str] = set()
         self.families: set[str] = set()
@@ -61,7 +51,14 @@ class Library:
         self._given: set[str] = set()
         # path -> how it is used: component, trial or python
         self._uses: dict[str, set[str]] = {}
-        # trial file -> the files whose sweeps name it
+        # The same by the name of a registered component: (how, version or nothing)
+        self._named_uses: dict[str, set[tuple[str, str]]] = {}
+        # name -> the files of that name with their versions, and the other way around
+        self._named_files: dict[str, list[tuple[str, str]]] = {}
+        self._names: dict[str, tuple[str, str]] = {}
+        # What code calls a file, which may be run from another folder: its last part -> (the parts before, code file)
+        self._python_files: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        # trial file, or name of a trial -> the files whose sweeps name it
         self._sweeps: dict[str, list[str]] = {}
 
     # --- who uses what -------------------------------------------------------------------------------------
@@ -69,21 +66,46 @@ class Library:
     def note_uses(self, path: str, data: bytes) -> None:
         """Take in the references of one file, by their text alone: this runs before any file is parsed."""
         self._given.add(os.path.abspath(path))
-        python = path.endswith((".py", ".ipynb"))
-        if python and not (b"load_component" in data or b"from_yaml" in data or b"Component" in data):
-            return
-        if b".yml" not in data and b".yaml" not in data:
-            return
-        pattern = _PYTHON_USE if python else _YAML_USE
-        for match in pattern.finditer(data):
-            if not python and b"#" in data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]:
-                continue  # in a comment
-            how, raw = ("python", match[1]) if python else (match[1].decode(), match[2])
-            written = raw.decode("utf-8", errors="replace").replace("\\", "/")
-            if reference := local_reference(written, path):
-                self._uses.setdefault(reference, set()).add(how)
-                if how == "trial":
-                    self._sweeps.setdefault(reference, []).append(path)
+        if not path.endswith((".py", ".ipynb")):
+            self._note_yaml(path, data)
+        elif b"load_component" in data or b"from_yaml" in data or b"Component" in data or b"components" in data:
+            self._note_python(path, data)
+
+    def _note_yaml(self, path: str, data: bytes) -> None:
+        if b"component:" in data or b"trial:" in data or b'component"' in data or b'trial"' in data:
+            for match in _YAML_USE.finditer(data):
+                if b"#" in data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]:
+                    continue  # in a comment
+                how, written = match[1].decode(), _text(match[2])
+                if registered := _REGISTERED.fullmatch(written):
+                    self._named_uses.setdefault(registered[1], set()).add((how, registered[2] or ""))
+                    if how == "trial":
+                        self._sweeps.setdefault(registered[1], []).append(path)
+                elif reference := local_reference(written, path):
+                    self._uses.setdefault(reference, set()).add(how)
+                    if how == "trial":
+                        self._sweeps.setdefault(reference, []).append(path)
+        if b"name:" in data and (b"type:" in data or b"$schema" in data):
+            found = {match[1]: match[2].decode() for match in _NAME.finditer(data)}
+            if name := found.get(b"name"):
+                full, version = os.path.abspath(path), found.get(b"version", "")
+                self._named_files.setdefault(name, []).append((version, full))
+                self._names[full] = name, version
+
+    def _note_python(self, path: str, data: bytes) -> None:
+        if b".yml" in data or b".yaml" in data:
+            for match in _PYTHON_FILE.finditer(data):
+                before, last = _text(match[1]), _text(match[2])
+                if reference := local_reference(before + last, path):
+                    self._uses.setdefault(reference, set()).add("python")
+                parts = [part for part in before.split("/") if part not in ("", ".", "..")]
+                # `{folder}/train.yml`: what a variable stands for is not known.
+                known = next((at for at in range(len(parts), 0, -1) if "{" in parts[at - 1]), 0)
+                self._python_files.setdefault(last, []).append((tuple(parts[known:]), folder_of(path)))
+        for call in _PYTHON_CALL.finditer(data):
+            for match in _PYTHON_NAME.finditer(call[1]):
+                name, _, version = _text(match[1]).removeprefix("azureml:").partition(":")
+                self._named_uses.setdefault(name, set()).add(("python", version))
 
     def is_given(self, path: str) -> bool:
         """Whether a file, by its full path, is among those of the run."""
@@ -91,22 +113,63 @@ class Library:
 
     def uses(self, path: str) -> set[str]:
         """How other files use this one: component, trial, python; empty where nothing does."""
-        return self._uses.get(os.path.abspath(path), set())
+        full = os.path.abspath(path)
+        uses = self._uses.get(full, set())
+        name, version = self._names.get(full, ("", ""))
+        named = self._named_uses.get(name, ())
+        uses = uses.union(how for how, asked in named if _fits(asked, version)) if named else uses
+        if not uses and self._python_files:
+            *before, last = full.split(os.sep)
+            for parts, folder in self._python_files.get(last, ()):
+                near = full.startswith(os.path.dirname(folder) + os.sep)
+                if tuple(before[-len(parts) :]) == parts if parts else near:
+                    return {"python"}
+        return uses
 
     def sweeps(self, path: str) -> Iterator[tuple[SourceFile, Target]]:
         """The v2 sweeps that name this file as their trial, with the files that they are in."""
-        name = os.path.abspath(path)
-        for user in dict.fromkeys(self._sweeps.get(name, ())):
+        full = os.path.abspath(path)
+        name = self._names.get(full, ("", ""))[0]
+        for user in dict.fromkeys((*self._sweeps.get(full, ()), *self._sweeps.get(name, ()))):
             try:
                 file = self.parse(user, self.read(os.path.abspath(user)))
             except (OSError, Unreadable):
                 continue
             for target in (target for document in file.documents for target in document.targets):
                 kind = target.kind
-                if kind.family == Family.SWEEP and kind.role != Role.SPEC and target.reference == name:
+                if kind.family == Family.SWEEP and kind.role != Role.SPEC and target.reference == full:
                     yield file, target
 
     # --- other files ---------------------------------------------------------------------------------------
+
+    def find(self, written: str | None, path: str, snapshot: str = "") -> str | None:
+        """The file that a reference in `path` means: by its path, or by the name of a component that is given too.
+
+        In a v1.5 spec paths start from the snapshot folder (`code`).
+        """
+        if written is None:
+            return None
+        if registered := _REGISTERED.fullmatch(written):
+            return self._registered(registered[1], registered[2] or "", path)
+        reference = local_reference(written, path)
+        if reference is not None and snapshot:
+            return self.in_snapshot(folder_of(path), snapshot, written)
+        return reference
+
+    def _registered(self, name: str, version: str, user: str) -> str | None:
+        """The given file with the name and version of a registered component, if there is just one."""
+        files = [full for own, full in self._named_files.get(name, ()) if _fits(version, own)]
+        if len(files) != 1 or files[0] == os.path.abspath(user):
+            return None
+        kind = self.kind_of(files[0])
+        return files[0] if kind is not None and kind.role in (Role.COMPONENT, Role.SPEC) else None
+
+    def in_snapshot(self, folder: str, snapshot: str, written: str) -> str:
+        """The full path of a file that a v1.5 spec names: below its snapshot folder, else beside the spec."""
+        written = written.removeprefix("file:")
+        beside = os.path.normpath(os.path.join(folder, written))
+        below = os.path.normpath(os.path.join(folder, snapshot.removeprefix("file:"), written))
+        return beside if below == beside or self.missing(below) else below
 
     def parse(self, path: str, data: bytes) -> SourceFile:
         """Parse a file and remember it for those that refer to it."""
@@ -117,7 +180,7 @@ class Library:
             return kept if kept.path == path else replace(kept, path=path)
         self._loading.add(name)
         try:
-            parsed = parse(path, data, self.kind_of)
+            parsed = parse(path, data, self)
         finally:
             self._loading.discard(name)
         # Nothing refers to a job or a pipeline job; keeping them would push out what is referred to.
@@ -166,135 +229,22 @@ class Library:
         if len(self._files) > _KEPT_FILES:
             self._files.popitem(last=False)
 
-    # --- evidence ------------------------------------------------------------------------------------------
-
     def evidence(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
-        evidence = list(
-            self._of_node(target.node, path, code_default=target.kind.role == Role.SPEC, own=target.own)
-        )
-        for inline in ("trial", "component"):
-            if inline in target.own:
-                evidence += self._of_node(target.own[inline][1], path)
-        if target.reference:
-            evidence += self._remember("component", target.reference, self._of_reference)
-        return tuple(dict.fromkeys(evidence)) if evidence else ()
-
-    def _of_reference(self, path: str) -> Iterator[FrameworkEvidence]:
-        if document := self.load(path):
-            root = document.root
-            yield from self._of_node(root.node, path, code_default=root.kind.role == Role.SPEC)
-
-    def _of_node(
-        self, node: Node, path: str, code_default: bool = False, own: Mapping[str, tuple[Node, Node]] | None = None
-    ) -> Iterator[FrameworkEvidence]:
-        if not isinstance(node, yaml.MappingNode):
-            return
-        own = pairs(node) if own is None else own
-        folder = folder_of(path)
-        code = "." if code_default else None
-        for first, *rest in _COMMANDS:
-            if first in own and (command := text_of(get(own[first][1], *rest))):
-                yield from evidence_in_command(command)
-        for first, *rest in _ENVIRONMENTS:
-            if first in own and (environment := get(own[first][1], *rest)) is not None:
-                yield from self._of_environment(environment, folder)
-        for first, *rest in _CODES:
-            if first in own:
-                code = text_of(get(own[first][1], *rest)) or code
-        if code is not None and ":" not in code.removeprefix("file:"):
-            path = os.path.normpath(os.path.join(folder, code.removeprefix("file:")))
-            yield from self._remember("code", path, self._read_code)
-
-    def _of_environment(self, environment: Node, folder: str) -> Iterator[FrameworkEvidence]:
-        if (name := text_of(environment)) is not None:
-            if name.startswith("file:") or name.lower().endswith((".yml", ".yaml")):
-                yield from self._of_file(folder, name)
-            else:
-                yield from evidence_in_dependencies(name, f"environment {name}")
-            return
-        for place in (("image",), ("docker", "image"), ("name",)):
-            if image := text_of(get(environment, *place)):
-                yield from evidence_in_dependencies(image, f"{place[-1]} {image}")
-        conda = get(environment, "conda")
-        for holder, key in (
-            (environment, "conda_file"),
-            (conda, "conda_dependencies_file"),
-            (conda, "pip_requirements_file"),
-            (conda, "conda_dependencies"),
-        ):
-            value = get(holder, key)
-            if (file := text_of(value)) is not None:
-                yield from self._of_file(folder, file)
-            elif value is not None:
-                words = "\n".join(text for part in walk((value,)) if (text := text_of(part)))
-                yield from evidence_in_dependencies(words, "the conda dependencies")
-        if (dockerfile := dockerfile_of(environment)) is not None:
-            yield from self._of_file(folder, dockerfile)
-
-    def _of_file(self, folder: str, written: str) -> tuple[FrameworkEvidence, ...]:
-        path = os.path.normpath(os.path.join(folder, written.removeprefix("file:")))
-        return self._remember("file", path, self._read_dependencies)
-
-    def _read_dependencies(self, path: str) -> Iterator[FrameworkEvidence]:
-        yield from evidence_in_dependencies(self.read_text(path) or "", os.path.basename(path))
-
-    def _read_code(self, path: str) -> Iterator[FrameworkEvidence]:
-        for file in _python_files(path):
-            try:
-                data = self.read(file)
-            except OSError:
-                continue
-            if b"lightgbm" in data or b"faiss" in data or b"DataLoader" in data:
-                text = data[:_CODE_BYTES].decode("utf-8", errors="replace")
-                yield from evidence_in_code(text, os.path.relpath(file, os.path.dirname(path)))
-
-    def _remember(
-        self, what: str, path: str, find: Callable[[str], Iterator[FrameworkEvidence]]
-    ) -> tuple[FrameworkEvidence, ...]:
-        key = (what, path)
-        if key not in self._evidence:
-            self._evidence[key] = tuple(dict.fromkeys(find(path)))
-            if len(self._evidence) > _KEPT_EVIDENCE:
-                self._evidence.popitem(last=False)
-        return self._evidence[key]
+        return self._evidence.of_target(target, path)
 
     def read_text(self, path: str) -> str | None:
         """A small file beside the documents (a Dockerfile); None where it cannot be read."""
         try:
             return self.read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
-        except OSError:
+        except (OSError, ValueError):
             return None
 
 
-def dockerfile_of(environment: Node) -> str | None:
-    """The Dockerfile that an environment is built from, as written beside the file."""
-    build = get(environment, "build")
-    if build is not None and "path" in pairs(build):
-        folder = text_of(get(build, "path")) or "."
-        return (
-            f"{folder.removeprefix('file:').rstrip('/')}/{text_of(get(build, 'dockerfile_path')) or 'Dockerfile'}"
-        )
-    written = text_of(get(environment, "docker", "build", "dockerfile"))
-    return written if written is not None and "\n" not in written else None
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace").replace("\\", "/")
 
 
-def _python_files(path: str) -> Iterator[str]:
-    if path.endswith(".py"):
-        yield path
-        return
-    stack, count = [path], 0
-    while stack:
-        try:
-            with os.scandir(stack.pop()) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                yield entry.path
-                count += 1
-                if count >= _CODE_FILES:
-                    return
-            elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith((".", "__pycache__")):
-                stack.append(entry.path)
+def _fits(asked: str, own: str) -> bool:
+    """Whether a file of this version may be what is asked for; without a version it may be any."""
+    return not asked or not own or asked == own

@@ -314,7 +314,7 @@ def decide_for(
     evidence = () if settings.threads == "lightgbm" else plan.evidence(target)
     if settings.threads == "auto" and not evidence:
         return NOTHING
-    processes = plan.effective(target, "max_concurrency_per_instance")
+    processes, written = _processes(plan, target)
     number = int(processes) if processes is not None and processes.isdigit() else None
     decision = decide(
         settings,
@@ -326,12 +326,23 @@ def decide_for(
         windows=_is_windows(plan, target),
         literal_only=literal_only,
     )
-    if decision.how in ("prestep", "literal") and processes is not None and number is None:
-        written = target.written(("max_concurrency_per_instance",)) or processes
+    if decision.how in ("prestep", "literal") and written and number is None:
         return Decision(
             "cannot", decision.names, reason=f"its processes per node are {written}, which is not a literal"
         )
     return decision
+
+
+# Processes per node: of PRS, and of MPI and PyTorch.
+_PROCESSES = (("max_concurrency_per_instance",), ("distribution", "process_count_per_instance"))
+
+
+def _processes(plan: Plan, target: Target) -> tuple[str | None, str]:
+    """How many processes share a node, also by the default of an input, and how that is written."""
+    for path in _PROCESSES:
+        if (text := plan.effective(target, *path)) is not None:
+            return plan.resolved(target, text), target.written(path) or text
+    return None, ""
 
 
 def _is_windows(plan: Plan, target: Target) -> bool:
@@ -416,8 +427,11 @@ def _on_command(plan: YamlPlan, target: Target) -> None:
     yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
     export = decision.export_command(yielding)
     path = (*target.path, "command")
-    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, f"{export} && ")):
-        plan.expect(path, f"{export} && {command}")
+    # A line of its own, or a command: `&&` before `./monitor.sh & python train.py` would export to the monitor only.
+    is_block = getattr(get(target.node, "command"), "style", None) == "|"
+    text = f"{export}\n" if is_block else f"{export}; "
+    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, text)):
+        plan.expect(path, text + command)
         _done(plan, target, f"`{export}` before the command", reason)
 
 

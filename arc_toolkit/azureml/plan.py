@@ -6,6 +6,7 @@ Settings (`place.py`) and rules speak to a `Plan` and read `Target`s; none of th
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -20,6 +21,11 @@ from arc_toolkit.edit.ignores import Ignores
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 from arc_toolkit.findings import Finding, Fix, Language, Rule, Severity
+
+# `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
+_BINDING = re.compile(r"\$\{\{\s*(parent\.)?inputs\.([A-Za-z0-9_]+)\s*\}\}")
+# Pipelines in pipelines.
+_DEEPEST = 20
 
 # Changes a file through the editor of its language.
 Operation = Callable[[Any], None]
@@ -254,9 +260,27 @@ class Plan(ABC):
         return document.root.get("resources") if document else None
 
     def instance_type(self, target: Target) -> str | None:
-        """The instance type that a target will run on; None where none is set or it is bound."""
-        name = self.effective(target, "resources", "instance_type")
-        return None if is_bound(name) else name
+        """The instance type that a target will run on; None where none is set, or it is bound to no default."""
+        return self.resolved(target, self.effective(target, *Slot.INSTANCE_TYPE.path))
+
+    def resolved(self, target: Target, text: str | None, depth: int = 0) -> str | None:
+        """A value of a target, or the default of the input that it is bound to; None where that has none."""
+        if text is None or not is_bound(text):
+            return text
+        match = _BINDING.fullmatch(text.strip())
+        if match is None or depth > _DEEPEST:
+            return None
+        of_parent, name = match.groups()
+        holder: Target | None = target
+        if of_parent:
+            holder = target.parent.parent if target.kind.role.is_trial and target.parent else target.parent
+        if holder is None:
+            return None
+        value = self.planned(holder, "inputs", name) or self.planned(holder, "inputs", name, "default")
+        value = value or self.planned(holder, "inputs", name, "value")
+        if value is None and (document := self.library.referenced(holder)):
+            value = document.root.text("inputs", name, "default")
+        return self.resolved(holder, value, depth + 1)
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""

@@ -52,9 +52,13 @@ def merge_prestep(old: str | None, names: Iterable[str]) -> str:
 
 
 def exported_names(text: str) -> dict[str, str]:
-    """Names that shell text exports, with their values as written."""
+    """Names that shell text exports to the commands after it, with their values as written.
+
+    What is exported in the background (`export A=1 && ./monitor.sh & python train.py`), in a pipe or in parentheses is
+    lost with its shell.
+    """
     names = {}
-    for command in _simple_commands(text):
+    for command in _in_this_shell(text):
         for word in _cut(command, " \t")[1:] if _is_export(command) else ():
             name, equals, value = word.partition("=")
             if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -71,7 +75,27 @@ def _simple_commands(text: str) -> list[str]:
     return [part.strip() for part in _cut(text, ";&|\n") if part.strip()]
 
 
+def _in_this_shell(text: str) -> list[str]:
+    """The commands that the shell runs itself: not in the background, not in a pipe."""
+    commands: list[str] = []
+    together: list[str] = []  # joined by && and ||: one `&` sends all of them into the background
+    before = ""
+    for command, operator in _pieces(text, ";&|\n"):
+        if "|" not in (before, operator) and command.strip():
+            together.append(command.strip())
+        if operator not in ("&&", "||", "|"):
+            commands += together if operator != "&" else ()
+            together = []
+        before = operator
+    return commands
+
+
 def _cut(text: str, separators: str) -> list[str]:
+    return [piece for piece, _ in _pieces(text, separators)]
+
+
+def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
+    """Text cut at characters that stand outside of quotes and parentheses, each piece with the operator after it."""
     parts, start, closer, depth, index = [], 0, "", 0, 0
     while index < len(text):
         char = text[index]
@@ -86,11 +110,15 @@ def _cut(text: str, separators: str) -> list[str]:
             depth += 1
         elif char == ")":
             depth = max(0, depth - 1)
-        elif char in separators and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
+        elif (
+            char in separators and depth == 0 and not (char == "&" and ">" in text[max(0, index - 1) : index + 2])
+        ):
+            operator = char * 2 if char in "&|" and text.startswith(char * 2, index) else char
+            parts.append((text[start:index], operator))
+            start = index + len(operator)
+            index = start - 1
         index += 1
-    return [*parts, text[start:]]
+    return [*parts, (text[start:], "")]
 
 
 # --- how many cores --------------------------------------------------------------------------------------------
@@ -142,7 +170,9 @@ class FrameworkEvidence:
 
 
 _WORD = re.compile(r"(?i)(?<![a-z0-9])(lightgbm|faiss)(?![a-z])")
-_IMPORT = re.compile(r"(?m)^[ \t]*(?:import[ \t]+(?:[\w., \t]+,[ \t]*)?|from[ \t]+)(lightgbm|faiss)\b(?![ \t]*=)")
+# `import lightgbm`, `import a, faiss`, `from synapse.ml.lightgbm import x`, `from mlflow import lightgbm`,
+# `from langchain.vectorstores import FAISS`
+_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from)[ \t]+(?:[^\n#]*[., \t])?(lightgbm|faiss|FAISS)\b(?![ \t]*=)")
 _LOADER = re.compile(r"(?<!\w)DataLoader[ \t]*\(")
 _WORKERS_CODE = re.compile(r"(?<!\w)num_workers[ \t]*=[ \t]*(\d{1,4})(?!\w)")
 _WORKERS_COMMAND = re.compile(

@@ -293,7 +293,7 @@ def _after(plan: YamlPlan) -> bytes | None:
     # Resources and compute compare what is at the very path that the proof has just found to be as asked;
     # everything else is planned a second time, on the new text.
     if not (plan.editor.only_sets and settings.threads in (None, "off") and not settings.expose_parameters):
-        again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), plan.library.kind_of)
+        again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), plan.library)
         if not make_plan(again, plan.library, settings, plan.in_folder, before=plan).editor.empty:
             raise Refused("a second run would change it again")
     return after

@@ -163,12 +163,14 @@ class Editor:
         self._replaced[id(node)] = (edit, new)
 
     def prepend(self, path: Path, text: str) -> None:
-        """Put text without quotes, `#` or `: ` before a scalar's first character."""
+        """Put text without quotes, `#` or `: ` before a scalar's first character; lines only into a literal block."""
         self._others = True
         node = self._scalar(path)
         start = self._layout.first_character(node)
         _plant(self._changes, path, Put(text + node.value))
-        self._replaced[id(node)] = (Edit(start, start, text), "")
+        line = self._text.rfind("\n", 0, start) + 1
+        newline = "\r\n" if self._text.startswith("\r\n", line - 2) else "\n"
+        self._replaced[id(node)] = (Edit(start, start, text.replace("\n", newline + self._text[line:start])), "")
 
     # --- the result ----------------------------------------------------------------------------------------
 

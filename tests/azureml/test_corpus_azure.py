@@ -14,10 +14,12 @@ import yaml
 
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.documents import parse
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
 from arc_toolkit.batch import run, write
 from arc_toolkit.edit.edits import SkipCause, Unreadable
+from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult
 from tests.support import CORPUS, needs_corpus, unavailable
 
@@ -28,7 +30,7 @@ SETTINGS = Settings(instance_type=TYPE, instance_count=COUNT, threads="lightgbm"
 # PRS without max_concurrency_per_instance, and with 2, on 32 cores.
 THREADS = {PRESTEP, "1", "16"}
 # The trial of a sweep in a pipeline loses variables.
-EXPORTS = "export MKL_NUM_THREADS=32 NUMEXPR_NUM_THREADS=32 OMP_NUM_THREADS=32 && "
+EXPORTS = "export MKL_NUM_THREADS=32 NUMEXPR_NUM_THREADS=32 OMP_NUM_THREADS=32; "
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def test_what_loaded_before_loads_after_and_differs_in_the_asked_fields_only(
 
 
 def _load(azure: Any, path: Path) -> Any:
-    document = parse(str(path), path.read_bytes(), lambda _: None).documents[0]
+    document = parse(str(path), path.read_bytes(), Library(read_raw)).documents[0]
     job = document.root.kind.role == "job"
     return (azure.load_job if job else azure.load_component)(str(path))
 
@@ -184,7 +186,7 @@ def test_no_azureml_file_of_the_corpus_is_unreadable() -> None:
     broken = {}
     for path in sorted(CORPUS.rglob("*.y*ml")):
         try:
-            parse(str(path), path.read_bytes(), lambda _: None)
+            parse(str(path), path.read_bytes(), Library(read_raw))
         except Unreadable as error:
             if error.cause is not SkipCause.FOREIGN and CORPUS / "kubernetes" not in path.parents:
                 broken[path] = error.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_the_trial_of_a_standalone_sweep_keeps_variables() -> None:
 
 
 def test_the_trial_of_a_sweep_in_a_pipeline_gets_exports_before_its_command() -> None:
-    exports = "export MKL_NUM_THREADS=8 NUMEXPR_NUM_THREADS=8 OMP_NUM_THREADS=8 && "
+    exports = "export MKL_NUM_THREADS=8 NUMEXPR_NUM_THREADS=8 OMP_NUM_THREADS=8; "
     result = check_transformed(SWEEP_STEP, SWEEP_STEP.replace("python", exports + "python"), threads="auto")
     assert any("loses environment variables" in finding.reason for finding in result.findings)
 
@@ -170,11 +171,11 @@ def test_a_trial_file_has_the_threads_of_the_sweep_that_uses_it() -> None:
     trial = COMPONENT + "resources: {instance_type: 32cpu128g}\n"
     files = {"pipeline.yml": sweeps(a="4cpu16g"), "train.yml": trial}
     result = patch(trial, path="train.yml", files=files, threads="auto")
-    assert b"command: export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4 && python" in (
+    assert b"command: export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4; python" in (
         result.after or b""
     )
     asked = patch(trial, path="train.yml", files=files, threads="auto", instance_type="8cpu32g")
-    assert b"OMP_NUM_THREADS=8 &&" in (asked.after or b"")
+    assert b"OMP_NUM_THREADS=8; " in (asked.after or b"")
 
 
 def test_a_trial_file_of_sweeps_that_differ_is_left_with_the_reason() -> None:
@@ -189,7 +190,7 @@ def test_a_trial_file_of_sweeps_that_differ_is_left_with_the_reason() -> None:
 def test_a_trial_file_that_is_also_a_command_component_yields_to_variables() -> None:
     files = {"pipeline.yml": sweeps(a="32cpu128g"), "other.yml": PIPELINE, "train.yml": COMPONENT}
     result = patch(COMPONENT, path="train.yml", files=files, threads="auto")
-    assert b"OMP_NUM_THREADS=${OMP_NUM_THREADS:-32} && python" in (result.after or b"")
+    assert b"OMP_NUM_THREADS=${OMP_NUM_THREADS:-32}; python" in (result.after or b"")
     check_noop(result.after.decode(), path="train.yml", files=files, threads="auto")  # type: ignore[union-attr]
 
 
@@ -238,3 +239,72 @@ jobs:
         text += f"    environment_variables: {{OMP_NUM_THREADS: '{threads}'}}\n"
     messages = [finding.message for finding in patch(text).findings if finding.rule == "lightgbm-threads"]
     assert messages == [f"step `score`: {text}" for text in problem]
+
+
+SHARED = """\
+type: pipeline
+inputs:
+  type: 32cpu128g
+  processes: 8
+jobs:
+  s:
+    type: {family}
+    component: ./train.yml
+    compute: azureml:aks
+    inputs:
+      processes: ${{{{parent.inputs.processes}}}}
+    resources:
+      instance_type: ${{{{parent.inputs.type}}}}
+"""
+MPI = COMPONENT + "distribution:\n  type: mpi\n  process_count_per_instance: {}\n"
+PRS = """\
+type: parallel
+name: score
+version: 1
+inputs: {{processes: {{type: integer, default: 4}}}}
+max_concurrency_per_instance: {}
+task: {{type: run_function, entry_script: s.py, environment: 'azureml:lightgbm:1'}}
+"""
+
+
+@pytest.mark.parametrize("framework", ["lightgbm", "faiss"])
+@pytest.mark.parametrize(
+    ("family", "component", "number"),
+    [
+        ("command", MPI.format(4), "8"),
+        ("command", MPI.format("${{inputs.processes}}"), "4"),
+        ("parallel", PRS.format(2), "16"),
+        ("parallel", PRS.format("${{inputs.processes}}"), "4"),
+        # Without a number PRS starts one process per core.
+        ("parallel", PRS.format(2).replace("max_concurrency_per_instance: 2\n", ""), "1"),
+    ],
+)
+def test_processes_share_the_cores_of_the_type_that_the_step_ends_up_with(
+    framework: str, family: str, component: str, number: str
+) -> None:
+    pipeline = SHARED.format(family=family)
+    files = {"p.yml": pipeline, "train.yml": component.replace("lightgbm", framework)}
+    after = yaml.safe_load(patch(pipeline, path="p.yml", files=files, threads="auto").after or b"")
+    assert after["jobs"]["s"]["environment_variables"]["OMP_NUM_THREADS"] == number
+    wrong = pipeline + "    environment_variables: {OMP_NUM_THREADS: '32'}\n"
+    [message] = [item.message for item in patch(wrong, path="p.yml", files=files).findings]
+    assert message == f"step `s`: OMP_NUM_THREADS is 32, and {number} would be right"
+
+
+def test_processes_that_no_default_tells_are_not_guessed() -> None:
+    pipeline = SHARED.format(family="command").replace("  processes: 8\n", "  processes: {type: integer}\n", 1)
+    files = {"p.yml": pipeline, "train.yml": MPI.format("${{inputs.processes}}")}
+    result = patch(pipeline, path="p.yml", files=files, threads="auto")
+    assert result.after is None
+    assert any("is not a literal" in finding.reason for finding in result.findings)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("style", [">-", "|", "|-"])
+def test_exports_reach_a_command_that_starts_something_in_the_background(newline: str, style: str) -> None:
+    text = SWEEP_STEP.replace("python train.py\n        --x ${{inputs.x}}", "./monitor.sh & python train.py")
+    result = patch(text.replace(">-", style).replace("\n", newline), threads="auto")
+    command = yaml.safe_load(result.after or b"")["jobs"]["s"]["trial"]["command"]
+    assert (command.splitlines()[1:] == ["./monitor.sh & python train.py"]) == (style != ">-")
+    shell = command.replace("./monitor.sh", "true").replace("python train.py", "printenv OMP_NUM_THREADS")
+    assert subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == "8\n"

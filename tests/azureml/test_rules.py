@@ -44,8 +44,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "duplicate-key": (JOB + "compute: azureml:d\n", JOB, {}),
     "faiss-threads": (
-        JOB.replace("e\n", "azureml:faiss:1\n", 1),
-        JOB.replace("e\n", "azureml:faiss:1\n", 1) + "environment_variables: {OMP_NUM_THREADS: '1'}\n",
+        JOB.replace("e\n", "azureml:faiss:1\n", 1).replace(":c", ":aks"),
+        JOB.replace("e\n", "azureml:faiss:1\n", 1).replace(":c", ":aks")
+        + "environment_variables: {OMP_NUM_THREADS: '1'}\n",
         {},
     ),
     "gpus-without-distribution": (
@@ -65,8 +66,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "legacy-sweep": ("type: SweepComponent\ntrial: file:./t.yml\n", "type: CommandComponent\ncommand: x\n", {}),
     "lightgbm-threads": (
-        COMMAND_JOB,
-        COMMAND_JOB + "environment_variables: {AMLARC_PRESTEP: 'export OMP_NUM_THREADS=` get_cores `'}\n",
+        COMMAND_JOB.replace(":cluster", ":aks"),
+        COMMAND_JOB.replace(":cluster", ":aks")
+        + "environment_variables: {AMLARC_PRESTEP: 'export OMP_NUM_THREADS=` get_cores `'}\n",
         {},
     ),
     "misplaced-key": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +63,29 @@ def test_merging_is_stable_and_loses_nothing(old: str) -> None:
 def test_exports_are_found_outside_of_quotes_only() -> None:
     text = "export A=1 B='x y'; echo 'export C=1' && export D=$(nproc; true)"
     assert exported_names(text) == {"A": "1", "B": "'x y'", "D": "$(nproc; true)"}
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("export A=1 && python train.py", {"A": "1"}),
+        ("export A=1; ./monitor.sh & python train.py", {"A": "1"}),
+        ("export A=1\n./monitor.sh & python train.py", {"A": "1"}),
+        ("export A=1 2>&1 && python train.py", {"A": "1"}),
+        ("export A='x && y' || true", {"A": "'x && y'"}),
+        ("export A=1 && ./monitor.sh & python train.py", {}),
+        ("export A=1 | tee log; python train.py", {}),
+        ("(export A=1); python train.py", {}),
+    ],
+)
+def test_exports_count_if_they_reach_the_commands_after_them(command: str, names: dict[str, str]) -> None:
+    assert exported_names(command) == names
+    # As a shell sees it.
+    shell = command.replace("./monitor.sh", "true").replace("python train.py", "true")
+    done = subprocess.run(
+        ["bash", "-c", f"{shell}\nwait; printenv A"], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip().splitlines()[-1:] == [names["A"].strip("'")]) if names else not done.stdout.strip()
 
 
 @pytest.mark.parametrize(

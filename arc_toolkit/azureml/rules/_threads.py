@@ -11,6 +11,7 @@ from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
+from arc_toolkit.azureml.rules._compute import is_elsewhere, kubernetes
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, exported_names
 from arc_toolkit.edit.yaml_nodes import pairs
 
@@ -39,7 +40,22 @@ def check_threads(plan: Plan, framework: Framework) -> None:
             if problem:
                 rule = all_rules()[f"{framework}-threads"]
                 reason = f"{right.reason}; `patch --threads auto` sets them"
-                plan.report(rule, f"{target.shown}: {problem}", target.at, reason=reason)
+                message = f"{target.shown}: {problem}"
+                if is_known := _is_on_kubernetes(plan, target):
+                    plan.report(rule, message, target.at, reason=reason)
+                elif is_known is None:
+                    reason = f"if its compute is Kubernetes: {reason}"
+                    plan.add_finding(rule.id, "note", message, target.at, reason=reason)
+
+
+def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
+    """None where nothing says what the compute is. An instance type that is not a VM size exists on Kubernetes only."""
+    if kubernetes(plan, target):
+        return True
+    if is_elsewhere(plan, target):
+        return False
+    is_named = plan.instance_type(target) is not None or plan.settings.instance_type or plan.settings.cores
+    return True if is_named or plan.settings.instance_types else None
 
 
 def _is_open_sweep(plan: Plan, target: Target) -> bool:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
-from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import text_of
+from arc_toolkit.azureml.rules._compute import kubernetes
 from arc_toolkit.findings import Rule
-
-_KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![a-z])")
 
 
 def _check(plan: Plan) -> None:
@@ -21,22 +16,6 @@ def _check(plan: Plan) -> None:
                 message = f"{target.shown} names no instance type: it gets 0.1 CPU and 2 GiB (limit 2 CPU)"
                 reason = f"{evidence}; `patch --instance-type NAME` sets one"
                 plan.report(RULE, message, target.at, reason=reason)
-
-
-def kubernetes(plan: Plan, target: Target) -> str:
-    """Why the compute is taken for Kubernetes; empty where nothing says so."""
-    compute = plan.planned(target, "compute")
-    if compute is None and target.parent is not None:
-        compute = plan.planned(target.parent, "settings", "default_compute") or plan.planned(
-            target.parent, "compute"
-        )
-    if compute and _KUBERNETES.search(compute.removeprefix("azureml:")):
-        return f"compute {compute} looks like Kubernetes"
-    if any(name.startswith("AMLARC_") for name in plan.variables(target)):
-        return "it sets AMLARC variables"
-    if plan.settings.instance_types and compute and not text_of(target.get("queue_settings", "job_tier")):
-        return "--instance-types says that the cluster is Kubernetes"
-    return ""
 
 
 RULE = Rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from arc_toolkit.azureml.documents import Target, folder_of
-from arc_toolkit.azureml.kinds import Family
+from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import Node, text_of
 from arc_toolkit.findings import Rule
@@ -31,8 +31,16 @@ def _check(plan: Plan) -> None:
             if first in target.own:
                 node = target.get(first, *rest)
                 written = text_of(node) if node is not None else None
-                if node is not None and written and "${{" not in written and ":" not in written:
-                    _look(plan, os.path.normpath(os.path.join(folder, written)), node, target, rest[-1])
+                is_path = written and "${{" not in written and ":" not in written.removeprefix("file:")
+                if node is not None and written and is_path and not _has_includes(plan, target):
+                    snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
+                    _look(plan, plan.library.in_snapshot(folder, snapshot, written), node, target, rest[-1])
+
+
+def _has_includes(plan: Plan, target: Target) -> bool:
+    """Whether files of other folders are put into the snapshot, which cannot be seen here."""
+    stem = os.path.splitext(os.path.abspath(plan.path))[0]
+    return "additional_includes" in target.own or not plan.library.missing(f"{stem}.additional_includes")
 
 
 def _look(plan: Plan, path: str, at: Node, target: Target, key: str) -> None:
@@ -47,8 +55,8 @@ RULE = Rule(
     fix="none",
     summary="a component, trial or conda file that does not exist",
     why="""\
-Paths in a file start from the folder of the file; those in Python code start where it is run, which is not
-known here. A pipeline whose component is not there cannot be loaded,
+Paths in a v2 file start from the folder of the file, and those in a v1.5 spec from its snapshot folder (`code`); those
+in Python code start where it is run, which is not known here. A pipeline whose component is not there cannot be loaded,
 and settings that belong on the component's step are decided without knowing what it runs.""",
     before="""\
 jobs:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from arc_toolkit.azureml.library import dockerfile_of
+from arc_toolkit.azureml.documents import folder_of
+from arc_toolkit.azureml.evidence import dockerfile_of
+from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 from arc_toolkit.findings import Rule
@@ -13,7 +15,7 @@ from arc_toolkit.findings import Rule
 _OLD = re.compile(
     r"(?i)ubuntu[-_:]?(?:12|14|16|18)[._-]?(?:04|10)|(?:^|[^a-z])(?:trusty|xenial|bionic)(?![a-z])|ubuntu[-_:]?(?:14|16|18)(?!\d)"
 )
-_FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)")
+_FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?")
 
 
 def _check(plan: Plan) -> None:
@@ -21,10 +23,11 @@ def _check(plan: Plan) -> None:
         for holder in (target.node, target.get("task")):
             environment = pairs(holder).get("environment")
             if environment is not None:
-                _look(plan, environment[0], environment[1])
+                snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
+                _look(plan, environment[0], environment[1], snapshot)
 
 
-def _look(plan: Plan, key: Node, environment: Node) -> None:
+def _look(plan: Plan, key: Node, environment: Node, snapshot: str) -> None:
     for place in (("image",), ("docker", "image")):
         node = get(environment, *place)
         image = text_of(node)
@@ -35,11 +38,21 @@ def _look(plan: Plan, key: Node, environment: Node) -> None:
         plan.report(RULE, f"environment {name} is older than Ubuntu 20.04", environment)
     written = dockerfile_of(environment) if name is None else None
     if written is not None:
-        path = os.path.join(os.path.dirname(os.path.abspath(plan.path)), written.removeprefix("file:"))
-        for image in _FROM.findall(plan.library.read_text(os.path.normpath(path)) or ""):
-            if _OLD.search(image):
-                message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
-                plan.report(RULE, message, key)
+        path = plan.library.in_snapshot(folder_of(plan.path), snapshot, written)
+        image = _last_image(plan.library.read_text(path) or "")
+        if _OLD.search(image):
+            message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
+            plan.report(RULE, message, key)
+
+
+def _last_image(dockerfile: str) -> str:
+    """The image that the last stage is made of; those of other stages are not in the result."""
+    stages: dict[str, str] = {}
+    image = ""
+    for name, alias in _FROM.findall(dockerfile):
+        image = stages.get(name.lower(), name)
+        stages[alias.lower()] = image
+    return image
 
 
 RULE = Rule(

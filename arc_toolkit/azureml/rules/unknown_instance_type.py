@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from arc_toolkit.azureml.documents import is_bound
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.rules.missing_instance_type import kubernetes
+from arc_toolkit.azureml.rules._compute import kubernetes
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.labels import name_problem
 

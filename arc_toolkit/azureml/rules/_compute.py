@@ -1,0 +1,46 @@
+"""What the compute of a target is: Kubernetes, something else, or not known. Not a rule itself."""
+
+from __future__ import annotations
+
+import re
+
+from arc_toolkit.azureml.documents import Target, is_bound
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.edit.yaml_nodes import text_of
+
+_KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![a-z])")
+# The names that the samples of AzureML give to clusters of VMs (AmlCompute), and computes that need no name.
+_CLUSTER_OF_VMS = re.compile(r"(?i)^(?:serverless|local)$|(?:cpu|gpu)s?[-_]?cluster|amlcompute|aml[-_]compute")
+# `Standard_NC6`: a VM size is the instance type of a serverless job; no name in Kubernetes has capitals or `_`.
+_VM_SIZE = re.compile(r"(?i)^(?:standard|basic|singularity)[_.]")
+
+
+def kubernetes(plan: Plan, target: Target) -> str:
+    """Why the compute is taken for Kubernetes; empty where nothing says so."""
+    compute = _compute(plan, target)
+    if compute and _KUBERNETES.search(compute.removeprefix("azureml:")):
+        return f"compute {compute} looks like Kubernetes"
+    if any(name.startswith("AMLARC_") for name in plan.variables(target)):
+        return "it sets AMLARC variables"
+    if plan.settings.instance_types and compute and not text_of(target.get("queue_settings", "job_tier")):
+        return "--instance-types says that the cluster is Kubernetes"
+    return ""
+
+
+def is_elsewhere(plan: Plan, target: Target) -> bool:
+    """Whether it runs on VMs, which have just the cores that a process sees."""
+    instance_type = plan.instance_type(target)
+    if (instance_type and _VM_SIZE.match(instance_type)) or text_of(target.get("queue_settings", "job_tier")):
+        return True
+    compute = _compute(plan, target)
+    return bool(compute) and bool(_CLUSTER_OF_VMS.search((compute or "").removeprefix("azureml:")))
+
+
+def _compute(plan: Plan, target: Target) -> str | None:
+    holder: Target | None = target
+    while holder is not None:
+        compute = plan.planned(holder, "compute") or plan.planned(holder, "settings", "default_compute")
+        if compute is not None:
+            return plan.resolved(holder, compute) if is_bound(compute) else compute
+        holder = holder.parent
+    return None
