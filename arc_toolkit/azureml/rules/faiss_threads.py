@@ -15,8 +15,8 @@ RULE = Rule(
     why="""\
 FAISS starts one OpenMP thread per core, in every process. With a PyTorch DataLoader each worker is a process, so that
 8 workers on 32 cores need `OMP_NUM_THREADS` = 32 / 8 = 4. `AMLARC_PRESTEP` cannot do that division: a literal number is
-needed. Without a DataLoader the variable comes from `get_cores`. `patch --threads auto` sets it. What counts as a use of
-FAISS, and on which computes it matters, is as for `lightgbm-threads`.""",
+needed. Without a DataLoader the variable comes from `get_cores`. `patch --threads auto` sets it. What counts as a
+use of FAISS, and on which computes it matters, is as for `lightgbm-threads`.""",
     before="""\
 command: python search.py --num_workers 8
 resources:
