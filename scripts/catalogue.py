@@ -42,14 +42,14 @@ SIZES = (
 def catalogue() -> dict[str, str]:
     """File name -> text."""
     sitting = [occupant for name in PROFILES for occupant in profile(name, ASSUMPTIONS.version)]
+    groups = [group_of_size(vm_sizes.lookup(name), ASSUMPTIONS, sitting) for name in SIZES]
+    types, _, _ = generate(groups, SHARES, ASSUMPTIONS)
     files, rows = {}, []
-    for name in SIZES:
-        size = vm_sizes.lookup(name)
-        group = group_of_size(size, ASSUMPTIONS, sitting)
-        types, _ = generate([group], SHARES, ASSUMPTIONS)
-        file = size.name.lower().replace("_", "-") + ".yaml"
-        files[file] = documents(types)
-        rows += [_row(size.name, file, entry) for entry in types]
+    for group in groups:
+        own = [entry for entry in types if entry.group is group]
+        file = group.size.lower().replace("_", "-") + ".yaml"
+        files[file] = documents(own)
+        rows += [_row(group.size, file, entry) for entry in own]
     files["README.md"] = _readme(rows)
     return files
 
@@ -76,8 +76,9 @@ of capacity memory. The capacity of a size is an estimate on the low side
     kubectl get pods -A -o json > pods.json
     arc-toolkit gen-instance-types --nodes nodes.json --pods pods.json --share half
 
-Two sizes may lead to one name (`64cpu256g`): apply only the files of the sizes that your cluster has, or generate
-with `--name-template` or `--merge`.
+Every name is unique over all files, so that `kubectl apply -f instance_types/` is safe: if several sizes lead to one
+name (`64cpu256g`), each of them has its size in the name. A type whose size is not in your cluster has no node; apply
+only the files that you need.
 
 {body}
 """

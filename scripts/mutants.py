@@ -43,7 +43,7 @@ TABLES = (
     ("sizing", "arc_toolkit/sizing/reservations.py", "MAX_PODS", SIZING_TESTS),
     ("nodes", "arc_toolkit/kube/nodes.py", "SIZE_LABELS", NODE_TESTS),
     ("nodes", "arc_toolkit/kube/nodes.py", "POOL_LABELS", NODE_TESTS),
-    ("nodes", "arc_toolkit/kube/nodes.py", "GPU_RESOURCES", NODE_TESTS),
+    ("nodes", "arc_toolkit/kube/devices.py", "GPU_RESOURCES", NODE_TESTS),
     ("nodes", "arc_toolkit/kube/nodes.py", "CONTROL_PLANE_LABELS", NODE_TESTS),
     ("nodes", "arc_toolkit/kube/taints.py", "AZUREML_TOLERATIONS", NODE_TESTS),
     ("nodes", "arc_toolkit/kube/taints.py", "EFFECTS", NODE_TESTS),

@@ -20,7 +20,7 @@ from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.sizing import vm_sizes
-from arc_toolkit.sizing.validation import Candidate, fit_problem
+from arc_toolkit.sizing.fits import fit_of
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
 
@@ -220,12 +220,12 @@ def _types_fit(facts: Facts) -> _Verdict:
     types = known(facts.instance_types)
     if not types:
         raise CannotTell("there are no instance types")
-    candidates = [Candidate(node.labels, schedulable) for node, schedulable in facts.sized_nodes()]
+    candidates = facts.candidates()
     bad: list[str] = []
     away: list[str] = []
     for item in types:
         problem = next((row for row in problems(item) if row.rule is not SpecRule.REQUEST_LIMIT), None)
-        misfit = None if problem else fit_problem(InstanceTypeSpec.parse(item), candidates)
+        misfit = None if problem else fit_of(InstanceTypeSpec.parse(item), candidates).problem
         if misfit and misfit.rule is SpecRule.SELECTOR:
             away.append(_name(item))
         elif broken := problem or misfit:
@@ -246,7 +246,10 @@ def _placement(facts: Facts) -> _Verdict:
     if not types:
         raise CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
     defeated: dict[str, str] = {}
-    for node, schedulable in facts.sized_nodes():
+    for row in facts.candidates():
+        if not row.takes_jobs:
+            continue
+        node, schedulable = row.node, row.schedulable
         guests = [row for row in schedulable.other_pods if row.namespace == extension.RELEASE_NAMESPACE]
         cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
         for item in types if guests else ():

@@ -13,10 +13,12 @@ from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.azure.workspace_computes import list_computes
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes, unusable
+from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
+from arc_toolkit.sizing.fits import Candidate
+from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
 from arc_toolkit.sizing.occupants import Occupant, by_node
-from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
+from arc_toolkit.sizing.schedulable import Assumptions
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
@@ -77,15 +79,16 @@ class Facts:
 
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
         """The nodes that jobs can use, and the others."""
-        tolerations = self.tolerations
-        pairs = [(node, unusable(node, tolerations)) for node in known(self.nodes)]
-        return [node for node, reason in pairs if not reason], [reason for _, reason in pairs if reason]
+        rows = self._sized({})
+        return [row.node for row in rows if row.takes_jobs], [row.unusable for row in rows if row.unusable]
 
-    def sized_nodes(self) -> list[tuple[Node, Schedulable]]:
-        """The usable nodes with what each can give."""
-        occupants = known(self.occupants)
-        usable, assumptions = self.usable()[0], Assumptions()
-        return [(node, schedulable_of_node(node, assumptions, occupants.get(node.name, []))) for node in usable]
+    def candidates(self) -> list[Candidate]:
+        """All nodes with what each can give."""
+        return self._sized(known(self.occupants))
+
+    def _sized(self, occupants: Mapping[str, list[Occupant]]) -> list[Candidate]:
+        nodes = known(self.nodes)
+        return size_nodes(nodes, occupants, Assumptions(), DaemonSets(()), tolerations=self.tolerations)
 
     @property
     def has_spot(self) -> bool:
@@ -152,7 +155,7 @@ def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
 
     progress("reading the cluster")
     crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
-    nodes = _fact(lambda: parse_nodes(snapshot.nodes(client, progress), client.where))
+    nodes = _fact(lambda: parse_nodes(snapshot.nodes(client, progress)))
     pods = _fact(lambda: by_node(snapshot.pods(client, progress)))
     types: Any = crds
     if not isinstance(crds, UnknownFact):

@@ -124,7 +124,7 @@ def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
 # --- how many cores --------------------------------------------------------------------------------------------
 
 # 32cpu128g, 32c256g, gpu-8cores-64g: a number, then cpu, core(s) or c.
-_CORES_IN_NAME = re.compile(r"(?<![a-z0-9])(\d{1,4})(?:v?cpus?|cores?|c)(?=\d|[^a-z]|$)")
+_CORES_IN_NAME = re.compile(r"(?<![a-z0-9.])(\d{1,4})(?:\.\d{1,3})?(?:v?cpus?|cores?|c)(?=\d|[^a-z]|$)")
 _GPUS_IN_NAME = re.compile(r"(?<![a-z0-9])(\d{1,2})gpus?(?=\d|[^a-z]|$)|(?<=[0-9]g)(\d{1,2})gpus?(?=[^a-z0-9]|$)")
 
 
@@ -137,7 +137,7 @@ def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None,
     if known := settings.instance_types.get(instance_type):
         return known.cores, f"the manifest of {instance_type}"
     if match := _CORES_IN_NAME.search(instance_type):
-        return int(match[1]), f"the name {instance_type}"
+        return max(int(match[1]), 1), f"the name {instance_type}"
     return None, f"nothing says how many cores {instance_type} has: use --instance-types DIR or --cores"
 
 

@@ -21,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Only looks: `gen-instance-types --from-cluster --check` is the one that fails where a type no longer fits."""
-    from arc_toolkit.cluster import fits, live_types, snapshot
+    from arc_toolkit.cluster import live_types, snapshot
+    from arc_toolkit.sizing import fits
 
     assumptions = live.assumptions(args)
     client = live.connect(args, console)
@@ -31,8 +32,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         members = snapshot.sized_nodes(
             client, assumptions, node_options.tolerations_of(args), args.architecture, console.progress
         )
-        usable = [(member.node, member.schedulable) for member in members if not member.unusable]
-        checked = fits.check(present, usable)
+        checked = fits.check(present, members)
         console.clear_progress()
         if args.format == "json":
             console.out(live.fits_json("cluster-instance-types", checked))

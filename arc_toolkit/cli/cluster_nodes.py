@@ -14,9 +14,9 @@ from arc_toolkit.errors import OK
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
-    from arc_toolkit.cluster.snapshot import SizedNode
     from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
     from arc_toolkit.kube.nodes import UnusableNode
+    from arc_toolkit.sizing.fits import Candidate
     from arc_toolkit.sizing.schedulable import Schedulable
 
 EPILOG = """\
@@ -83,10 +83,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def make_rows(
-    nodes: Sequence[SizedNode], types: Sequence[InstanceTypeSpec], *, by_node: bool, labels: Sequence[str]
+    nodes: Sequence[Candidate], types: Sequence[InstanceTypeSpec], *, by_node: bool, labels: Sequence[str]
 ) -> list[Row]:
     """One row for each node, or for the nodes of one size, pool and state."""
-    groups: dict[tuple[str, ...], list[SizedNode]] = {}
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
     for sized in nodes:
         node = sized.node
         key = (node.name,) if by_node else (node.size, node.pool, str(sized.unusable or ""))
@@ -115,7 +115,7 @@ def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
 
 
 def _row(
-    group: Sequence[SizedNode], types: Sequence[InstanceTypeSpec], by_node: bool, labels: Sequence[str]
+    group: Sequence[Candidate], types: Sequence[InstanceTypeSpec], by_node: bool, labels: Sequence[str]
 ) -> Row:
     node, unusable = group[0].node, group[0].unusable
     cpu = _levels(min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.cpu_m))
@@ -124,7 +124,7 @@ def _row(
     for kind in types:
         taken = [sized.schedulable.how_many_of(kind)[0] for sized in group if kind.selects(sized.node.labels)]
         fewest = min(taken, default=0)
-        if fewest and not unusable:
+        if fewest and (unusable is None or not unusable.why.keeps_jobs_off):
             counts.append((kind.name, fewest))
     return Row(
         name=node.name if by_node else "",

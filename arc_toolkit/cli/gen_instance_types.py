@@ -11,11 +11,12 @@ from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, InstanceType, generate
+from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, Choices, InstanceType, generate
 from arc_toolkit.sizing.shares import Share, Size
 
 if TYPE_CHECKING:
-    from arc_toolkit.sizing.node_selection import NodeGroup, Selection
+    from arc_toolkit.sizing.node_group import NodeGroup
+    from arc_toolkit.sizing.node_selection import Selection
 
 EPILOG = """\
 examples:
@@ -78,16 +79,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
     requests: list[Share | Size] = [Share.parse(text) for text in args.share]
     requests += [Size.parse(text) for text in args.size]
-    types, refused = generate(
-        selection.groups,
-        requests or [Share(1)],
-        selection.assumptions,
+    selection.require_groups()
+    choices = Choices(
         template=args.name_template,
         selector=args.node_selector,
         whole_cores=args.whole_cores,
         merge=args.merge,
+        nodes=selection.nodes,
+        tolerations=selection.tolerations,
+        anywhere=args.yes,
     )
-    selection.notes += type_notes(types, selection.groups, args.node_selector)
+    types, refused, notes = generate(selection.groups, requests or [Share(1)], selection.assumptions, choices)
+    selection.notes += notes + type_notes(types, selection.groups, args.node_selector)
     report(selection, refused, console)
     if args.check:
         return check_folder(types, Path(args.check), console)
@@ -107,7 +110,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 def type_notes(types: list[InstanceType], groups: list[NodeGroup], node_selector: str) -> list[str]:
     """What to know about the types: that they may land on other nodes, or leave GPUs unused."""
     notes = []
-    if node_selector != "auto":
+    if node_selector != "auto" and groups[0].source == "sku":
         more = f" and {len(groups) - 1} more groups" if len(groups) > 1 else ""
         notes.append(
             f"--node-selector {node_selector}: the types fit only on {groups[0].title}{more}: "

@@ -13,9 +13,9 @@ from arc_toolkit.errors import FOUND, OK, ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
-    from arc_toolkit.cluster.fits import Fit
     from arc_toolkit.cluster.live_types import ApplyResult
     from arc_toolkit.kube.nodes import Node
+    from arc_toolkit.sizing.fits import Fit
     from arc_toolkit.sizing.instance_types import InstanceType
     from arc_toolkit.sizing.node_selection import Selection
     from arc_toolkit.sizing.schedulable import Assumptions, Schedulable
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser, *, source: bool = False) -> Non
 def add_look_options(parser: argparse.ArgumentParser) -> None:
     """What `cluster nodes` and `cluster instance-types` share."""
     parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
-    parser.add_argument("--tolerate", **REPEATED, metavar="KEY", help="a taint that your jobs tolerate")
+    parser.add_argument("--tolerate", **REPEATED, metavar="KEY[=VALUE]", help="a taint that your jobs tolerate")
     parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
@@ -67,7 +67,12 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --apply: delete types of arc-toolkit that this run replaces, after asking",
     )
-    group.add_argument("--yes", "-y", action="store_true", help="with --prune: do not ask before deleting")
+    group.add_argument(
+        "--yes",
+        "-y",
+        action="store_true",
+        help="accept types that may run on nodes they were not sized for; with --prune: do not ask before deleting",
+    )
     group.add_argument("--watch", action="store_true", help="with --check: again whenever a node changes")
 
 
@@ -100,12 +105,9 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
     from arc_toolkit.cli import node_options
     from arc_toolkit.cluster import snapshot
 
-    bare: list[str] = []
-    nodes = snapshot.nodes(client, console.progress, bare)
+    nodes = snapshot.nodes(client, console.progress)
     pods = snapshot.pods(client, console.progress)
-    selection = node_options.select(args, nodes, pods, source="cluster", where=client.where)
-    selection.notes += [f"left out {name}: it reports no capacity yet" for name in bare]
-    return selection
+    return node_options.select(args, nodes, pods, source="cluster", where=client.where)
 
 
 # --- apply ------------------------------------------------------------------------------------------------------
@@ -189,13 +191,12 @@ def _stopped(
 
 def check(args: argparse.Namespace, client: Client, console: Console) -> int:
     """Which types of the cluster no longer fit; 1 if there are any."""
-    from arc_toolkit.cluster import fits, live_types
+    from arc_toolkit.cluster import live_types
+    from arc_toolkit.sizing import fits
 
     def look() -> int:
         selection = collect(args, client, console)
-        nodes = {node.name: node for node in selection.nodes}
-        usable = [(nodes[sized.name], sized) for group in selection.groups for sized in group.nodes]
-        rows = fits.check(live_types.read(client), usable)
+        rows = fits.check(live_types.read(client), selection.candidates)
         if args.format == "json":
             console.out(fits_json("check-instance-types", rows))
         else:
@@ -286,7 +287,7 @@ def watch(client: Client, console: Console, look: Callable[[], int]) -> NoReturn
         console.note(time.strftime("-- %Y-%m-%d %H:%M:%S"))
 
 
-def _wait_for_change(client: Client, known: dict[str, Node | None], resource_version: str) -> None:
+def _wait_for_change(client: Client, known: dict[str, Node], resource_version: str) -> None:
     """Return when a node came, went or changed what sizing looks at, or after some minutes anyway."""
     from arc_toolkit.cluster.failures import Gone
     from arc_toolkit.cluster.snapshot import NODES
@@ -301,11 +302,8 @@ def _wait_for_change(client: Client, known: dict[str, Node | None], resource_ver
         return
 
 
-def _facts(item: dict[str, Any]) -> Node | None:
-    """What sizing looks at; None of a node that is not whole yet."""
+def _facts(item: dict[str, Any]) -> Node:
+    """What sizing looks at."""
     from arc_toolkit.kube.nodes import parse_node
 
-    try:
-        return parse_node(item, "")
-    except ArcError:
-        return None
+    return parse_node(item)

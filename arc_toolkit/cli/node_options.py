@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--group-by", choices=["size", "pool"], default="size", help="nodes that share a type (size)"
     )
     which.add_argument(
-        "--tolerate", **REPEATED, metavar="KEY", help="a taint that your jobs tolerate (spot pools)"
+        "--tolerate", **REPEATED, metavar="KEY[=VALUE]", help="a taint that your jobs tolerate (spot pools)"
     )
     which.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of the nodes (amd64)")
     rules = parser.add_argument_group("what a node keeps (nodes that can be asked always win over these)")
@@ -159,8 +159,11 @@ def daemonsets_of(args: argparse.Namespace, *, counted: bool = False) -> DaemonS
 
 
 def tolerations_of(args: argparse.Namespace) -> list[Toleration]:
-    """Those of --tolerate: any value and effect of the key."""
-    return [Toleration(key) for key in args.tolerate]
+    """Those of --tolerate: any value of the key, or only that one."""
+    try:
+        return [Toleration.parse_option(text) for text in args.tolerate]
+    except ArcError as error:
+        raise ArcError(f"--tolerate {error}") from None
 
 
 def _amount(text: str | None, option: str, parse: Callable[[str], int]) -> int | None:

@@ -12,7 +12,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.files import read_text
 from arc_toolkit.inputs import yaml_files
 from arc_toolkit.output.run_report import RunReport
-from arc_toolkit.sizing.validation import candidates_of, validate
+from arc_toolkit.sizing.validation import validate
 from arc_toolkit.sizing.validation_rules import RULES
 
 EPILOG = """\
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     selection = node_options.collect(args)
     if selection is not None:
         node_options.say(selection, console)
-    candidates = candidates_of(selection) if selection is not None else []
+    candidates = selection.candidates if selection is not None else None
     results = list(validate(files, candidates))
     count = sum(types for _, types in results)
     if not count:

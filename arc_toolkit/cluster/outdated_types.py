@@ -19,7 +19,8 @@ from arc_toolkit.kube.nodes import Node, UnusableNode
 from arc_toolkit.kube.raw import mapping
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
-from arc_toolkit.sizing.node_selection import NodeGroup, Selection
+from arc_toolkit.sizing.node_group import NodeGroup
+from arc_toolkit.sizing.node_selection import Selection
 
 Object = dict[str, Any]
 
@@ -30,17 +31,16 @@ class SeenNode:
 
     labels: Mapping[str, str]
     size: str
-    gpu_resource: str | None
-    gpus: int
+    devices: Mapping[str, int]
     left_out: UnusableNode | None = None
 
     @classmethod
     def of_node(cls, node: Node, left_out: UnusableNode | None) -> SeenNode:
-        return cls(node.labels, node.size, node.gpu_resource, node.gpus, left_out)
+        return cls(node.labels, node.size, node.devices, left_out)
 
     @classmethod
     def of_group(cls, group: NodeGroup) -> SeenNode:
-        return cls(dict(group.selector), group.size, group.gpu_resource, group.gpus)
+        return cls(group.members[0].labels, group.size, group.devices)
 
 
 def seen_nodes(selection: Selection) -> list[SeenNode]:
@@ -113,7 +113,7 @@ def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
             size = vm_sizes.find(node.size)
             whole = size.node_gpus if size and size.gpu_resource == resource else 0
             expected = max(whole, int(amount)) if str(amount).isdecimal() else whole
-            shown = node.gpus if node.gpu_resource == resource else 0
+            shown = node.devices.get(resource, 0)
             if shown < expected:
                 return f"its nodes show {shown} of {expected} {resource} now: is the device plugin healthy?"
     return None

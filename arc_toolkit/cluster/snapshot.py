@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes, unusable
+from arc_toolkit.kube.nodes import parse_nodes
 from arc_toolkit.kube.taints import Toleration
+from arc_toolkit.sizing.fits import Candidate
+from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
 from arc_toolkit.sizing.occupants import by_node
-from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
+from arc_toolkit.sizing.schedulable import Assumptions
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -20,22 +21,9 @@ UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SizedNode:
-    """A node, what it can give, and why jobs cannot use it now."""
-
-    node: Node
-    schedulable: Schedulable
-    unusable: UnusableNode | None
-
-
-def nodes(client: Client, progress: Progress, bare: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Every Node, raw. One that has just joined and reports no capacity yet is passed over, its name put in `bare`."""
-    for node in _counted(client.list(NODES), "nodes", progress):
-        if {"cpu", "memory"} <= ((node.get("status") or {}).get("capacity") or {}).keys():
-            yield node
-        elif bare is not None:
-            bare.append(node["metadata"]["name"])
+def nodes(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
+    """Every Node, raw."""
+    return _counted(client.list(NODES), "nodes", progress)
 
 
 def pods(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
@@ -49,18 +37,18 @@ def sized_nodes(
     tolerations: Collection[Toleration],
     architecture: str,
     progress: Progress,
-) -> list[SizedNode]:
+) -> list[Candidate]:
     """All nodes, those included that jobs cannot use, in the order of names."""
-    whole_nodes = parse_nodes(nodes(client, progress), client.where)
+    whole_nodes = parse_nodes(nodes(client, progress))
     occupants = by_node(pods(client, progress))
-    return [
-        SizedNode(
-            node,
-            schedulable_of_node(node, assumptions, occupants.get(node.name, [])),
-            unusable(node, tolerations, architecture),
-        )
-        for node in whole_nodes
-    ]
+    return size_nodes(
+        whole_nodes,
+        occupants,
+        assumptions,
+        DaemonSets(()),
+        tolerations=tolerations,
+        architecture=architecture,
+    )
 
 
 def _counted(items: Iterable[dict[str, Any]], what: str, progress: Progress) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,8 @@ from arc_toolkit.diagnosis import families, signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
-from arc_toolkit.kube.nodes import GPU_RESOURCES, Node, read_node
+from arc_toolkit.kube.devices import GPU_RESOURCES
+from arc_toolkit.kube.nodes import Node, read_node
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
 from arc_toolkit.kube.quantities import QuantityError, bytes_offered
 from arc_toolkit.kube.raw import mapping, rows, text

@@ -5,36 +5,43 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-inst
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import GPU_RESOURCES, devices_in, is_device
 from arc_toolkit.kube.labels import matches, name_problem
-from arc_toolkit.kube.nodes import GPU_RESOURCES
-from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested, parse
+from arc_toolkit.kube.quantities import MI, QuantityError, bytes_requested, cpu_requested, parse
 from arc_toolkit.kube.raw import mapping
 
 GROUP = "amlarc.azureml.com/"
 API_VERSION = f"{GROUP}v1alpha1"
 KIND = "InstanceType"
 LIST_KIND = "InstanceTypeList"
+# How our annotations begin: they say what a type was made for.
+PREFIX = "arc-toolkit.io/"
 # Everything that a spec may have.
 SPEC_KEYS = ("nodeSelector", "resources")
 SECTIONS = ("requests", "limits")
+MANIFEST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
+# No container starts with less (runc needs about 6 MiB), so less is a forgotten unit.
+LEAST_MEMORY = 4 * MI
 _MISSING = 'is missing: all four of requests and limits, cpu and memory, are required (such as "4" and "16Gi")'
 
 
 class SpecRule(Enum):
     """What a manifest can break: by itself, or (the last two, and SELECTOR) on the nodes it is for."""
 
+    API_VERSION = "api-version"
     NAME = "name"
     MISPLACED = "misplaced"
     UNKNOWN_KEY = "unknown-key"
     SELECTOR = "selector"
     FIELD = "field"
     REQUEST_LIMIT = "request-limit"
+    ABOVE_LIMIT = "above-limit"
     GPU = "gpu"
     NODE_SIZE = "node-size"
     SCHEDULABLE = "schedulable"
@@ -61,8 +68,7 @@ class InstanceTypeSpec:
     name: str
     cpu_m: int
     memory: int
-    gpus: int = 0
-    gpu_resource: str | None = None
+    devices: Mapping[str, int] = field(default_factory=dict)
     selector: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,16 +81,19 @@ class InstanceTypeSpec:
         metadata, spec = mapping(manifest.get("metadata")), mapping(manifest.get("spec"))
         resources = mapping(spec.get("resources"))
         requests, limits = (mapping(resources.get(section)) for section in SECTIONS)
-        gpu = next((key for key in GPU_RESOURCES if int(limits.get(key) or 0) > 0), None)
         return cls(
             name=str(metadata["name"]),
             cpu_m=cpu_requested(str(requests["cpu"])),
             memory=bytes_requested(str(requests["memory"])),
-            gpus=int(limits[gpu]) if gpu else 0,
-            gpu_resource=gpu,
+            devices=devices_in({key: value for key, value in limits.items() if value is not None}),
             selector=selector_of(manifest),
             annotations=mapping(metadata.get("annotations")),
         )
+
+    @property
+    def gpus(self) -> int:
+        """Devices of any kind."""
+        return sum(self.devices.values())
 
     @property
     def cores(self) -> int:
@@ -105,19 +114,22 @@ def manifests_in(document: Any) -> Iterator[tuple[tuple[str | int, ...], Mapping
     """The InstanceTypes of a document with their paths: the document itself, or the items of a list of them.
 
     The items of an InstanceTypeList may leave out apiVersion and kind; those of a List, as `kubectl get` prints it,
-    have both.
+    have both. What only looks like one, by its kind or its group, is one too: `problems` says what is wrong.
     """
     document = mapping(document)
-    kind, version = document.get("kind"), document.get("apiVersion")
-    ours = version is None or str(version).startswith(GROUP)
-    if kind == KIND and ours:
-        yield (), document
-    elif kind == "List" or (kind == LIST_KIND and ours):
-        default = KIND if kind == LIST_KIND else None
-        items = document.get("items")
+    kind, items = str(document.get("kind")).lower(), document.get("items")
+    if kind == "list" or (kind == LIST_KIND.lower() and isinstance(items, list)):
+        inherited = {} if kind == "list" else {"apiVersion": document.get("apiVersion"), "kind": KIND}
         for index, item in enumerate(items if isinstance(items, list) else ()):
-            if isinstance(item, dict) and item.get("kind", default) == KIND:
-                yield ("items", index), item
+            if isinstance(item, dict) and _is_type({**inherited, **item}):
+                yield ("items", index), {**inherited, **item}
+    elif kind != LIST_KIND.lower() and _is_type(document):
+        yield (), document
+
+
+def _is_type(item: Mapping[str, Any]) -> bool:
+    """Whether it is an InstanceType, or is meant to be one."""
+    return str(item.get("kind")).lower() == KIND.lower() or str(item.get("apiVersion")).startswith(GROUP)
 
 
 def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[SpecProblem]:
@@ -127,14 +139,15 @@ def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[
     """
     spec = mapping(manifest.get("spec"))
     resources = mapping(spec.get("resources"))
+    yield from _version_problems(manifest)
     yield from _name_problems(manifest)
-    yield from _key_problems(spec, resources)
+    yield from _key_problems(manifest, spec, resources)
     misplaced = any(spec.get(key) is not None for key in SECTIONS)
     values: dict[tuple[str, str], str] = {}
     for section in SECTIONS:
         for name in ("cpu", "memory"):
             value = mapping(resources.get(section)).get(name)
-            text, problem = _amount(value)
+            text, problem = _amount(value, name)
             # Where requests are beside resources, that is the problem; that cpu is missing follows from it.
             if problem and (implied or not (misplaced and value is None)):
                 path = ("spec", "resources", section, name)
@@ -143,54 +156,92 @@ def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[
                 values[section, name] = text
     for name in ("cpu", "memory"):
         request, limit = values.get(("requests", name)), values.get(("limits", name))
-        if request and limit and parse(request) != parse(limit):
+        if request and limit and parse(request) > parse(limit):
+            message = (
+                f"{name} request {request} is above its limit {limit}: Kubernetes refuses the pods of such a job"
+            )
+            yield SpecProblem(SpecRule.ABOVE_LIMIT, message, ("spec", "resources", "requests", name))
+        elif request and limit and parse(request) != parse(limit):
             message = f"{name} request {request} is not its limit {limit}: training jobs need both equal"
             yield SpecProblem(SpecRule.REQUEST_LIMIT, message, ("spec", "resources", "requests", name))
     yield from _gpu_problems(resources)
 
 
+def _version_problems(manifest: Mapping[str, Any]) -> Iterator[SpecProblem]:
+    for key, right in (("apiVersion", API_VERSION), ("kind", KIND)):
+        value = manifest.get(key)
+        if value != right:
+            message = (
+                f"{key} is {value}: write {right}" if value is not None else f"{key} is missing: write {right}"
+            )
+            yield SpecProblem(SpecRule.API_VERSION, message, (key,) if value is not None else ())
+
+
 def _name_problems(manifest: Mapping[str, Any]) -> Iterator[SpecProblem]:
     name = mapping(manifest.get("metadata")).get("name")
-    if not isinstance(name, str) or not name:
-        path = ("metadata", "name") if name is not None else ()
-        yield SpecProblem(SpecRule.NAME, "metadata.name is missing", path, fatal=True)
+    path = ("metadata", "name")
+    if name is None or name == "":
+        yield SpecProblem(SpecRule.NAME, "metadata.name is missing", path if name is not None else (), fatal=True)
+    elif type(name) is not str:
+        yield SpecProblem(SpecRule.NAME, f'metadata.name must be a string: write "{name}"', path, fatal=True)
     elif problem := name_problem(name):
-        yield SpecProblem(SpecRule.NAME, problem, ("metadata", "name"))
+        yield SpecProblem(SpecRule.NAME, problem, path)
 
 
-def _key_problems(spec: Mapping[str, Any], resources: Mapping[str, Any]) -> Iterator[SpecProblem]:
+def _key_problems(
+    manifest: Mapping[str, Any], spec: Mapping[str, Any], resources: Mapping[str, Any]
+) -> Iterator[SpecProblem]:
+    yield from _unknown(manifest, MANIFEST_KEYS, ())
     for key in spec:
         if key in SECTIONS:
             message = f"{key} is beside resources and is ignored: indent it below resources"
             yield SpecProblem(SpecRule.MISPLACED, message, ("spec", key), at_key=True)
-        elif key not in SPEC_KEYS:
-            message = f"spec.{key} does not exist; there are {' and '.join(SPEC_KEYS)}"
-            yield SpecProblem(SpecRule.UNKNOWN_KEY, message, ("spec", key), at_key=True)
+    yield from _unknown({key: None for key in spec if key not in SECTIONS}, SPEC_KEYS, ("spec",))
     for key, value in mapping(spec.get("nodeSelector")).items():
         if type(value) is not str:
             message = f'nodeSelector.{key} must be a string: write "{value}"'
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
+    yield from _unknown(resources, SECTIONS, ("spec", "resources"))
     for section in SECTIONS:
+        path = ("spec", "resources", section)
         for key in mapping(resources.get(section)):
-            if key not in ("cpu", "memory", *GPU_RESOURCES):
-                path = ("spec", "resources", section, key)
-                message = f"{'.'.join(path)} is not a resource that a type can have"
-                yield SpecProblem(SpecRule.UNKNOWN_KEY, message, path, at_key=True)
+            if key not in ("cpu", "memory") and not is_device(str(key)):
+                hint = _near(str(key), ("cpu", "memory", *GPU_RESOURCES))
+                message = f"{'.'.join(path)}.{key} is not a resource that a type can have{hint}"
+                yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, str(key)), at_key=True)
+
+
+def _unknown(keys: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]) -> Iterator[SpecProblem]:
+    for key in map(str, keys):
+        if key not in known:
+            message = (
+                f"{'.'.join((*path, key))} does not exist; there are {' and '.join(known)}{_near(key, known)}"
+            )
+            yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, key), at_key=True)
+
+
+def _near(key: str, known: Sequence[str]) -> str:
+    """`: did you mean nodeSelector?`"""
+    import difflib
+
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
+    return f": did you mean {by_lower[near[0]]}?" if near else ""
 
 
 def _gpu_problems(resources: Mapping[str, Any]) -> Iterator[SpecProblem]:
     requests, limits = (mapping(resources.get(section)) for section in SECTIONS)
-    for resource in GPU_RESOURCES:
-        if resource in requests:
+    for resource in requests:
+        if is_device(str(resource)):
             message = f"{resource} is under requests: it belongs under limits only"
             yield SpecProblem(SpecRule.GPU, message, ("spec", "resources", "requests", resource))
-        limit = limits.get(resource)
-        if limit is not None and not str(limit).isdecimal():
+    for resource, limit in limits.items():
+        if is_device(str(resource)) and limit is not None and not str(limit).isdecimal():
             message = f"{resource} is {limit}: use a whole number of GPUs"
             yield SpecProblem(SpecRule.GPU, message, ("spec", "resources", "limits", resource), fatal=True)
 
 
-def _amount(value: Any) -> tuple[str, str]:
+def _amount(value: Any, name: str) -> tuple[str, str]:
     """The text of a usable quantity (else nothing), and what is wrong with it."""
     if value is None or value == "" or isinstance(value, (dict, list)):
         return "", _MISSING
@@ -201,6 +252,10 @@ def _amount(value: Any) -> tuple[str, str]:
         return "", f"is not a quantity: {error}"
     if amount <= 0:
         return "", f"is {text}: it must be above zero"
+    if name == "memory" and text.endswith("m"):
+        return text, f"is {text}, in thousandths of a byte: write {text[:-1]}Mi for mebibytes"
+    if name == "memory" and amount < LEAST_MEMORY:
+        return text, f"is {text}, which is only {float(amount):g} bytes: add a unit, such as {text.rstrip('kK')}Gi"
     if type(value) is not str:
         return text, f'must be a string: write "{text}"'
     return text, ""

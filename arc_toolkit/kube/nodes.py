@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import devices_in
 from arc_toolkit.kube.quantities import QuantityError, bytes_offered, cpu_offered
 from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Taint, Toleration, untolerated
 
 SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+# On the nodes of Azure Container Instances and other providers of virtual-kubelet, which are not machines.
+VIRTUAL_LABEL = ("type", "virtual-kubelet")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _TAINT = ("key", "value", "effect", "timeAdded")
@@ -30,12 +31,22 @@ class Condition(NamedTuple):
     since: str
 
 
+class Defect(Enum):
+    """Why the amounts of a node are not known."""
+
+    NO_CAPACITY = "it reports no capacity yet"
+    NO_QUANTITY = "its capacity or allocatable is not a quantity"
+    MORE_ALLOCATABLE = "its allocatable is not between zero and its capacity"
+    SHAPE = "it is not shaped like a Node object"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node. Two nodes are equal if they are the same for sizing.
 
-    `read_node` leaves the amounts at 0 and None; `parse_node` reads them too. `ready` is None if the object has no
-    conditions.
+    `read_node` leaves the amounts at 0 and None; `parse_node` reads them too, or says in `defect` why it cannot.
+    `ready` is None if the object has no conditions. `devices` are those that pods can get; `failed_devices` counts
+    those that the node has and does not give.
     """
 
     name: str
@@ -54,9 +65,20 @@ class Node:
     capacity_memory: int = 0
     allocatable_cpu_m: int | None = None
     allocatable_memory: int | None = None
-    gpu_resource: str | None = None
-    gpus: int = 0
+    devices: Mapping[str, int] = field(default_factory=dict)
+    failed_devices: int = 0
     max_pods: int | None = None
+    defect: Defect | None = None
+
+    @property
+    def gpus(self) -> int:
+        """Devices of any kind."""
+        return sum(self.devices.values())
+
+    @property
+    def gpu_resource(self) -> str | None:
+        """The first kind of its devices, whole GPUs before parts of them."""
+        return next(iter(self.devices), None)
 
     @property
     def size_label(self) -> tuple[str, str] | None:
@@ -83,7 +105,7 @@ class Node:
         )
 
 
-def read_node(item: Mapping[str, Any], name: str | None = None, **amounts: Any) -> Node:
+def read_node(item: Mapping[str, Any], **amounts: Any) -> Node:
     """A node, by default without its amounts. Never fails: a field that is missing or misshapen counts as empty."""
     metadata, spec, status = (mapping(item.get(key)) for key in ("metadata", "spec", "status"))
     labels = mapping(metadata.get("labels"))
@@ -93,7 +115,7 @@ def read_node(item: Mapping[str, Any], name: str | None = None, **amounts: Any) 
     conditions = [Condition(*map(text, map(row.get, _CONDITION))) for row in rows(status.get("conditions"))]
     states = [row.status for row in conditions if row.type == "Ready"]
     return Node(
-        name=text(metadata.get("name")) if name is None else name,
+        name=text(metadata.get("name")) or "?",
         labels=labels,
         taints=tuple(Taint(*map(text, map(row.get, _TAINT))) for row in rows(spec.get("taints"))),
         ready=states[-1] == "True" if states else None,
@@ -109,57 +131,75 @@ def read_node(item: Mapping[str, Any], name: str | None = None, **amounts: Any) 
     )
 
 
-def parse_node(item: Mapping[str, Any], where: str) -> Node:
-    """A whole node with its amounts; an ArcError that begins with `where` if a part is missing or misshapen."""
+def parse_node(item: Mapping[str, Any]) -> Node:
+    """A whole node with its amounts. Never fails: what cannot be read is the node's defect."""
     status = mapping(item.get("status"))
-    name = str(mapping(item.get("metadata")).get("name", "?"))
     capacity, allocatable = status.get("capacity"), status.get("allocatable") or {}
-    if not isinstance(capacity, dict) or "cpu" not in capacity or "memory" not in capacity:
-        raise ArcError(
-            f"{where}: node {name} has no status.capacity with cpu and memory: is it a whole node object?"
-        )
+    if not capacity or (isinstance(capacity, dict) and not {"cpu", "memory"} <= capacity.keys()):
+        return read_node(item, defect=Defect.NO_CAPACITY)
     try:
         _check_shape(item)
         offers = {**capacity, **allocatable}
-        gpu = next((key for key in GPU_RESOURCES if int(offers.get(key, 0)) > 0), None)
         amounts: dict[str, int] = {}
         for resource, field_name, parse in (("cpu", "cpu_m", cpu_offered), ("memory", "memory", bytes_offered)):
             amounts[f"capacity_{field_name}"] = most = parse(str(capacity[resource]))
             if resource in allocatable:
                 amounts[f"allocatable_{field_name}"] = amount = parse(str(allocatable[resource]))
-                if amount > most:
-                    raise ArcError(
-                        f"{where}: node {name} has more {resource} allocatable than capacity: is it damaged?"
-                    )
+                if not 0 <= amount <= most:
+                    return read_node(item, defect=Defect.MORE_ALLOCATABLE)
         if "pods" in offers:
-            amounts["max_pods"] = int(offers["pods"])
-        return read_node(item, name, **amounts, gpu_resource=gpu, gpus=int(offers[gpu]) if gpu else 0)
-    except QuantityError as error:
-        raise ArcError(f"{where}: node {name}: {error}") from None
+            amounts["max_pods"] = bytes_offered(str(offers["pods"]))
+        devices, all_devices = devices_in(offers), devices_in(capacity)
+        # A kind of which nothing is left may have become another kind: MIG was turned on.
+        failed = sum(
+            all_devices[key] - devices.get(key, 0) for key in all_devices if key in devices or not devices
+        )
+        return read_node(item, **amounts, devices=devices, failed_devices=failed)
+    except QuantityError:
+        return read_node(item, defect=Defect.NO_QUANTITY)
     except (AttributeError, TypeError, ValueError):
-        raise ArcError(f"{where}: node {name} is not shaped like a Node object") from None
+        return read_node(item, defect=Defect.SHAPE)
 
 
-def parse_nodes(items: Iterable[Mapping[str, Any]], where: str) -> list[Node]:
+def parse_nodes(items: Iterable[Mapping[str, Any]]) -> list[Node]:
     """Every node, in the order of names, so that the same cluster gives the same output."""
-    return sorted((parse_node(item, where) for item in items), key=lambda node: node.name)
+    return sorted(map(parse_node, items), key=lambda node: node.name)
 
 
 class WhyUnusable(Enum):
     """Why jobs cannot use a node now."""
 
     CONTROL_PLANE = "control plane"
+    VIRTUAL = "virtual node"
     OPERATING_SYSTEM = "operating system"
     ARCHITECTURE = "architecture"
+    JOINING = "no capacity yet"
+    DAMAGED = "damaged"
     NOT_READY = "NotReady"
     CORDONED = "cordoned"
+    CONDITION = "taint of a condition that passes"
     TAINT = "taint"
-    FEWER_GPUS = "fewer GPUs than others of its size"
+    FEWER_GPUS = "fewer GPUs than it should have"
+    FULL = "nothing left for jobs"
 
     @property
     def temporary(self) -> bool:
         """Whether the same node may be usable again without anybody changing what it is."""
-        return self in (WhyUnusable.NOT_READY, WhyUnusable.CORDONED)
+        return self not in _LASTING
+
+    @property
+    def keeps_jobs_off(self) -> bool:
+        """Whether no job runs there. A node with a broken GPU still takes what fits on it; only types are not sized for it."""
+        return self not in (WhyUnusable.FEWER_GPUS, WhyUnusable.FULL)
+
+
+_LASTING = (
+    WhyUnusable.CONTROL_PLANE,
+    WhyUnusable.VIRTUAL,
+    WhyUnusable.OPERATING_SYSTEM,
+    WhyUnusable.ARCHITECTURE,
+    WhyUnusable.TAINT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +222,22 @@ def unusable(
     why, brief, explanation = None, "", ""
     if any(label in node.labels for label in CONTROL_PLANE_LABELS):
         why = WhyUnusable.CONTROL_PLANE
+    elif node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1]:
+        why, brief = WhyUnusable.VIRTUAL, "a virtual node is not a machine that can be sized"
     elif node.os != "linux":
         why, brief = WhyUnusable.OPERATING_SYSTEM, f"{node.os}: AzureML jobs run on Linux nodes"
     elif node.architecture != architecture:
         why, brief = WhyUnusable.ARCHITECTURE, f"architecture {node.architecture}, not {architecture}"
+    elif node.defect:
+        why = WhyUnusable.JOINING if node.defect is Defect.NO_CAPACITY else WhyUnusable.DAMAGED
+        brief = node.defect.value
     elif node.ready is False:
         why = WhyUnusable.NOT_READY
     elif node.cordoned:
         why = WhyUnusable.CORDONED
     elif taint := untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations)):
-        why, explanation = WhyUnusable.TAINT, ", which AzureML pods do not tolerate"
+        why = WhyUnusable.CONDITION if taint.passes else WhyUnusable.TAINT
+        explanation = ", which AzureML pods do not tolerate"
         brief = f"taint {taint}{' (a spot pool)' if taint.key == SPOT_KEY else ''}"
     return UnusableNode(node, why, brief or why.value, explanation) if why else None
 

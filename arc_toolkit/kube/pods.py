@@ -8,6 +8,7 @@ from operator import add
 from typing import Any
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import devices_in
 from arc_toolkit.kube.quantities import bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import mapping
 
@@ -91,36 +92,51 @@ class Pod:
             kind = PodKind.JOB
         return kind, name
 
-    def requests(self) -> tuple[int, int, int]:
-        """Milli-cores, bytes and GPUs that the scheduler counts for the pod.
+    def requests(self) -> tuple[int, int]:
+        """Milli-cores and bytes that the scheduler counts for the pod.
 
         https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
         """
         spec = self.spec
-        cpu_m = memory = gpus = 0
+        cpu_m = memory = 0
         for container in spec.get("containers") or ():
-            a, b, c = _requests(container)
-            cpu_m, memory, gpus = cpu_m + a, memory + b, gpus + c
+            a, b = _requests(container)
+            cpu_m, memory = cpu_m + a, memory + b
         if inits := spec.get("initContainers"):
-            sidecars = peak = (0, 0, 0)
+            sidecars = peak = (0, 0)
             for container in inits:
                 total = tuple(map(add, sidecars, _requests(container)))
                 peak = tuple(map(max, peak, total))
                 if container.get("restartPolicy") == "Always":
                     sidecars = total
-            cpu_m, memory, gpus = map(max, map(add, (cpu_m, memory, gpus), sidecars), peak)
+            cpu_m, memory = map(max, map(add, (cpu_m, memory), sidecars), peak)
         if whole := (spec.get("resources") or {}).get("requests"):  # pod-level resources win (from 1.32)
             cpu_m = cpu_requested(str(whole["cpu"])) if "cpu" in whole else cpu_m
             memory = bytes_requested(str(whole["memory"])) if "memory" in whole else memory
         if overhead := spec.get("overhead"):
             cpu_m += cpu_requested(str(overhead.get("cpu", "0")))
             memory += bytes_requested(str(overhead.get("memory", "0")))
-        return cpu_m, memory, gpus
+        return cpu_m, memory
+
+    def devices(self) -> dict[str, int]:
+        """GPUs of any kind. Init containers get theirs before the containers do, from the same devices."""
+        total: dict[str, int] = {}
+        for container in self.spec.get("containers") or ():
+            for resource, count in _devices(container).items():
+                total[resource] = total.get(resource, 0) + count
+        for container in self.spec.get("initContainers") or ():
+            for resource, count in _devices(container).items():
+                total[resource] = max(total.get(resource, 0), count)
+        return total
 
 
-def _requests(container: Mapping[str, Any]) -> tuple[int, int, int]:
+def _requests(container: Mapping[str, Any]) -> tuple[int, int]:
     asked = (container.get("resources") or {}).get("requests")
     if not asked:
-        return 0, 0, 0
-    gpus = asked.get("nvidia.com/gpu") or asked.get("amd.com/gpu") or 0
-    return cpu_requested(str(asked.get("cpu", "0"))), bytes_requested(str(asked.get("memory", "0"))), int(gpus)
+        return 0, 0
+    return cpu_requested(str(asked.get("cpu", "0"))), bytes_requested(str(asked.get("memory", "0")))
+
+
+def _devices(container: Mapping[str, Any]) -> dict[str, int]:
+    asked = (container.get("resources") or {}).get("requests")
+    return devices_in(asked) if asked else {}

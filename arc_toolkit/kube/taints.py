@@ -10,6 +10,16 @@ from arc_toolkit.errors import ArcError
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # AKS puts this key, with the value `spot`, on the nodes of a spot pool: as a label and as a taint.
 SPOT_KEY = "kubernetes.azure.com/scalesetpriority"
+# How the keys of taints begin that Kubernetes, its cloud providers and autoscalers set and take away themselves:
+# https://kubernetes.io/docs/reference/labels-annotations-taints/
+_PASSING = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+    "karpenter.sh/",
+    "node.cilium.io/",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,11 @@ class Taint:
     value: str
     effect: str
     added: str = field(default="", compare=False)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is there for a while, and not because of what the node is for."""
+        return self.key.startswith(_PASSING)
 
     def __str__(self) -> str:
         return f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
@@ -44,6 +59,22 @@ class Toleration:
             )
         return cls(key, value if equals else None, effect)
 
+    @classmethod
+    def parse_option(cls, text: str) -> Toleration:
+        """`KEY`, `KEY=VALUE`, and both with `:EFFECT`."""
+        if text.rpartition(":")[2] in EFFECTS:
+            toleration = cls.parse(text)
+        else:
+            key, equals, value = text.partition("=")
+            toleration = cls(key, value if equals else None)
+        if not toleration.key or ":" in toleration.key:
+            raise ArcError(
+                f"{text!r} is not a taint: write KEY or KEY=VALUE, and :EFFECT if only one is tolerated"
+            )
+        if toleration.key in OWNER_KEYS and not toleration.value:
+            raise ArcError(f"{text}: jobs tolerate it with one value only: write {toleration.key}=NAME")
+        return toleration
+
     def tolerates(self, taint: Taint) -> bool:
         """https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
         return (
@@ -53,11 +84,14 @@ class Toleration:
         )
 
 
-# What AzureML's pods tolerate: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
-AZUREML_TOLERATIONS = tuple(
-    Toleration(f"ml.azure.com/{name}")
-    for name in ("amlarc", "amlarc-system", "amlarc-workload", "resource-group", "workspace", "compute")
+# What the pods of AzureML's jobs tolerate: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
+# Not `ml.azure.com/amlarc-system`, which only the services of the extension tolerate.
+AZUREML_TOLERATIONS = (
+    Toleration("ml.azure.com/amlarc", "true"),
+    Toleration("ml.azure.com/amlarc-workload", "true"),
 )
+# Tolerated with the name of the job's own resource group, workspace or compute as the value.
+OWNER_KEYS = ("ml.azure.com/resource-group", "ml.azure.com/workspace", "ml.azure.com/compute")
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:

@@ -9,15 +9,16 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import some_names
-from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable, parse_nodes, unusable
+from arc_toolkit.kube.nodes import SIZE_LABELS, Node, UnusableNode, WhyUnusable, parse_nodes, unusable
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import vm_sizes
+from arc_toolkit.sizing.fits import Candidate
+from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.occupants import Occupant, by_node, profile
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
-    Limit,
     Schedulable,
     schedulable_of_node,
     schedulable_of_size,
@@ -27,61 +28,27 @@ from arc_toolkit.sizing.schedulable import (
 DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
-    """Nodes that one instance type may land on. Each resource is that of the node that gives least of it."""
-
-    title: str
-    selector: tuple[tuple[str, str], ...]
-    nodes: tuple[Schedulable, ...]
-    source: str  # "sku", "nodes" or "cluster"
-    pools: tuple[str, ...] = ()
-    size: str = ""
-
-    @property
-    def tightest_cpu(self) -> Schedulable:
-        return min(self.nodes, key=lambda node: node.cpu_m)
-
-    @property
-    def tightest_memory(self) -> Schedulable:
-        return min(self.nodes, key=lambda node: node.memory)
-
-    @property
-    def gpus(self) -> int:
-        return min(node.gpus for node in self.nodes)
-
-    @property
-    def gpu_resource(self) -> str | None:
-        """None where there are no GPUs, or GPUs of two makers."""
-        resources = {node.gpu_resource for node in self.nodes}
-        return resources.pop() if self.gpus and len(resources) == 1 else None
-
-    @property
-    def nominal_cpu_m(self) -> int:
-        return min(node.nominal_cpu_m for node in self.nodes)
-
-    @property
-    def nominal_memory(self) -> int:
-        return min(node.nominal_memory for node in self.nodes)
-
-    @property
-    def pods_free(self) -> int:
-        return min(node.pods_free for node in self.nodes)
-
-    def fits(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, Limit]:
-        """How many fit on the node of the group that takes least of them, and why not more."""
-        return min((node.how_many(cpu_m, memory, gpus) for node in self.nodes), key=lambda pair: pair[0])
-
-
 @dataclass
 class Selection:
-    """The groups to size for, every node behind them, and what a person should know about them."""
+    """The groups to size for, every node behind them, and what a person should know about them.
+
+    `candidates` are all nodes (or VM sizes) with what each can give, for whoever asks whether a type fits.
+    """
 
     groups: list[NodeGroup]
     assumptions: Assumptions
+    where: str = ""
     nodes: list[Node] = field(default_factory=list)
     unusable: list[UnusableNode] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    tolerations: tuple[Toleration, ...] = ()
     notes: list[str] = field(default_factory=list)
+
+    def require_groups(self) -> None:
+        """An ArcError if there is nothing to size for."""
+        if not self.groups:
+            why = f": {self.unusable[0].node.name}: {self.unusable[0]}" if self.unusable else ""
+            raise ArcError(f"{self.where}: none of {len(self.nodes)} nodes can run AzureML jobs{why}")
 
 
 @dataclass(frozen=True)
@@ -113,7 +80,8 @@ def select_sizes(
         f"reserve {assumptions.reserve}; options change each of these, and --nodes replaces them by facts"
     ]
     notes += [remark for size in sizes for remark in size.remarks]
-    return Selection(groups, assumptions, notes=notes)
+    candidates = [Candidate(group.members[0], group.nodes[0], complete=False) for group in groups]
+    return Selection(groups, assumptions, candidates=candidates, notes=notes)
 
 
 def select_nodes(
@@ -129,81 +97,103 @@ def select_nodes(
     by_pool: bool = False,
 ) -> Selection:
     """Groups from raw Node and Pod objects, saved or live."""
-    nodes = parse_nodes(node_items, where)
-    usable, refused = _divide(nodes, tolerations, architecture)
-    if not usable:
-        why = f": {refused[0].node.name}: {refused[0]}" if refused else ""
-        raise ArcError(f"{where}: none of {len(nodes)} nodes can run AzureML jobs{why}")
+    known = tuple(tolerations)
+    nodes = parse_nodes(node_items)
     pods = by_node(pod_items) if pod_items is not None else {}
-    groups = group_nodes(usable, pods, assumptions, daemonsets, source=source, by_pool=by_pool)
-    selection = Selection(groups, assumptions, nodes, refused)
+    candidates = size_nodes(nodes, pods, assumptions, daemonsets, tolerations=known, architecture=architecture)
+    groups = group_nodes(candidates, source=source, by_pool=by_pool)
+    refused = [row.unusable for row in candidates if row.unusable]
+    selection = Selection(groups, assumptions, where, nodes, refused, candidates, known)
     if pod_items is None:
         selection.notes.append(f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones")
     selection.notes += _left_out_notes(refused)
-    selection.notes += [note for group in groups for note in _doubts(group)]
     selection.notes += [note for group in groups if (note := defeated(group))]
     return selection
 
 
 def group_of_size(size: vm_sizes.VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> NodeGroup:
     """The nodes of a size, all alike."""
+    sized = schedulable_of_size(size, assumptions, occupants)
+    os = "windows" if assumptions.windows else "linux"
+    labels = {SIZE_LABELS[0]: size.name, "kubernetes.io/arch": size.architecture, "kubernetes.io/os": os}
+    node = Node(size.name, labels, (), None, False, os, size.architecture, "", devices=sized.devices)
     return NodeGroup(
         title=size.name,
-        selector=(("node.kubernetes.io/instance-type", size.name),),
-        nodes=(schedulable_of_size(size, assumptions, occupants),),
+        selector=((SIZE_LABELS[0], size.name),),
+        nodes=(sized,),
         source="sku",
         size=size.name,
+        members=(node,),
     )
 
 
-def group_nodes(
-    nodes: Iterable[Node],
-    occupants: dict[str, list[Occupant]],
+def size_nodes(
+    nodes: Sequence[Node],
+    occupants: Mapping[str, list[Occupant]],
     assumptions: Assumptions,
     daemonsets: DaemonSets,
     *,
-    source: str,
-    by_pool: bool,
-) -> list[NodeGroup]:
-    """Nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects."""
-    by_labels: dict[tuple[tuple[str, str], ...], list[Node]] = {}
-    for node in nodes:
-        labels = [node.size_label] + ([node.pool_label] if by_pool else [])
-        by_labels.setdefault(tuple(label for label in labels if label), []).append(node)
-    groups = []
-    for selector, members in sorted(by_labels.items()):
-        sized = tuple(
-            schedulable_of_node(
-                node, assumptions, [*occupants.get(node.name, ()), *daemonsets.on(version_of(node, assumptions))]
-            )
-            for node in members
-        )
-        pools = tuple(sorted({node.pool for node in members if node.pool}))
-        size = members[0].size
-        where = f"pool {', '.join(pools)}, " if pools else ""
-        count = f"{len(members)} node{'s' if len(members) > 1 else ''}"
-        title = f"{size or 'nodes without a size label'} ({where}{count})"
-        groups.append(NodeGroup(title, selector, sized, source, pools, size))
-    return groups
-
-
-def _divide(
-    nodes: list[Node], tolerations: Iterable[Toleration], architecture: str
-) -> tuple[list[Node], list[UnusableNode]]:
-    """Nodes that jobs can use, and the others with the reason."""
+    tolerations: Iterable[Toleration] = (),
+    architecture: str = "amd64",
+) -> list[Candidate]:
+    """What each node can give, and why jobs cannot use it or types are not sized for it."""
     known = list(tolerations)
     refused = {node.name: unusable(node, known, architecture) for node in nodes}
-    most: dict[str, int] = {}  # GPUs that a usable node of that size shows
+    most: dict[tuple[str, tuple[str, ...]], int] = {}  # devices that a usable node of that size and kinds shows
     for node in nodes:
         if refused[node.name] is None:
-            most[node.size] = max(most.get(node.size, 0), node.gpus)
+            key = node.size, tuple(node.devices)
+            most[key] = max(most.get(key, 0), node.gpus)
+    candidates = []
     for node in nodes:
-        if refused[node.name] is None and node.size and node.gpus < most[node.size]:
-            others = f"{node.gpus} of the {most[node.size]} GPUs that others of its size show"
-            text = f"only {others}: is the device plugin healthy?"
-            refused[node.name] = UnusableNode(node, WhyUnusable.FEWER_GPUS, text)
-    usable = [node for node in nodes if refused[node.name] is None]
-    return usable, [row for row in refused.values() if row is not None]
+        extra = daemonsets.on(version_of(node, assumptions))
+        sized = schedulable_of_node(node, assumptions, [*occupants.get(node.name, ()), *extra])
+        reason = refused[node.name]
+        if reason is None:
+            reason = _fewer_gpus(node, most[node.size, tuple(node.devices)]) or _full(node, sized)
+        candidates.append(Candidate(node, sized, reason))
+    return candidates
+
+
+def _fewer_gpus(node: Node, most: int) -> UnusableNode | None:
+    """A node with a broken GPU or without a device plugin: fewer than its size has, or than others of it show."""
+    size = vm_sizes.find(node.size)
+    if size and size.gpu_resource and set(node.devices) <= {size.gpu_resource}:
+        most = max(most, size.node_gpus)
+    if not node.failed_devices and (not node.size or node.gpus >= most):
+        return None
+    text = f"only {node.gpus} of {max(most, node.gpus + node.failed_devices)} GPUs"
+    why = "is one of them broken?" if node.gpus else "is the device plugin running?"
+    return UnusableNode(node, WhyUnusable.FEWER_GPUS, text, f": {why}")
+
+
+def _full(node: Node, sized: Schedulable) -> UnusableNode | None:
+    """A node on which DaemonSets leave nothing: others of its size may have room."""
+    if sized.cpu_m > 0 and sized.memory > 0 and sized.pods_free > 0:
+        return None
+    over = [f"{-sized.cpu_m}m cpu"] if sized.cpu_m < 0 else []
+    over += [f"{-(sized.memory // MI)}Mi memory"] if sized.memory < 0 else []
+    by = f" by {' and '.join(over)}" if over else ""
+    text = f"what it keeps and its DaemonSets exceed its capacity{by}" if over else "what it keeps is all it has"
+    return UnusableNode(node, WhyUnusable.FULL, WhyUnusable.FULL.value, f": {text}")
+
+
+def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) -> list[NodeGroup]:
+    """Usable nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects.
+
+    Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type asks for one kind.
+    """
+    by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], list[Candidate]] = {}
+    for row in candidates:
+        if row.unusable is None:
+            labels = [row.node.size_label] + ([row.node.pool_label] if by_pool else [])
+            key = tuple(label for label in labels if label), tuple(row.node.devices)
+            by_labels.setdefault(key, []).append(row)
+    groups = []
+    for (selector, _), rows in sorted(by_labels.items()):
+        members, sized = tuple(row.node for row in rows), tuple(row.schedulable for row in rows)
+        groups.append(NodeGroup.of_nodes(members, sized, selector, source))
+    return groups
 
 
 def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
@@ -214,17 +204,6 @@ def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
         f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({some_names(names)}): {reason}"
         for reason, names in by_reason.items()
     ]
-
-
-def _doubts(group: NodeGroup) -> list[str]:
-    """What may be wrong with a group as a whole."""
-    notes = []
-    if not group.selector:
-        notes.append(f"{group.title}: their types have no nodeSelector and may land on any node")
-    size = vm_sizes.find(group.size)
-    if size and size.gpu_resource and not group.gpus:
-        notes.append(f"{group.title}: the size has GPUs and no node shows any: is the device plugin installed?")
-    return notes
 
 
 def defeated(group: NodeGroup) -> str | None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import NO_DEVICES
 from arc_toolkit.kube.pods import Pod, PodKind
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.resources import data_rows
@@ -25,7 +26,7 @@ class Occupant(NamedTuple):
     kind: PodKind = PodKind.DAEMONSET
     namespace: str = ""
     source: str = ""
-    gpus: int = 0
+    devices: Mapping[str, int] = NO_DEVICES
     pods: int = 1  # a row of a profile may stand for several
 
     @property
@@ -108,8 +109,8 @@ def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
         try:
             if not pod.finished and (node := pod.node_name):
                 kind, name = pod.owner()
-                cpu_m, memory, gpus = pod.requests()
-                occupant = Occupant(name, cpu_m, memory, kind, pod.namespace, "pods", gpus)
+                cpu_m, memory = pod.requests()
+                occupant = Occupant(name, cpu_m, memory, kind, pod.namespace, "pods", pod.devices())
                 occupants.setdefault(node, []).append(occupant)
         except (QuantityError, ValueError) as error:
             raise ArcError(f"pod {pod.name}: {error}") from None

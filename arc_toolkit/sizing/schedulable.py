@@ -5,13 +5,14 @@ A `Schedulable` is one node, or one VM size under stated assumptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Literal
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import NO_DEVICES
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
@@ -128,8 +129,7 @@ class Schedulable:
     capacity_memory: int
     cpu_m: int  # schedulable
     memory: int  # schedulable, bytes
-    gpus: int  # schedulable
-    gpu_resource: str | None
+    devices: Mapping[str, int]  # schedulable
     max_pods: int
     pods_taken: int
     occupants: tuple[Occupant, ...]
@@ -139,29 +139,36 @@ class Schedulable:
     @property
     def other_pods(self) -> tuple[Occupant, ...]:
         """Pods that neither a DaemonSet nor an AzureML job owns: they defeat a type that takes all there is."""
-        return tuple(o for o in self.occupants if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.gpus))
+        return tuple(o for o in self.occupants if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.devices))
+
+    @property
+    def gpus(self) -> int:
+        """Devices of any kind."""
+        return sum(self.devices.values())
 
     @property
     def pods_free(self) -> int:
         return self.max_pods - self.pods_taken
 
-    def how_many(self, cpu_m: int, memory: int, gpus: int) -> tuple[int, Limit]:
-        """How many pods with this request it takes, and the resource that is the limit."""
+    def how_many(self, cpu_m: int, memory: int, devices: Mapping[str, int] = NO_DEVICES) -> tuple[int, Limit]:
+        """How many pods with this request it takes, and the resource that is the limit.
+
+        Each resource by itself, as NodeResourcesFit of the scheduler compares them; a device of another kind does
+        not count.
+        """
         amounts: list[tuple[int, int, Limit]] = [
             (self.cpu_m, cpu_m, "cpu"),
             (self.memory, memory, "memory"),
             (self.pods_free, 1, "maxPods"),
-            (self.gpus, gpus, "gpu"),
+            *((self.devices.get(resource, 0), count, "gpu") for resource, count in devices.items()),
         ]
         counts = ((free // each, limit) for free, each, limit in amounts if each)
         count, limit = min(counts, key=lambda pair: pair[0])
         return max(count, 0), limit
 
     def how_many_of(self, spec: InstanceTypeSpec) -> tuple[int, Limit]:
-        """The same for an instance type; GPUs of another maker do not count."""
-        if spec.gpus and spec.gpu_resource != self.gpu_resource:
-            return 0, "gpu"
-        return self.how_many(spec.cpu_m, spec.memory, spec.gpus)
+        """The same for an instance type."""
+        return self.how_many(spec.cpu_m, spec.memory, spec.devices)
 
 
 class _Waterfall:
@@ -193,8 +200,8 @@ def schedulable_of_size(size: VmSize, assumptions: Assumptions, occupants: Seque
         loss, source = Reservation(nominal - capacity, "--capacity-memory"), OPTION
     fall.take(LineKind.KERNEL, "guest kernel", 0, loss.amount, loss.rule, source)
     fall.level(LineKind.CAPACITY)
-    gpus = size.node_gpus if size.gpu_resource else 0
-    return _finish(fall, nominal, assumptions, occupants, size.name, gpus, size.gpu_resource)
+    devices = {size.gpu_resource: size.node_gpus} if size.gpu_resource else {}
+    return _finish(fall, nominal, assumptions, occupants, size.name, devices)
 
 
 def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
@@ -215,7 +222,7 @@ def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequenc
         max_pods=node.max_pods or assumptions.max_pods,
         windows=node.os == "windows",
     )
-    return _finish(fall, nominal, stated, occupants, node.name, node.gpus, node.gpu_resource, node)
+    return _finish(fall, nominal, stated, occupants, node.name, node.devices, node)
 
 
 def _keep(fall: _Waterfall, nominal: int, assumptions: Assumptions, node: Node | None) -> None:
@@ -261,8 +268,7 @@ def _finish(
     assumptions: Assumptions,
     occupants: Sequence[Occupant],
     name: str,
-    gpus: int,
-    gpu_resource: str | None,
+    devices: Mapping[str, int],
     node: Node | None = None,
 ) -> Schedulable:
     """From capacity: what the kubelet keeps, DaemonSets, the reservation (once), then what is schedulable."""
@@ -294,8 +300,10 @@ def _finish(
         capacity_memory=capacity,
         cpu_m=fall.cpu_m,
         memory=fall.memory,
-        gpus=max(0, gpus - sum(row.gpus for row in permanent)),
-        gpu_resource=gpu_resource,
+        devices={
+            resource: max(0, count - sum(row.devices.get(resource, 0) for row in permanent))
+            for resource, count in devices.items()
+        },
         max_pods=assumptions.max_pods,
         pods_taken=pods,
         occupants=tuple(occupants),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import GPU_RESOURCES, NO_DEVICES, devices_text
 from arc_toolkit.kube.quantities import GI, MI, cpu_text
-from arc_toolkit.sizing.node_selection import NodeGroup
+from arc_toolkit.sizing.node_group import NodeGroup
 
 CPU_STEP_M = 10
-Amounts = tuple[int, int, int]  # milli-cores, bytes, GPUs
 _WORDS = {"whole": 1, "half": 2, "third": 3, "quarter": 4}
 
 
@@ -80,21 +82,26 @@ class Portion:
 
     cpu_m: int
     memory: int
-    gpus: int
+    devices: Mapping[str, int]
     per_node: int
     limit: str
     left_cpu_m: int
     left_memory: int
     left_gpus: int
 
+    @property
+    def gpus(self) -> int:
+        """Devices of any kind."""
+        return sum(self.devices.values())
+
 
 def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Portion:
     """One n-th of what is schedulable, rounded down to 10m (or a core) and 1Mi."""
     n = share.n
-    if group.gpus and group.gpu_resource is None:
-        raise DoesNotFit(f"{group.title} have GPUs of different makers: size them separately")
-    if group.gpus % n:
-        raise DoesNotFit(f"{group.title} has {group.gpus} GPUs, which do not divide into {n} equal shares")
+    odd = {resource: count for resource, count in group.devices.items() if count % n}
+    if odd:
+        have = " and ".join(f"{count} {_plural(resource)}" for resource, count in odd.items())
+        raise DoesNotFit(f"{group.title} has {have}, which do not divide into {n} equal shares")
     if n > group.pods_free:
         raise DoesNotFit(
             f"--share {share}: {group.title} takes {group.pods_free} more pods (maxPods less the pods already there), "
@@ -104,47 +111,85 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     cpu_m = group.tightest_cpu.cpu_m // n // step * step
     memory = group.tightest_memory.memory // n // MI * MI
     if cpu_m <= 0 or memory <= 0:
-        raise DoesNotFit(
-            f"--share {share}: nothing is left to share on {group.title}: schedulable are "
-            f"{group.tightest_cpu.cpu_m}m and {group.tightest_memory.memory // MI}Mi"
+        raise DoesNotFit(f"--share {share}: {group.title}: {too_little(group, n, step)}")
+    return portion_of(
+        group, cpu_m, memory, {key: count // n for key, count in group.devices.items()}, (n, "share")
+    )
+
+
+def too_little(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
+    """Why nothing is left to share, in words: what is left of each resource, or how much more is asked for."""
+    cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
+    over = shortfall(Amounts(0, 0), Amounts(cpu_m, memory))
+    if over:
+        return f"nothing is left for jobs: what the node keeps and its DaemonSets ask for {over} more than it has"
+    if cpu_m // n < step:
+        return (
+            f"{cpu_text(cpu_m)} cpu is too little for {n} share{'s' if n > 1 else ''} of at least {cpu_text(step)}"
         )
-    return portion_of(group, cpu_m, memory, group.gpus // n, (n, "share"))
+    return f"{memory // MI}Mi memory is too little for {n} share{'s' if n > 1 else ''}"
 
 
 def fit(group: NodeGroup, size: Size) -> Portion:
     """A size asked for by number: how many fit on a node of the group."""
-    if size.gpus > group.gpus:
-        raise DoesNotFit(f"{size} asks for {size.gpus} GPUs; {group.title} has {group.gpus}")
-    count, limit = group.fits(size.cpu_m, size.memory, size.gpus)
+    devices = group.whole_gpus(size.gpus)
+    if devices is None:
+        have = devices_text(group.devices) or "0"
+        raise DoesNotFit(f"{size} asks for {size.gpus} GPUs; {group.title} has {have}")
+    count, limit = group.fits(size.cpu_m, size.memory, devices)
     if count < 1:
         cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
-        by = shortfall((size.cpu_m, size.memory, size.gpus), (cpu_m, memory, group.gpus)) or limit
-        raise DoesNotFit(
-            f"{size} does not fit on {group.title}: it is too large by {by}; "
+        asked, offered = Amounts(size.cpu_m, size.memory, devices), Amounts(cpu_m, memory, group.devices)
+        by = shortfall(asked, offered) or limit
+        left = (
             f"schedulable are {cpu_text(cpu_m)} and {memory // MI}Mi"
+            if min(offered[:2]) > 0
+            else too_little(group)
         )
-    return portion_of(group, size.cpu_m, size.memory, size.gpus, (count, limit))
+        raise DoesNotFit(f"{size} does not fit on {group.title}: it is too large by {by}; {left}")
+    return portion_of(group, size.cpu_m, size.memory, devices, (count, limit))
+
+
+class Amounts(NamedTuple):
+    """Milli-cores, bytes and devices: what is asked for, or offered."""
+
+    cpu_m: int
+    memory: int
+    devices: Mapping[str, int] = NO_DEVICES
 
 
 def shortfall(asked: Amounts, offered: Amounts) -> str:
     """`200m cpu and 3Mi memory`: what is missing."""
-    cpu, memory, gpus = (a - b for a, b in zip(asked, offered, strict=True))
-    parts = ((cpu, f"{cpu}m cpu"), (memory, f"{-(-memory // MI)}Mi memory"), (gpus, f"{gpus} GPU"))
-    return " and ".join(text for amount, text in parts if amount > 0)
+    missing = [f"{asked.cpu_m - offered.cpu_m}m cpu"] if asked.cpu_m > offered.cpu_m else []
+    over = asked.memory - offered.memory
+    missing += [f"{-(-over // MI)}Mi memory"] if over > 0 else []
+    for resource, count in asked.devices.items():
+        over = count - offered.devices.get(resource, 0)
+        name = "GPU" if resource in GPU_RESOURCES and resource in offered.devices else resource
+        missing += [f"{over} {name}"] if over > 0 else []
+    return " and ".join(missing)
+
+
+def _plural(resource: str) -> str:
+    return "GPUs" if resource in GPU_RESOURCES else resource
 
 
 def portion_of(
-    group: NodeGroup, cpu_m: int, memory: int, gpus: int, fits: tuple[int, str] | None = None
+    group: NodeGroup,
+    cpu_m: int,
+    memory: int,
+    devices: Mapping[str, int],
+    fits: tuple[int, str] | None = None,
 ) -> Portion:
     """That request on the tightest nodes of a group."""
-    count, limit = fits or group.fits(cpu_m, memory, gpus)
+    count, limit = fits or group.fits(cpu_m, memory, devices)
     return Portion(
         cpu_m=cpu_m,
         memory=memory,
-        gpus=gpus,
+        devices=devices,
         per_node=count,
         limit=limit,
         left_cpu_m=group.tightest_cpu.cpu_m - count * cpu_m,
         left_memory=group.tightest_memory.memory - count * memory,
-        left_gpus=group.gpus - count * gpus,
+        left_gpus=group.gpus - count * sum(devices.values()),
     )

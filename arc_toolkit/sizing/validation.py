@@ -5,58 +5,27 @@ Pure: YAML text in, findings out. Every finding names the line and says how to f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 
 from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.yaml_nodes import compose, get, pairs
+from arc_toolkit.edit.yaml_nodes import MERGE, compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, of_unknown_rule, without_reason
 from arc_toolkit.inputs import broken_yaml
-from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecProblem, SpecRule, manifests_in, problems
-from arc_toolkit.kube.labels import labels_text, matches
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, manifests_in, problems
+from arc_toolkit.kube.nodes import SIZE_LABELS
 from arc_toolkit.kube.raw import mapping
-from arc_toolkit.sizing.node_selection import Selection
-from arc_toolkit.sizing.schedulable import Schedulable, schedulable_of_node
-from arc_toolkit.sizing.shares import Amounts, shortfall
+from arc_toolkit.sizing.fits import Candidate, fit_of
 from arc_toolkit.sizing.validation_rules import PREFIX, RULES
+from arc_toolkit.sizing.vm_sizes import find
 
 Path = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node (or a VM size) that types may land on. `complete`: its labels are all known."""
-
-    labels: Mapping[str, str]
-    schedulable: Schedulable
-    complete: bool = True
-    unusable: str = ""  # why jobs cannot use it now
-
-    def selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
-        """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""
-        labels = _folded(self.labels) if fold else self.labels
-        selector = _folded(selector) if fold else selector
-        return matches({key: selector[key] for key in selector if self.complete or key in labels}, labels)
-
-
-def candidates_of(selection: Selection) -> list[Candidate]:
-    """Every node of a selection, those that jobs cannot use included."""
-    labels = {node.name: node.labels for node in selection.nodes}
-    candidates = [
-        Candidate(labels.get(node.name, dict(group.selector)), node, complete=node.name in labels)
-        for group in selection.groups
-        for node in group.nodes
-    ]
-    for unusable in selection.unusable:
-        node = schedulable_of_node(unusable.node, selection.assumptions, [])
-        candidates.append(Candidate(unusable.node.labels, node, unusable=f"{unusable.node.name}: {unusable}"))
-    return candidates
 
 
 class _Unquoted(str):
@@ -64,9 +33,12 @@ class _Unquoted(str):
 
 
 def validate(
-    files: Iterable[tuple[str, str]], candidates: Sequence[Candidate] = ()
+    files: Iterable[tuple[str, str]], candidates: Sequence[Candidate] | None = None
 ) -> Iterator[tuple[FileResult, int]]:
-    """The findings of each file (path, text), without those that it ignores, and how many types it has."""
+    """The findings of each file (path, text), without those that it ignores, and how many types it has.
+
+    `candidates` None: no nodes are known. An empty list is a cluster without nodes.
+    """
     seen: dict[str, str] = {}
     for path, text in files:
         findings: list[Finding] = []
@@ -89,36 +61,6 @@ def _ignore_findings(path: str, ignores: Ignores) -> Iterator[Finding]:
         yield Finding(OF_UNKNOWN_RULE.id, OF_UNKNOWN_RULE.severity, message, path, line, reason=hint)
 
 
-def fit_problem(spec: InstanceTypeSpec, candidates: Sequence[Candidate]) -> SpecProblem | None:
-    """Why none of the nodes takes the type; None if one does."""
-    selected = [candidate for candidate in candidates if candidate.selected_by(spec.selector)]
-    usable = [candidate.schedulable for candidate in selected if not candidate.unusable]
-    if not usable:
-        return SpecProblem(SpecRule.SELECTOR, _no_node(spec.selector, selected, candidates))
-    if any(schedulable.how_many_of(spec)[0] for schedulable in usable):
-        return None
-    asked = (spec.cpu_m, spec.memory, spec.gpus)
-
-    def nearest(amounts: Callable[[Schedulable], Amounts]) -> tuple[Schedulable, str]:
-        """The node where the smallest part of the request is missing, and what is missing there."""
-        schedulable = min(usable, key=lambda schedulable: _missing(asked, amounts(schedulable)))
-        return schedulable, shortfall(asked, amounts(schedulable))
-
-    def gpus(schedulable: Schedulable) -> int:
-        return schedulable.gpus if schedulable.gpu_resource == spec.gpu_resource else 0
-
-    schedulable, over = nearest(
-        lambda schedulable: (schedulable.nominal_cpu_m, schedulable.capacity_memory, gpus(schedulable))
-    )
-    if over:
-        text = f"larger than the largest node ({schedulable.name}) by {over}: a job would fail at once with Code 9"
-        return SpecProblem(SpecRule.NODE_SIZE, text)
-    schedulable, over = nearest(lambda schedulable: (schedulable.cpu_m, schedulable.memory, gpus(schedulable)))
-    over = over or "one pod (maxPods)"
-    text = f"larger than what is schedulable on {schedulable.name} by {over}: a job would stay Pending"
-    return SpecProblem(SpecRule.SCHEDULABLE, text)
-
-
 @dataclass(frozen=True, slots=True)
 class _Manifest:
     path: str
@@ -138,8 +80,12 @@ class _Manifest:
         )
 
 
-def _check(manifest: _Manifest, candidates: Sequence[Candidate], seen: dict[str, str]) -> Iterator[Finding]:
+def _check(manifest: _Manifest, candidates: Sequence[Candidate] | None, seen: dict[str, str]) -> Iterator[Finding]:
     rules = set()
+    for key in duplicate_keys(manifest.node):
+        line = key.start_mark.line + 1
+        message = f"{key.value} is there twice in one map: only the last one counts"
+        yield replace(manifest.finding("duplicate-key", message), line=line, column=key.start_mark.column + 1)
     for problem in problems(manifest.content):
         rules.add(problem.rule)
         yield manifest.finding(problem.rule.value, problem.message, problem.path, at_key=problem.at_key)
@@ -153,31 +99,28 @@ def _check(manifest: _Manifest, candidates: Sequence[Candidate], seen: dict[str,
         spec = InstanceTypeSpec.parse(manifest.content)
     except ArcError:
         return
-    if candidates and (misfit := fit_problem(spec, candidates)):
+    nodes_are_known = any(candidate.complete for candidate in candidates or ())
+    if not nodes_are_known and (wrong := _other_maker(spec)):
+        yield manifest.finding(SpecRule.GPU.value, wrong, ("spec", "resources", "limits"))
+        return
+    if candidates is not None and (misfit := fit_of(spec, candidates).problem):
         part = "nodeSelector" if misfit.rule is SpecRule.SELECTOR else "resources"
         path = ("spec", part) if part in manifest.content["spec"] else ()
         yield manifest.finding(misfit.rule.value, misfit.message, path)
 
 
-def _no_node(selector: Mapping[str, str], selected: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
-    """Why no node can take a type with that selector."""
-    labels = labels_text(selector) or "(none)"
-    if selected:
-        return f"jobs can use no node with the labels {labels} now: {selected[0].unusable}"
-    near = next((row for row in candidates if row.selected_by(selector, fold=True)), None)
-    if near is None:
-        return f"no given node has the labels {labels}"
-    real = labels_text({key: near.labels.get(key, "") for key in selector})
-    return f"no given node has the labels {labels}; only the case differs, the nodes say {real}"
-
-
-def _missing(asked: Amounts, offered: Amounts) -> float:
-    """The largest part of any resource that is not there."""
-    return max((a - b) / a if a else 0.0 for a, b in zip(asked, offered, strict=True))
-
-
-def _folded(labels: Mapping[str, str]) -> dict[str, str]:
-    return {key.lower(): value.lower() for key, value in labels.items()}
+def _other_maker(spec: InstanceTypeSpec) -> str | None:
+    """GPUs that the size in the selector does not have, if the shipped table knows it."""
+    name = next((spec.selector[key] for key in SIZE_LABELS if key in spec.selector), "")
+    size = find(name) if name else None
+    if size is None or (size.gpus and size.gpu_resource is None):
+        return None
+    maker = (size.gpu_resource or "").partition("/")[0]
+    other = next((resource for resource in spec.devices if resource.partition("/")[0] != maker), None)
+    if other is None:
+        return None
+    has = f"has {size.gpu_resource}" if size.gpu_resource else "has no GPU"
+    return f"{other} is never on {size.name}, which {has}"
 
 
 # --- YAML with positions ----------------------------------------------------------------------------------------
@@ -210,3 +153,24 @@ def _at(node: yaml.Node, path: Path, *, at_key: bool = False) -> yaml.Node:
         return pair[0]
     parts = (get(node, *path[:length]) for length in range(len(path), 0, -1))
     return next((part for part in parts if part is not None), node)
+
+
+def duplicate_keys(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """The keys of any map below the node that are not the first of their name."""
+    stack = [node]
+    visited: set[int] = set()
+    while stack:
+        part = stack.pop()
+        if id(part) in visited:  # an alias
+            continue
+        visited.add(id(part))
+        if isinstance(part, yaml.MappingNode):
+            names: set[str] = set()
+            for key, value in part.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+                    if key.value in names:
+                        yield key
+                    names.add(key.value)
+                stack.append(value)
+        elif isinstance(part, yaml.SequenceNode):
+            stack.extend(part.value)

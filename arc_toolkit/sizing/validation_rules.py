@@ -15,6 +15,26 @@ PREFIX = "instance-type-"
 _WARNINGS = ("request-limit",)
 # Name -> summary, why, before, after.
 _TEXTS = {
+    "above-limit": (
+        "a request above its limit",
+        "Kubernetes refuses a pod whose request is above its limit: no job of such a type ever starts.",
+        'requests:\n  memory: "16Gi"\nlimits:\n  memory: "8Gi"\n',
+        'requests:\n  memory: "16Gi"\nlimits:\n  memory: "16Gi"\n',
+    ),
+    "api-version": (
+        "another apiVersion or kind",
+        """\
+An InstanceType has `apiVersion: amlarc.azureml.com/v1alpha1` and `kind: InstanceType`, letter by letter. With another
+group or version, `kubectl apply` fails or makes an object that AzureML does not look at.""",
+        "apiVersion: azureml.com/v1\nkind: InstanceType\n",
+        "apiVersion: amlarc.azureml.com/v1alpha1\nkind: InstanceType\n",
+    ),
+    "duplicate-key": (
+        "a key that is in a map twice",
+        "YAML readers take the last one and drop the others without a word; `kubectl` refuses the file.",
+        'limits:\n  cpu: "4"\nlimits:\n  memory: "16Gi"\n',
+        'limits:\n  cpu: "4"\n  memory: "16Gi"\n',
+    ),
     "duplicate": (
         "two InstanceTypes with the same name",
         "InstanceTypes are resources of the cluster, not of a namespace: the one that is applied last wins.",
@@ -23,15 +43,18 @@ _TEXTS = {
     ),
     "field": (
         "missing cpu or memory, or one that is not a quantity",
-        "`requests` and `limits` both need `cpu` and `memory`, each a quantity above zero, written as a string.",
+        """\
+`requests` and `limits` both need `cpu` and `memory`, each a quantity above zero, written as a string. Memory without a
+unit is in bytes, and `m` means thousandths of a byte: `512m` is not 512 MiB.""",
         "resources:\n  requests:\n    cpu: 4\n    memory: 16 GB\n",
         'resources:\n  requests:\n    cpu: "4"\n    memory: "16Gi"\n',
     ),
     "gpu": (
-        "GPUs under requests, or not a whole number of them",
+        "GPUs under requests, not a whole number of them, or of another maker",
         """\
-Extended resources such as `nvidia.com/gpu` belong under `limits`, where Kubernetes takes the request from; they cannot
-be shared, so the number is whole.""",
+Extended resources such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb` belong under `limits`, where Kubernetes takes
+the request from; they cannot be shared, so the number is whole. If the selector names a VM size, its GPUs are of that
+maker.""",
         "resources:\n  requests:\n    nvidia.com/gpu: 1\n",
         "resources:\n  limits:\n    nvidia.com/gpu: 1\n",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from arc_toolkit.kube.devices import devices_text
 from arc_toolkit.kube.quantities import KI, MI
 from arc_toolkit.output.table import table
 from arc_toolkit.sizing.instance_types import InstanceType
@@ -24,7 +25,7 @@ def explain(entry: InstanceType, style: Style) -> str:
     for what, node in tightest.items():
         named = f" on {node.name}, the tightest node" if len(group.nodes) > 1 else ""
         parts.append(f"{what}{named}\n{_block(node.lines, what == 'memory', entry, sources, style)}")
-    gpu = f", {entry.gpus} x {entry.gpu_resource}" if entry.gpus else ""
+    gpu = f", {devices_text(entry.devices)}" if entry.devices else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
     if not isinstance(entry.request, Share):
         fits += f" (the limit is {portion.limit})"
@@ -94,7 +95,12 @@ def schedulable_json(schedulable: Schedulable) -> dict[str, Any]:
             }
             for line in schedulable.lines
         ],
-        "schedulable": {"cpu_m": schedulable.cpu_m, "memory_bytes": schedulable.memory, "gpus": schedulable.gpus},
+        "schedulable": {
+            "cpu_m": schedulable.cpu_m,
+            "memory_bytes": schedulable.memory,
+            "gpus": schedulable.gpus,
+            "devices": dict(schedulable.devices),
+        },
         "max_pods": schedulable.max_pods,
     }
 
@@ -110,6 +116,7 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
         "cpu_m": portion.cpu_m,
         "memory_bytes": portion.memory,
         "gpus": portion.gpus,
+        "devices": dict(portion.devices),
         "per_node": portion.per_node,
         "limit": portion.limit,
         "left_over": {"cpu_m": portion.left_cpu_m, "memory_bytes": portion.left_memory, "gpus": portion.left_gpus},

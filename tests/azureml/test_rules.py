@@ -17,7 +17,7 @@ JOB = "command: x\nenvironment: e\ncompute: azureml:c\n"
 STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    component: azureml:x:1\n"
 TYPES = {
     "8cpu32g": InstanceTypeSpec("8cpu32g", 8000, 32 * GI),
-    "96cpu880g8gpu": InstanceTypeSpec("96cpu880g8gpu", 96000, 880 * GI, 8),
+    "96cpu880g8gpu": InstanceTypeSpec("96cpu880g8gpu", 96000, 880 * GI, {"nvidia.com/gpu": 8}),
 }
 
 # rule -> (a file that it finds, the same file when it is right, settings)

@@ -99,6 +99,8 @@ def test_exports_count_if_they_reach_the_commands_after_them(command: str, names
         ("standard-nc6s-v3", None, None),
         ("c32", None, None),
         ("1gpu-6cpu56g", 6, 1),
+        ("0.5cpu2g", 1, None),
+        ("48cpu440g-2gpu-standard-nc48ads-a100-v4", 48, 2),
     ],
 )
 def test_cores_and_gpus_by_name(name: str, cores: int | None, gpus: int | None) -> None:
@@ -107,7 +109,7 @@ def test_cores_and_gpus_by_name(name: str, cores: int | None, gpus: int | None) 
 
 
 def test_cores_are_asked_for_then_from_the_manifest_then_from_the_name() -> None:
-    types = {"32cpu128g": InstanceTypeSpec("32cpu128g", 31500, 117 * GI, 2)}
+    types = {"32cpu128g": InstanceTypeSpec("32cpu128g", 31500, 117 * GI, {"nvidia.com/gpu": 2})}
     assert cores_of("32cpu128g", Settings(cores=8, instance_types=types)) == (8, "--cores 8")
     assert cores_of("32cpu128g", Settings(instance_types=types))[0] == 31
     assert gpus_of("32cpu128g", Settings(instance_types=types)) == 2

@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.cluster import failures, fits
+from arc_toolkit.cluster import failures
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.kube.nodes import Node, parse_node
-from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, schedulable_of_node
+from arc_toolkit.kube.nodes import parse_node
+from arc_toolkit.sizing import fits
+from arc_toolkit.sizing.fits import Candidate
+from arc_toolkit.sizing.schedulable import Assumptions, schedulable_of_node
 from tests.sizing import builders
 
 Object = dict[str, Any]
 
 
-def member(**options: Any) -> tuple[Node, Schedulable]:
-    node = parse_node(builders.node(**options), "test")
-    return node, schedulable_of_node(node, Assumptions(), [])
+def member(**options: Any) -> Candidate:
+    node = parse_node(builders.node(**options))
+    return Candidate(node, schedulable_of_node(node, Assumptions(), []))
 
 
 def kind(
@@ -42,24 +44,28 @@ def kind(
     }
 
 
-def state(item: Object, *usable: tuple[Node, Schedulable]) -> tuple[str, str]:
+def state(item: Object, *usable: Candidate) -> tuple[str, str]:
     [fit] = fits.check({"t": item}, usable)
     return fit.state, fit.reason
 
 
 def test_a_type_fits_where_the_tightest_node_takes_as_many_as_it_was_made_for() -> None:
     node = member()
-    half = node[1].memory // 2 // 2**20
+    half = node.schedulable.memory // 2 // 2**20
     assert state(kind("1", f"{half}Mi", share="half"), node)[0] == "fits"
     assert state(kind("1", f"{half + 1}Mi", share="half"), node)[0] == "fits less often"
     assert state(kind("1", f"{2 * half + 2}Mi"), node)[0] == "does not fit"
 
 
-def test_one_node_of_several_that_is_too_small_is_drift() -> None:
+def test_one_node_that_is_too_small_is_drift_of_a_type_that_was_made_for_its_size_and_of_no_other() -> None:
     large, small = member(name="large"), member(name="small", allocatable_memory="100000000Ki")
-    found = state(kind("1", "200Gi"), large, small)
-    assert found[0] == "does not fit"
+    size = {"node.kubernetes.io/instance-type": "Standard_D64s_v5"}
+    found = state(kind("1", "200Gi", share="whole", selector=size), large, small)
+    assert found[0] == "fits less often"
     assert found[1].startswith("on 1 of 2 nodes: it asks ")
+    assert state(kind("1", "200Gi", share="whole"), large, small)[0] == "fits"
+    assert state(kind("1", "200Gi", selector=size), large, small)[0] == "fits"  # somebody else's type
+    assert state(kind("1", "200Gi", share="half"), large, small)[0] == "fits less often"
 
 
 def test_a_selector_is_compared_with_case_as_kubernetes_does() -> None:
@@ -98,10 +104,10 @@ def test_a_type_that_is_not_valid_is_named_and_the_others_are_still_checked(item
 def test_a_type_fits_exactly_when_n_of_it_are_no_more_than_the_node_gives(
     cpu_m: int, memory_mi: int, n: int
 ) -> None:
-    node, schedulable = NODE
+    schedulable = NODE.schedulable
     item = kind(f"{cpu_m}m", f"{memory_mi}Mi", share=f"1/{n}")
     enough = n * cpu_m <= schedulable.cpu_m and n * memory_mi * 2**20 <= schedulable.memory
-    assert (state(item, (node, schedulable))[0] == "fits") is enough
+    assert (state(item, NODE)[0] == "fits") is enough
 
 
 NODE = member()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from arc_toolkit.cli.cluster_nodes import make_rows, table_text
-from arc_toolkit.cluster.snapshot import SizedNode
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import parse_node, unusable
 from arc_toolkit.kube.quantities import GI, MI
+from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.occupants import by_node
 from arc_toolkit.sizing.schedulable import Assumptions, Reserve, schedulable_of_node
 from tests.sizing.builders import node, pod
@@ -16,11 +16,11 @@ from tests.sizing.builders import node, pod
 TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 
 
-def sized(name: str, *pods: dict[str, Any], reserve: str = "1Gi", **overrides: Any) -> SizedNode:
-    real = parse_node(node(name, **overrides), "")
+def sized(name: str, *pods: dict[str, Any], reserve: str = "1Gi", **overrides: Any) -> Candidate:
+    real = parse_node(node(name, **overrides))
     assumptions = Assumptions(reserve=Reserve.parse(reserve))
     schedulable = schedulable_of_node(real, assumptions, by_node(pods).get(name, []))
-    return SizedNode(real, schedulable, unusable(real))
+    return Candidate(real, schedulable, unusable(real))
 
 
 def test_a_row_has_what_daemonsets_take_and_what_is_reserved() -> None:

@@ -37,7 +37,7 @@ def manifest(name: Any = "t", cpu: Any = "4", memory: Any = "16Gi", **spec: Any)
 def test_a_type_is_read_with_its_selector_gpus_and_annotations() -> None:
     spec = InstanceTypeSpec.parse(manifest(cpu="3500m", nodeSelector={"agentpool": "gpu"}))
     assert spec == InstanceTypeSpec(
-        "t", 3500, 16 * GI, 2, "nvidia.com/gpu", {"agentpool": "gpu"}, annotations={"a": "b"}
+        "t", 3500, 16 * GI, {"nvidia.com/gpu": 2}, {"agentpool": "gpu"}, annotations={"a": "b"}
     )
     assert (spec.cores, InstanceTypeSpec("tiny", 100, GI).cores) == (3, 1)
     assert spec.selects({"agentpool": "gpu", "x": "y"})
@@ -115,7 +115,10 @@ def test_types_are_found_in_lists_and_other_kinds_are_not() -> None:
     assert [path for path, _ in manifests_in(listed)] == [("items", 0), ("items", 1)]
     mixed = {"kind": "List", "items": [{"kind": "Pod"}, one, bare]}
     assert [path for path, _ in manifests_in(mixed)] == [("items", 1)]
-    assert list(manifests_in({**one, "apiVersion": "cdi.example.com/v1"})) == []
+    assert list(manifests_in({"apiVersion": "cdi.example.com/v1", "kind": "Instance"})) == []
+    for change in ({"apiVersion": "azureml.com/v1"}, {"apiVersion": None}, {"kind": "Instancetype"}):
+        ((_, item),) = manifests_in({**one, **change})
+        assert [problem.rule for problem in problems(item)] == [SpecRule.API_VERSION]
     assert list(manifests_in([one])) == list(manifests_in(None)) == []
 
 

@@ -51,9 +51,9 @@ def test_a_change_of_times_and_messages_alone_is_not_a_change_of_the_node() -> N
     before, after = node("n", taints=[SPOT]), node("n", taints=[{**SPOT, "timeAdded": "2026-01-01T00:00:00Z"}])
     after["status"]["conditions"][0] |= {"message": "kubelet is posting ready status"}
     after["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
-    assert parse_node(before, "") == parse_node(after, "")
-    assert parse_node(before, "") != parse_node(node("n"), "")
-    assert parse_node(before, "") != parse_node(node("n", taints=[SPOT], ready="False"), "")
+    assert parse_node(before) == parse_node(after)
+    assert parse_node(before) != parse_node(node("n"))
+    assert parse_node(before) != parse_node(node("n", taints=[SPOT], ready="False"))
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_a_change_of_times_and_messages_alone_is_not_a_change_of_the_node() -> N
     ],
 )
 def test_the_reason_is_an_enum(overrides: dict[str, Any], why: WhyUnusable, temporary: bool) -> None:
-    found = unusable(parse_node(node(**overrides), ""))
+    found = unusable(parse_node(node(**overrides)))
     assert found is not None
     assert (found.why, found.why.temporary) == (why, temporary)
 
 
 def test_the_brief_reason_of_a_taint_leaves_out_the_explanation() -> None:
-    found = unusable(parse_node(node(taints=[SPOT]), ""))
+    found = unusable(parse_node(node(taints=[SPOT])))
     assert found is not None
     assert found.brief == "taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule (a spot pool)"
     assert str(found) == found.brief + ", which AzureML pods do not tolerate"
@@ -98,16 +98,52 @@ def test_the_brief_reason_of_a_taint_leaves_out_the_explanation() -> None:
 def test_tolerations_match_as_in_the_scheduler(toleration: Toleration, tolerated: bool) -> None:
     assert toleration.tolerates(Taint("a", "b", "NoSchedule")) is tolerated
     item = node(taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
-    assert (unusable(parse_node(item, ""), [toleration]) is None) is tolerated
+    assert (unusable(parse_node(item), [toleration]) is None) is tolerated
 
 
 @pytest.mark.parametrize(
-    "key", ["amlarc", "amlarc-system", "amlarc-workload", "resource-group", "workspace", "compute"]
+    ("key", "value", "tolerated"),
+    [
+        ("amlarc", "true", True),
+        ("amlarc-workload", "true", True),
+        ("amlarc-workload", "no", False),
+        ("amlarc-system", "true", False),  # only services of the extension
+        ("workspace", "w", False),  # only jobs of that workspace
+        ("other", "true", False),
+    ],
 )
-def test_azureml_pods_tolerate_the_taints_of_azureml(key: str) -> None:
-    taint = {"key": f"ml.azure.com/{key}", "value": "x", "effect": "NoSchedule"}
-    assert unusable(parse_node(node(taints=[taint]), "")) is None
-    assert unusable(parse_node(node(taints=[{**taint, "key": "ml.azure.com/other"}]), "")) is not None
+def test_job_pods_tolerate_the_taints_that_are_for_all_jobs(key: str, value: str, tolerated: bool) -> None:
+    taint = {"key": f"ml.azure.com/{key}", "value": value, "effect": "NoSchedule"}
+    assert (unusable(parse_node(node(taints=[taint]))) is None) is tolerated
+
+
+@pytest.mark.parametrize("key", ["workspace", "compute", "resource-group"])
+def test_the_taint_of_an_owner_is_tolerated_with_its_name_only(key: str) -> None:
+    taint = {"key": f"ml.azure.com/{key}", "value": "mine", "effect": "NoSchedule"}
+    tainted = parse_node(node(taints=[taint]))
+    assert unusable(tainted, [Toleration.parse_option(f"ml.azure.com/{key}=mine")]) is None
+    assert unusable(tainted, [Toleration.parse_option(f"ml.azure.com/{key}=other")])
+    with pytest.raises(ArcError, match=f"write ml.azure.com/{key}=NAME"):
+        Toleration.parse_option(f"ml.azure.com/{key}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a/b", Toleration("a/b")),
+        ("a/b=c", Toleration("a/b", "c")),
+        ("a/b=c:NoExecute", Toleration("a/b", "c", "NoExecute")),
+        ("a/b:NoSchedule", Toleration("a/b", None, "NoSchedule")),
+    ],
+)
+def test_a_toleration_is_written_with_or_without_value_and_effect(text: str, expected: Toleration) -> None:
+    assert Toleration.parse_option(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "=x", "a:b", ":NoSchedule"])
+def test_what_is_not_a_taint_is_refused(text: str) -> None:
+    with pytest.raises(ArcError, match="is not a taint"):
+        Toleration.parse_option(text)
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule", "NoExecute"])
@@ -132,5 +168,5 @@ def test_the_pool_of_a_node(label: str) -> None:
 def test_the_gpus_of_a_node(resource: str) -> None:
     item = node()
     item["status"]["capacity"] |= {resource: "4"}
-    found = parse_node(item, "")
+    found = parse_node(item)
     assert (found.gpu_resource, found.gpus) == (resource, 4)

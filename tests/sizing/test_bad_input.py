@@ -88,8 +88,8 @@ def test_one_sentence_and_exit_code_2(
         ('{"items": []}', "none of 0 nodes"),
         ('{"items": [{"kind": "Pod"}]}', "expected Node objects, found Pod"),
         ('{"items": ["x"]}', "expected Node objects, found str"),
-        ('{"items": [{"metadata": {"name": "n"}, "status": {}}]}', "node n has no status.capacity"),
-        ('{"items": [{"status": {"capacity": {"cpu": "x", "memory": "1Gi"}}}]}', "not a Kubernetes quantity"),
+        ('{"items": [{"metadata": {"name": "n"}, "status": {}}]}', "n: it reports no capacity yet"),
+        ('{"items": [{"status": {"capacity": {"cpu": "x", "memory": "1Gi"}}}]}', "is not a quantity"),
         ("\udcff", "not UTF-8"),
     ],
 )
@@ -132,9 +132,8 @@ json_values = st.recursive(
 
 @settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), json_values))
-def test_any_json_is_a_node_or_one_sentence(item: dict[str, Any]) -> None:
-    with suppress(ArcError):
-        parse_node(item, "here")
+def test_any_json_is_a_node_perhaps_with_a_defect(item: dict[str, Any]) -> None:
+    assert parse_node(item).name
 
 
 @settings(max_examples=200)
@@ -178,10 +177,10 @@ def test_an_output_without_unicode_gets_question_marks() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"allocatable_memory": "300000000Ki"}, "more memory allocatable than capacity"),
+        ({"allocatable_memory": "300000000Ki"}, "its allocatable is not between zero and its capacity"),
         ({"labels": {"a": 5}}, "not shaped like a Node"),
         ({"pool": "x\nspec: {evil: 1}\n#"}, "not shaped like a Node"),  # would break out of a comment
-        ({"pods": "abc"}, "not shaped like a Node"),
+        ({"pods": "abc"}, "is not a quantity"),
     ],
 )
 def test_a_node_that_cannot_be_true_is_refused(

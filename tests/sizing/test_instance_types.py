@@ -101,11 +101,52 @@ def test_a_size_that_does_not_fit_says_by_how_much(arc: Arc) -> None:
     assert "too large by 1100m cpu" in result.err
 
 
-def test_two_groups_of_one_name_are_an_error_that_shows_both_and_the_ways_out(arc: Arc) -> None:
-    result = gen(arc, "--sku", "D64s_v5", "--sku", "D64as_v5")
+def names(result: Result) -> list[str]:
+    return [entry["metadata"]["name"] for entry in types(result)]  # type: ignore[index]
+
+
+def test_types_of_one_name_get_the_size_as_a_suffix_and_a_note(arc: Arc) -> None:
+    words = ("--sku", "D64s_v5", "--sku", "D64as_v5", "--share", "whole", "--share", "quarter")
+    result = arc("gen-instance-types", *words)
+    suffixes = ("standard-d64s-v5", "standard-d64as-v5")
+    assert names(result) == [f"{name}-{suffix}" for suffix in suffixes for name in ("64cpu256g", "16cpu64g")]
+    assert "2 types would be called 64cpu256g; they are 64cpu256g-standard-d64s-v5, 64cpu" in result.err
+
+
+def test_a_pattern_and_a_size_that_fits_on_some_groups_make_types_with_unique_names(arc: Arc) -> None:
+    words = ("--share", "whole", "--share", "half", "--share", "quarter", "--size", "40cpu100g")
+    found = names(gen(arc, "--sku", "Standard_D*s_v5", *words))
+    assert len(set(found)) == len(found) > 60
+    assert "40cpu100g-standard-d64s-v5" in found
+    assert all(len(name) <= 253 for name in found)
+
+
+def test_shares_of_one_group_with_one_name_get_the_share_as_a_suffix(arc: Arc) -> None:
+    result = gen(arc, "--sku", "D64s_v5", "--share", "whole", "--share", "1/3", "--name-template", "job")
+    assert names(result) == ["job-whole", "job-third"]
+
+
+def test_equal_names_without_a_difference_to_add_are_refused_with_the_ways_out(arc: Arc) -> None:
+    words = ("--size", "1cpu1g", "--size", "2cpu2g", "--name-template", "job")
+    result = gen(arc, "--sku", "D64s_v5", *words)
     assert result.code == 2
-    for word in ("64cpu256g", "Standard_D64s_v5", "Standard_D64as_v5", "--name-template", "--merge"):
+    for word in ("called job", "Standard_D64s_v5", "--name-template"):
         assert word in result.err
+
+
+@pytest.mark.parametrize(
+    ("size", "share", "name"),
+    [("B2s", "quarter", "0.5cpu1g"), ("D2s_v5", "1/5", "0.4cpu1g"), ("B2ats_v2", "half", "1cpu0.5g")],
+)
+def test_less_than_a_core_or_a_gib_is_in_hundredths(arc: Arc, size: str, share: str, name: str) -> None:
+    assert names(gen(arc, "--sku", size, "--share", share, "--daemonsets", "none", "--reserve", "0")) == [name]
+
+
+def test_a_node_where_nothing_is_left_is_described_without_negative_amounts(arc: Arc) -> None:
+    result = gen(arc, "--sku", "B2ats_v2")
+    assert result.code == 2
+    assert "nothing is left for jobs: what the node keeps and its DaemonSets ask for" in result.err
+    assert "189Mi memory more than it has" in result.err
 
 
 def test_merge_makes_one_type_that_fits_on_every_group(arc: Arc, tmp_path: Path) -> None:
@@ -181,9 +222,10 @@ def test_a_node_whose_gpus_are_missing_does_not_take_them_from_the_others(arc: A
     result = arc("gen-instance-types", "--nodes", file)
     (entry,) = types(result)
     assert entry["spec"]["resources"]["limits"]["nvidia.com/gpu"] == 1  # type: ignore[index]
-    assert "left out 1 node (b): only 0 of the 1 GPUs" in result.err
+    assert "left out 1 node (b): only 0 of 1 GPUs" in result.err
     file.write_text(json.dumps(as_list([node("b", gpus=0, **shape)])))
-    assert "is the device plugin installed?" in arc("gen-instance-types", "--nodes", file).err
+    result = arc("gen-instance-types", "--nodes", file)
+    assert (result.code, "is the device plugin running?" in result.err) == (2, True)
 
 
 def test_nodes_without_a_size_label_get_a_type_without_selector_and_a_note(arc: Arc, tmp_path: Path) -> None:
@@ -193,7 +235,7 @@ def test_nodes_without_a_size_label_get_a_type_without_selector_and_a_note(arc: 
     (entry,) = types(result)
     assert entry["metadata"]["name"] == "64cpu256g"  # type: ignore[index]
     assert "nodeSelector" not in entry["spec"]  # type: ignore[operator]
-    assert "may land on any node" in result.err
+    assert "it may run on any node" in result.err
 
 
 def test_whole_cores_round_down_to_a_core(arc: Arc) -> None:

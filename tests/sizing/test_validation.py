@@ -66,6 +66,21 @@ CASES = [
     ("    limits:", "      cpus: '2'\n    limits:", "unknown-key", 12, "not a resource"),
     ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
     ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
+    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "30"', "above-limit", 10, "Kubernetes refuses"),
+    (
+        "amlarc.azureml.com/v1alpha1",
+        "amlarc.azureml.com/v1",
+        "api-version",
+        1,
+        "write amlarc.azureml.com/v1alpha1",
+    ),
+    ("amlarc.azureml.com/v1alpha1", "azureml.com/v1alpha1", "api-version", 1, "write amlarc.azureml.com/v1alpha1"),
+    ("kind: InstanceType", "kind: instanceType", "api-version", 2, "write InstanceType"),
+    ("  name: good", "  name: 2024", "name", 4, 'must be a string: write "2024"'),
+    ("  nodeSelector:", "  nodeselector:", "unknown-key", 6, "did you mean nodeSelector?"),
+    ("    limits:", "      nvidia.com/gpus: 1\n    limits:", "unknown-key", 12, "did you mean nvidia.com/gpu?"),
+    ("spec:", "status: {}\nmetdata: {}\nspec:", "unknown-key", 6, "did you mean metadata?"),
+    ("    limits:\n", '    limits:\n      memory: "100Gi"\n', "duplicate-key", 15, "only the last one counts"),
 ]
 
 
@@ -172,7 +187,7 @@ def test_a_missing_gpu_of_the_right_maker_is_named(arc: Arc, tmp_path: Path) -> 
     nodes.write_text(json.dumps(as_list([node(gpus=4)])))
     text = GOOD + "      amd.com/gpu: 2\n"
     (finding,) = check(arc, tmp_path, text, "--nodes", nodes)
-    assert "by 2 GPU" in str(finding["message"])
+    assert "by 2 amd.com/gpu" in str(finding["message"])
     assert check(arc, tmp_path, text.replace("amd.com", "nvidia.com"), "--nodes", nodes) == []
 
 
@@ -197,6 +212,56 @@ def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> N
     result = arc("validate", file)
     assert result.code == 2
     assert "no InstanceType" in result.err
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [("Standard_NC96ads_A100_v4", "has nvidia.com/gpu"), ("Standard_D64s_v5", "has no GPU")]
+)
+def test_gpus_of_another_maker_than_the_size_in_the_selector_are_found_without_nodes(
+    arc: Arc, tmp_path: Path, size: str, said: str
+) -> None:
+    text = GOOD.replace("Standard_D64s_v5", size) + "      amd.com/gpu: 2\n"
+    (finding,) = check(arc, tmp_path, text)
+    assert (finding["rule"], said in str(finding["message"])) == ("instance-type-gpu", True)
+    assert (
+        check(
+            arc,
+            tmp_path,
+            text.replace("amd.com/gpu", "nvidia.com/mig-1g.10gb"),
+            "--only",
+            "instance-type-unknown-key",
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize("memory", ["512m", "100", "137438953472000m", "64k"])
+def test_memory_in_thousandths_of_a_byte_or_without_a_unit_is_found(arc: Arc, tmp_path: Path, memory: str) -> None:
+    findings = check(arc, tmp_path, GOOD.replace("100Gi", memory))
+    assert [finding["rule"] for finding in findings] == ["instance-type-field"] * 2
+    assert (
+        check(arc, tmp_path, GOOD.replace("100Gi", "107374182400")) == []
+    )  # bytes, as the API server writes them
+
+
+def test_a_second_document_of_another_group_is_found_and_another_kind_is_not(arc: Arc, tmp_path: Path) -> None:
+    other = GOOD.replace("amlarc.azureml.com", "azureml.example.com").replace("name: good", "name: other")
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+    (finding,) = check(arc, tmp_path, f"{GOOD}---\n{other}---\n{pod}")
+    assert (finding["rule"], finding["line"]) == ("instance-type-api-version", 16)
+
+
+def test_a_section_that_is_there_twice_is_found_at_the_second(arc: Arc, tmp_path: Path) -> None:
+    text = GOOD.replace("    limits:\n", '    limits:\n      cpu: "31"\n      memory: "100Gi"\n    limits:\n')
+    (finding,) = check(arc, tmp_path, text)
+    assert (finding["rule"], finding["line"]) == ("instance-type-duplicate-key", 15)
+
+
+def test_a_cluster_without_nodes_has_no_node_for_any_type(arc: Arc, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps(as_list([])))
+    (finding,) = check(arc, tmp_path, GOOD, "--nodes", nodes)
+    assert finding["rule"] == "instance-type-selector"
 
 
 def test_every_rule_has_a_case() -> None:

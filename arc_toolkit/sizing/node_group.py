@@ -1,0 +1,85 @@
+"""A group of nodes that share their instance types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from arc_toolkit.kube.devices import GPU_RESOURCES
+from arc_toolkit.kube.nodes import Node
+from arc_toolkit.sizing.schedulable import Limit, Schedulable
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes that one instance type may land on. Each resource is that of the node that gives least of it."""
+
+    title: str
+    selector: tuple[tuple[str, str], ...]
+    nodes: tuple[Schedulable, ...]
+    source: str  # "sku", "nodes" or "cluster"
+    pools: tuple[str, ...] = ()
+    size: str = ""
+    members: tuple[Node, ...] = ()  # the same nodes as objects; of a VM size with the labels that are known
+
+    @property
+    def tightest_cpu(self) -> Schedulable:
+        return min(self.nodes, key=lambda node: node.cpu_m)
+
+    @property
+    def tightest_memory(self) -> Schedulable:
+        return min(self.nodes, key=lambda node: node.memory)
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """Of each kind that every node has, the smallest number."""
+        first, *others = (node.devices for node in self.nodes)
+        least = {key: min([count, *(row.get(key, 0) for row in others)]) for key, count in first.items()}
+        return {key: count for key, count in least.items() if count}
+
+    @property
+    def gpus(self) -> int:
+        return sum(self.devices.values())
+
+    def only(self, chosen: Callable[[Node], bool]) -> NodeGroup:
+        """The same group with some of its nodes."""
+        pairs = [(node, sized) for node, sized in zip(self.members, self.nodes, strict=True) if chosen(node)]
+        members, nodes = tuple(node for node, _ in pairs), tuple(sized for _, sized in pairs)
+        return NodeGroup.of_nodes(members, nodes, self.selector, self.source)
+
+    @classmethod
+    def of_nodes(
+        cls,
+        members: tuple[Node, ...],
+        nodes: tuple[Schedulable, ...],
+        selector: tuple[tuple[str, str], ...],
+        source: str,
+    ) -> NodeGroup:
+        pools = tuple(sorted({node.pool for node in members if node.pool}))
+        size = next((node.size for node in members), "")
+        where = f"pool {', '.join(pools)}, " if pools else ""
+        count = f"{len(members)} node{'s' if len(members) > 1 else ''}"
+        title = f"{size or 'nodes without a size label'} ({where}{count})"
+        return cls(title, selector, nodes, source, pools, size, members)
+
+    def whole_gpus(self, count: int) -> dict[str, int] | None:
+        """That many whole GPUs; None if the nodes have fewer."""
+        if not count:
+            return {}
+        return next(({key: count} for key in GPU_RESOURCES if self.devices.get(key, 0) >= count), None)
+
+    @property
+    def nominal_cpu_m(self) -> int:
+        return min(node.nominal_cpu_m for node in self.nodes)
+
+    @property
+    def nominal_memory(self) -> int:
+        return min(node.nominal_memory for node in self.nodes)
+
+    @property
+    def pods_free(self) -> int:
+        return min(node.pods_free for node in self.nodes)
+
+    def fits(self, cpu_m: int, memory: int, devices: Mapping[str, int]) -> tuple[int, Limit]:
+        """How many fit on the node of the group that takes least of them, and why not more."""
+        return min((node.how_many(cpu_m, memory, devices) for node in self.nodes), key=lambda pair: pair[0])

@@ -1,0 +1,118 @@
+"""The nodeSelector of a type: that it runs only on nodes of the kinds that it was sized for.
+
+A nodeSelector can only ask for labels, never exclude one. So the labels are looked for that all nodes of the type have
+and the nodes that it must not run on lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.labels import matches, parse_label
+from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS, VIRTUAL_LABEL, Node
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated
+from arc_toolkit.sizing.vm_sizes import find
+
+Selector = tuple[tuple[str, str], ...]
+# Every node has them: https://kubernetes.io/docs/reference/labels-annotations-taints/
+PLATFORM_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
+# Labels that say what a node is for, the plainest first; then those of the user's own.
+_TELLING = (
+    *PLATFORM_LABELS,
+    "kubernetes.azure.com/accelerator",
+    "kubernetes.azure.com/mode",
+    SPOT_KEY,
+    *POOL_LABELS,
+)
+# Domains whose other labels change by themselves (image, zone, host) or are on every node.
+_FOREIGN = ("kubernetes.io", "k8s.io", "azure.com", "karpenter.sh", "nvidia.com", "amd.com")
+
+
+def parse_selector(text: str) -> Selector:
+    """`KEY=VALUE`, or several of them with commas."""
+    labels = [parse_label(part) for part in text.split(",")]
+    known = [label for label in labels if label]
+    if len(known) < len(labels):
+        raise ArcError(f"--node-selector {text}: use auto, none or KEY=VALUE as a Kubernetes label")
+    return tuple(known)
+
+
+def auto_selector(selector: Selector, members: Sequence[Node]) -> Selector:
+    """The group's own labels; where none of them is the size, also the platform: a pool of another may come later."""
+    if any(key in SIZE_LABELS for key, _ in selector):
+        return selector
+    common = _common(members)
+    return selector + tuple((key, common[key]) for key in PLATFORM_LABELS if key in common)
+
+
+def intruders(
+    selector: Selector,
+    devices: Mapping[str, int],
+    members: Sequence[Node],
+    nodes: Iterable[Node],
+    tolerations: Iterable[Toleration],
+) -> list[Node]:
+    """Nodes on which a type with that selector may run, although it was not sized for nodes of their kind."""
+    known = (*AZUREML_TOLERATIONS, *tolerations)
+    kinds = {_kind(node) for node in members}
+    chosen = dict(selector)
+    return [
+        node
+        for node in nodes
+        if _kind(node) not in kinds
+        and matches(chosen, node.labels)
+        and not untolerated((taint for taint in node.taints if not taint.passes), known)
+        and _wrong(node, devices, members)
+    ]
+
+
+def narrowed(selector: Selector, members: Sequence[Node], others: Sequence[Node]) -> Selector | None:
+    """The selector with the fewest further labels that keep a type off the other nodes; None if no labels do."""
+    common, remaining = _common(members), list(others)
+    while remaining:
+        kept_off = {
+            key: [node for node in remaining if node.labels.get(key) != common[key]] for key in _telling(common)
+        }
+        best = max(kept_off, key=lambda key: len(kept_off[key]), default=None)
+        if best is None or not kept_off[best]:
+            return None
+        selector += ((best, common[best]),)
+        remaining = [node for node in remaining if node.labels.get(best) == common[best]]
+    return selector
+
+
+def _kind(node: Node) -> tuple[str, ...]:
+    virtual = "virtual" if node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1] else ""
+    return (node.size, node.os, node.architecture, virtual)
+
+
+def _wrong(node: Node, devices: Mapping[str, int], members: Sequence[Node]) -> bool:
+    """Whether it does harm there: another platform, or GPUs that it does not ask for or that are others."""
+    platforms = {_kind(member)[1:] for member in members}
+    if devices:
+        return all(node.devices.get(resource, 0) for resource in devices)
+    return _kind(node)[1:] not in platforms or has_gpus(node)
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether the node has GPUs, even if no device plugin shows them now."""
+    size = find(node.size)
+    return bool(node.devices or node.failed_devices or (size and size.gpus))
+
+
+def _common(members: Sequence[Node]) -> dict[str, str]:
+    """The labels that all of them have."""
+    first, *others = (node.labels for node in members)
+    return {key: value for key, value in first.items() if all(row.get(key) == value for row in others)}
+
+
+def _telling(labels: Mapping[str, str]) -> list[str]:
+    own = sorted(
+        key
+        for key in labels
+        if not any(f".{key.partition('/')[0]}".endswith(f".{domain}") for domain in _FOREIGN)
+        and key not in _TELLING
+        and labels[key]
+    )
+    return [key for key in _TELLING if labels.get(key)] + own
