@@ -189,7 +189,7 @@ class WhyUnusable(Enum):
 
     @property
     def keeps_jobs_off(self) -> bool:
-        """Whether no job runs there. A node with a broken GPU still takes what fits on it; only types are not sized for it."""
+        """Whether no job runs there. A node with a broken GPU takes what fits; only types are not sized for it."""
         return self not in (WhyUnusable.FEWER_GPUS, WhyUnusable.FULL)
 
 
