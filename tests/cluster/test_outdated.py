@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.cluster.outdated_types import outdated, seen_nodes
 from arc_toolkit.kube.taints import Toleration
-from arc_toolkit.sizing.instance_types import generate
+from arc_toolkit.sizing.instance_types import Choices, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes, select_sizes
 from arc_toolkit.sizing.schedulable import Assumptions
 from arc_toolkit.sizing.shares import Share
@@ -37,7 +37,8 @@ def manifests(selection: Selection, *shares: str, **options: Any) -> list[Object
     options = {"template": "{size}-{pool}-{gpus}-{share}", **options}
     requests = [Share.parse(share) for share in shares or ("whole",)]
     return [
-        entry.manifest() for entry in generate(selection.groups, requests, selection.assumptions, **options)[0]
+        entry.manifest()
+        for entry in generate(selection.groups, requests, selection.assumptions, Choices(**options))[0]
     ]
 
 
@@ -72,8 +73,8 @@ def test_types_of_shares_that_are_no_longer_asked_for_are_pruned() -> None:
         ([node("b", **GPU, ready="False")], "all of its nodes are left out now (NotReady)"),
         ([node("b", **GPU, unschedulable=True)], "all of its nodes are left out now (cordoned)"),
         ([node("b", **GPU, taints=[MAINTENANCE])], "left out now (taint team=maintenance:NoSchedule)"),
-        ([node("b", **{**GPU, "gpus": 0})], "its nodes show 0 of 8 nvidia.com/gpu now"),
-        ([node("b", **{**GPU, "gpus": 7})], "its nodes show 7 of 8 nvidia.com/gpu now"),
+        ([node("b", **{**GPU, "gpus": 0})], "left out now (only 0 of 8 GPUs)"),
+        ([node("b", **{**GPU, "gpus": 7})], "left out now (only 7 of 8 GPUs)"),
     ],
     ids=["zero-nodes", "not-ready", "cordoned", "tainted", "no-device-plugin", "broken-gpu"],
 )
@@ -137,7 +138,7 @@ def test_a_pool_for_which_this_run_can_make_no_type_keeps_those_it_has() -> None
     prune, keep = decide(manifests(today), stored(manifests(first)), today)
     assert (prune, keep) == (
         [],
-        {"standard-d2s-v5-tiny-0-whole": "this run generates no type for Standard_D2s_v5"},
+        {"standard-d2s-v5-tiny-0-whole": "all of its nodes are left out now (nothing left for jobs)"},
     )
 
 
