@@ -724,3 +724,43 @@ def test_a_node_that_has_just_been_created_may_not_be_ready_yet(age: int, level:
     other = node(NODE_B, conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": at(60)}])
     verdicts = {verdict.node: verdict for verdict in build([], [facts([], [young, other])]).verdicts}
     assert verdicts[NODE_A].level is level
+
+
+def test_a_reboot_takes_some_minutes_until_it_is_reported() -> None:
+    rebooted = event("Rebooted", 32)
+    for reason, kind in (("Unknown", CauseKind.NODE_LOST), ("Error", CauseKind.UNKNOWN)):
+        ended = pod(containers=[container(reason=reason, code=255)])
+        assert cause_of([ended], [node()], [rebooted]).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("rpc error: code = Unavailable desc = connection error: dial unix nvidia-gpu.sock", FAULT),
+        ("rpc error: code = Unknown desc = maximum request size for shared resources is 1", CauseKind.SETUP),
+    ],
+)
+def test_a_device_plugin_that_does_not_answer_is_a_fault_and_one_that_says_no_is_not(
+    message: str, kind: CauseKind
+) -> None:
+    cause = cause_of(
+        [refused(f"Pod was rejected: Allocate failed due to {message}, which is unexpected")], [node()]
+    )
+    assert cause.kind is kind
+
+
+def test_the_autoscaler_also_removes_nodes_that_were_lost_before() -> None:
+    lost = pod(disruption="DeletionByTaintManager", containers=[])
+    for minute, kind in ((28, CauseKind.SCALE_DOWN), (38, CauseKind.NODE_LOST)):
+        events = [event("NodeNotReady", 25), event("ScaleDown", minute)]
+        assert cause_of([lost], [node()], events).kind is kind
+
+
+def test_a_disruption_that_a_pod_survived_by_far_was_called_off() -> None:
+    for minute, kind in ((25, CauseKind.DRAIN), (10, CauseKind.OWN_MEMORY)):
+        killed = pod(
+            disruption="EvictionByEvictionAPI",
+            disrupted=minute,
+            containers=[container(reason="OOMKilled", code=137)],
+        )
+        assert cause_of([killed], [node()]).kind is kind
