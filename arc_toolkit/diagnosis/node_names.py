@@ -7,6 +7,7 @@ characters (Azure/AKS #3293). Scale sets write it in capitals, Kubernetes in sma
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 AKS_LINUX = re.compile(r"(?:aks|ask|k8s)-(?P<pool>.+)-\d{8}-vmss(?P<id>[0-9a-z]*)")
 AKS_WINDOWS = re.compile(r"aks(?P<pool>[a-z][a-z0-9]{0,5})(?P<id>[0-9a-z]{6})")
@@ -25,6 +26,7 @@ def vm_instance_of(name: str) -> int | None:
     return int(match["id"], 36) if match and len(match["id"]) == ID_LENGTH else None
 
 
+@lru_cache(1 << 12)  # many logs name the same few nodes
 def is_cut(name: str) -> bool:
     """Too short for a node of AKS; the line that Microsoft documents ends in such a name."""
     match = AKS_LINUX.fullmatch(name)
