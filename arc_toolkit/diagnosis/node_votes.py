@@ -121,9 +121,10 @@ def root_of(ranks: Sequence[Attempt]) -> Attempt | None:
         failed = [rank for rank in failed if not _was_asked_to_stop(rank)]
     if len(failed) > 1:
         failed = sorted(filter(_is_blamed, failed), key=_ended)[:1] or failed
-    # Of a few that ended in the same second, any one: a bad node is among them more often than others.
-    failed.sort(key=lambda rank: (_ended(rank), rank.rank or ""))
-    return failed[0] if 0 < len(failed) <= MOST_AT_ONCE else None
+    # Of a few that ended first in the same second, any one: a bad node is among them more often than others.
+    earliest = min(map(_ended, failed), default=None)
+    first = sorted((rank for rank in failed if _ended(rank) == earliest), key=lambda rank: rank.rank or "")
+    return first[0] if 0 < len(first) <= MOST_AT_ONCE else None
 
 
 def _may_be_the_node(root: Attempt) -> bool:
