@@ -1,11 +1,14 @@
 """Calls of `azureml.train.hyperdrive` and v1.5 run settings in Python source, read as the v1.5 spec of a sweep.
 
-Only literals are read; everything else is `Refused` with its line. Signatures are those of azureml-train-core 1.6x.
+Plain values are read, and followed through variables; everything else is `Refused` with its line. Signatures are those
+of azureml-train-core 1.6x.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -14,6 +17,8 @@ from arc_toolkit.azureml.migrate import space
 from arc_toolkit.azureml.migrate.forms import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
 from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
 from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
+from arc_toolkit.azureml.migrate.v1_data import V1Data
+from arc_toolkit.azureml.migrate.v1_values import NotPlain, PipelineParameter, arguments
 from arc_toolkit.azureml.python.expressions import short
 from arc_toolkit.azureml.python.meaning import Meanings
 from arc_toolkit.azureml.python.names import Binding, Statement
@@ -36,8 +41,6 @@ SAMPLINGS = {
     "GridParameterSampling": "grid",
     "BayesianParameterSampling": "bayesian",
 }
-# A longer range is not written out.
-_MOST_VALUES = 10_000
 
 
 class HyperdriveReader:
@@ -45,14 +48,16 @@ class HyperdriveReader:
 
     def __init__(self, meanings: Meanings, statement: Statement) -> None:
         self._meanings = meanings
-        self._spot = statement
+        # From where names are looked up, and the statement that is read.
+        self.spot = self._home = statement
+        self.values = V1Data(meanings)
         self.spec = LegacySpec("", {"search_space": {}, "objective": {}, "limits": {}})
         # Uses of imported hyperdrive names that were read, and go with what they are in.
         self.names: set[int] = set()
 
     def name(self, node: ast.expr | None) -> str:
         """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
-        path = self._meanings.path(node, self._spot) if node is not None else None
+        path = self._meanings.path(node, self.spot) if node is not None else None
         return path.rpartition(".")[2] if path is not None and path.startswith(f"{MODULE}.") else ""
 
     def called(self, node: ast.expr | None) -> str:
@@ -60,8 +65,18 @@ class HyperdriveReader:
 
     def take(self, node: ast.expr) -> None:
         """This use of a hyperdrive name goes with the edit."""
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Name) and self.spot is self._home:
             self.names.add(id(node))
+
+    @contextmanager
+    def follow(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What a variable is bound to, read from where it is bound; other nodes are themselves."""
+        before = self.spot
+        made, self.spot = self.values.follow(node, self.spot)
+        try:
+            yield made
+        finally:
+            self.spot = before
 
     def put(self, node: ast.expr, value: Any, *keys: str) -> None:
         """A value of the spec, and where it is written."""
@@ -82,12 +97,12 @@ class HyperdriveReader:
         if kind == "choice":
             if node.keywords:
                 raise Refused(f"{name}: choice takes no keyword arguments", line=node.lineno)
-            values = [value(item, f"a value of {name}") for item in node.args]
+            values = [self.value(item, f"a value of {name}") for item in node.args]
             if len(values) == 1 and isinstance(values[0], list | tuple):
                 values = list(values[0])
             drawn = {"values": [list(item) if isinstance(item, tuple) else item for item in values]}
         else:
-            drawn = arguments(node, space.DISTRIBUTIONS[kind].keys, f"{kind} of {name}")
+            drawn = self.arguments(node, space.DISTRIBUTIONS[kind].keys, f"{kind} of {name}")
         self.put(node, {"type": kind, **drawn}, "search_space", name)
         self.take(node.func)
         return True
@@ -98,9 +113,32 @@ class HyperdriveReader:
         if kind not in POLICIES or not isinstance(node, ast.Call):
             return False
         policy_type, order = POLICIES[kind]
-        self.put(node, {"policy_type": policy_type, **arguments(node, order, kind)}, "early_termination")
+        self.put(node, {"policy_type": policy_type, **self.arguments(node, order, kind)}, "early_termination")
         self.take(node.func)
         return True
+
+    def value(self, node: ast.expr, what: str) -> Any:
+        """A plain value; the default of a PipelineParameter is not one here, since callers may change it."""
+        try:
+            found = self.values.plain(node, self.spot)
+        except NotPlain:
+            found = None
+        if isinstance(found, PipelineParameter) or (found is None and not _is_none(node)):
+            raise Refused(f"{what} is not a plain value: {short(node)}", line=node.lineno)
+        return found
+
+    def arguments(self, call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, Any]:
+        """The plain arguments of a call by name; those that are None are as if not given."""
+        given = arguments(call, order, self.spot)
+        if len(call.args) > len(order):
+            raise Refused(f"{what} has more arguments than it takes", line=call.lineno)
+        if given.rest:
+            raise Refused(f"{what} takes **arguments that cannot be read", line=call.lineno)
+        for name in given.values:
+            if name not in order:
+                raise Refused(f"{what} has no argument {name}", line=call.lineno)
+        out = {name: self.value(node, f"{name} of {what}") for name, (node, _) in given.values.items()}
+        return {name: item for name, item in out.items() if item is not None}
 
     def body(self) -> dict[str, Any]:
         """What v2 says about the sweep; refused where something of it has no place in v2."""
@@ -111,35 +149,8 @@ class HyperdriveReader:
         return body
 
 
-def value(node: ast.expr, what: str) -> Any:
-    """A literal, `range(...)` among them."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
-        try:
-            numbers = range(*(value(item, what) for item in node.args))
-            if not node.keywords and len(numbers) <= _MOST_VALUES:
-                return list(numbers)
-        except (ValueError, TypeError, OverflowError):
-            pass
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise Refused(f"{what} is not a literal: {short(node)}", line=node.lineno) from None
-
-
-def arguments(call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, Any]:
-    """The literal arguments of a call by name; those that are None are as if not given."""
-    out = {}
-    if len(call.args) > len(order):
-        raise Refused(f"{what} has more arguments than it takes", line=call.lineno)
-    for name, node in zip(order, call.args, strict=False):
-        out[name] = value(node, f"{name} of {what}")
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise Refused(f"{what} takes **arguments that cannot be read", line=call.lineno)
-        if keyword.arg not in order:
-            raise Refused(f"{what} has no argument {keyword.arg}", line=call.lineno)
-        out[keyword.arg] = value(keyword.value, f"{keyword.arg} of {what}")
-    return {name: item for name, item in out.items() if item is not None}
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 SWEEP_MODULE = "azure.ai.ml.sweep"
@@ -155,6 +166,8 @@ class SweepChange:
     # A warning, its reason and the node that it is about.
     warning: tuple[str, str, ast.expr] | None = None
     expressions: list[tuple[Statement, ast.expr, str]] = field(default_factory=list)
+    # Calls that get another argument.
+    arguments_added: list[tuple[Statement, ast.Call, str, str]] = field(default_factory=list)
     # Statements with what they become; "" takes one out.
     statements: list[tuple[Statement, str]] = field(default_factory=list)
     # Classes of azure.ai.ml.sweep that the new text needs.
@@ -207,6 +220,8 @@ def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
     for change in changes:
         for statement, node, text in change.expressions:
             plan.writer.changes.replace(statement, node, text)
+        for statement, call, name, text in change.arguments_added:
+            plan.writer.changes.set(statement, call, name, text)
         for statement, text in change.statements:
             plan.writer.changes.replace(statement, statement.stmt, text)
         plan.add_finding(RULE, "note", change.message, plan.at(change.statement), applied=True)

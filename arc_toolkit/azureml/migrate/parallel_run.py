@@ -151,7 +151,7 @@ def _step(
     comments: dict[Any, Any] = {
         Comment(f"{EQUIVALENTS.get(key, key)}: v1's {key} is {text}"): None
         for key, text in unknown.items()
-        if key not in _ALWAYS and key != "**"
+        if key not in {*_ALWAYS, *old, "**"}
     }
     return filled(
         {

@@ -15,6 +15,7 @@ from arc_toolkit.azureml.migrate.v1_values import (
     Arguments,
     NotPlain,
     PipelineParameter,
+    Unsaid,
     arguments,
 )
 from arc_toolkit.azureml.python.expressions import calls_in, short
@@ -143,6 +144,8 @@ def _read(given: Arguments, values: V1Data, fields: PrsFields) -> None:
             value = value.default
         fields.values[name] = value
         fields.unknown.pop(name, None)
+        if name == "arguments" and (unsaid := [item.text for item in value if isinstance(item, Unsaid)]):
+            fields.unknown[name] = ", ".join(unsaid)
         if name == "environment":
             try:
                 variables = values.variables(node, statement)
@@ -179,16 +182,12 @@ def script_arguments(node: ast.expr, statement: Statement, values: V1Data) -> li
 
 
 def _argument(node: ast.expr, statement: Statement, values: V1Data) -> Any:
-    made, _ = values.follow(node, statement)
     if values.is_output(node, statement):
         return values.output(node, statement)
     try:
         return values.plain(node, statement)
     except NotPlain:
-        # Only a call makes a dataset; a name that is bound to none may be anything.
-        if not isinstance(made, ast.Call):
-            raise
-        return values.data(node, statement)
+        return values.data(node, statement) if values.is_data(node, statement) else Unsaid(short(node))
 
 
 def _items(node: ast.expr, statement: Statement, values: V1Data) -> list[tuple[ast.expr, Statement]]:

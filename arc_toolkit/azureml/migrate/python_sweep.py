@@ -1,36 +1,33 @@
 """Sweeps of SDK v1.5 and v1 in Python source as `command_node.sweep(...)` of azure-ai-ml.
 
-Two shapes are rewritten, and only where every value is a literal:
+Rewritten where every value is plain:
 
     step = sweep_func(train=data, lr=uniform(0.1, 1.0))         step = sweep_func(train=data, lr=Uniform(...))
     step.runsettings.sweep.algorithm = "random"           ->    step = step.sweep(primary_metric=..., ...)
     step.runsettings.sweep.objective.configure(...)             step.resources = JobResourceConfiguration(...)
 
-and `HyperDriveConfig(run_config=node, ...)` where `node` is an azure-ai-ml `command(...)`. All else is a finding with
-its line and the reason.
+`hyperdrive_config.py` converts HyperDriveConfig. All else is a finding with its line and the reason.
 """
 
 from __future__ import annotations
 
 import ast
+import os.path
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.migrate.hyperdrive import (
-    SAMPLINGS,
     HyperdriveReader,
     SweepChange,
     commit,
     refuse,
     resources_text,
-    value,
 )
-from arc_toolkit.azureml.migrate.legacy_spec import RULE
-from arc_toolkit.azureml.migrate.space import call_lines, call_text, literal
-from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.python.meaning import Builder, Component, PipelineFunction
+from arc_toolkit.azureml.migrate.hyperdrive_config import configs
+from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, parse_spec, read_or_none
+from arc_toolkit.azureml.migrate.space import call_lines, literal
+from arc_toolkit.azureml.python.meaning import Component, PipelineFunction
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
@@ -46,90 +43,20 @@ def plan_sweeps(
     for statement, read in _sweeps(plan):
         if not plan.covers(RULE, plan.at(statement)):
             try:
-                changes.append(read())
+                if (change := read()) is not None:
+                    changes.append(change)
             except Refused as refused:
                 refuse(plan, statement, refused)
     commit(plan, changes)
     return plan
 
 
-def _sweeps(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepChange]]]:
+def _sweeps(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepChange | None]]]:
     """Where each sweep is, and what reads it."""
     for scope in plan.module.scopes:
         for name, uses in step_sweeps(plan, scope):
             yield uses[0].statement, partial(step_change, plan, scope, name, uses)
-        for statement in scope.statements:
-            value = statement.stmt.value if isinstance(statement.stmt, ast.Assign) else None
-            if HyperdriveReader(plan.meanings, statement).called(value) == "HyperDriveConfig":
-                yield statement, partial(config_change, plan, statement)
-
-
-# Argument -> where a v1.5 spec has it.
-_VALUES = {
-    "primary_metric_name": ("objective", "primary_metric"),
-    "max_total_runs": ("limits", "max_total_trials"),
-    "max_concurrent_runs": ("limits", "max_concurrent_trials"),
-    "max_duration_minutes": ("limits", "timeout_minutes"),
-}
-_KNOWN = (*_VALUES, "hyperparameter_sampling", "primary_metric_goal", "policy", "run_config")
-
-
-def config_change(plan: PythonPlan, statement: Statement) -> SweepChange:
-    """The conversion of one config."""
-    stmt, reader = statement.stmt, HyperdriveReader(plan.meanings, statement)
-    assert isinstance(stmt, ast.Assign)
-    call = stmt.value
-    assert isinstance(call, ast.Call)
-    unknown = [str(keyword.arg) for keyword in call.keywords if keyword.arg not in _KNOWN]
-    if call.args or unknown:
-        odd = ", ".join(unknown) or "positional arguments"
-        raise Refused(f"HyperDriveConfig with {odd} cannot be read")
-    if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
-        raise Refused("HyperDriveConfig is not assigned to one name")
-    name = stmt.targets[0].id
-    values = {str(keyword.arg): keyword.value for keyword in call.keywords}
-    reader.take(call.func)
-    for key, at in _VALUES.items():
-        if key in values:
-            reader.put(values[key], value(values[key], key), *at)
-    goal = values.get("primary_metric_goal")
-    if isinstance(goal, ast.Attribute) and reader.name(goal.value) == "PrimaryMetricGoal":
-        reader.put(goal, goal.attr.lower(), "objective", "goal")
-        reader.take(goal.value)
-    policy = values.get("policy")
-    no_policy = policy is None or (isinstance(policy, ast.Constant) and policy.value is None)
-    if policy is not None and not no_policy and not reader.policy(policy):
-        raise Refused("policy is not given as a hyperdrive call inside HyperDriveConfig")
-    _read_sampling(reader, values.get("hyperparameter_sampling"))
-    change = SweepChange(statement, reader)
-
-    run = values.get("run_config")
-    node = statement.source.slice(run) if run is not None else "node"
-    function = f"{name} = {call_text(node, change.distributions)}.sweep"
-    made = plan.meanings.of(run, statement) if run is not None else None
-    if not (isinstance(made, Builder) and made.family is Family.COMMAND):
-        text = call_text(function, change.arguments)
-        raise Refused(f"{node} is not an azure-ai-ml command; once it is, write {text}")
-    sweep = call_lines(function, change.arguments, stmt.col_offset)
-    change.replace(statement, f"{sweep}\n{name}.resources = {resources_text(plan.settings, {})}")
-    change.message = f"HyperDriveConfig is written as {node}(...).sweep(...)"
-    return change
-
-
-def _read_sampling(reader: HyperdriveReader, node: ast.expr | None) -> None:
-    """`RandomParameterSampling({...})` into the algorithm and the search space."""
-    kind = reader.called(node)
-    if kind not in SAMPLINGS or not isinstance(node, ast.Call):
-        raise Refused("hyperparameter_sampling is not given as a hyperdrive call inside HyperDriveConfig")
-    spaces = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if len(spaces) != 1 or not isinstance(spaces[0], ast.Dict):
-        raise Refused(f"the parameter space of {kind} is not a literal dict", line=node.lineno)
-    reader.put(node, SAMPLINGS[kind], "algorithm")
-    reader.take(node.func)
-    for key, item in zip(spaces[0].keys, spaces[0].values, strict=True):
-        name = value(key, "a parameter's name") if key is not None else None
-        if not isinstance(name, str) or not reader.distribution(item, legal(name.lstrip("-"))):
-            raise Refused(f"{name or '**'} in {kind} is not a hyperdrive distribution", line=item.lineno)
+    yield from configs(plan)
 
 
 # AMLARC's migration note (2023) says so; no public client can show it.
@@ -169,11 +96,15 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     ]
     _refuse_other_uses(name, made, settings, sweeps[-1])
     reader = HyperdriveReader(plan.meanings, made.statement)
+    spec = _sweep_spec(plan, made)
+    if spec is not None:
+        _take_spec(reader, spec, {str(keyword.arg) for keyword in call.keywords})
+    of_spec = list(reader.spec.data["search_space"])
     drawn = [keyword for keyword in call.keywords if reader.distribution(keyword.value, str(keyword.arg))]
-    if not drawn:
+    if not drawn and not of_spec:
         raise Refused(
             f"no argument of the call of {name} is a hyperdrive distribution that is imported here, so the search "
-            "space is in its spec: convert that with `patch --sweep-to-v2`"
+            "space is in its spec, which is not found here: convert that with `patch --sweep-to-v2`"
         )
     resources: dict[str, str] = {}
     compute = ""
@@ -183,6 +114,7 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     change.expressions += [
         (made.statement, keyword.value, change.distributions[str(keyword.arg)]) for keyword in drawn
     ]
+    change.arguments_added += [(made.statement, call, item, change.distributions[item]) for item in of_spec]
     if plan.settings.compute:
         compute = literal(plan.settings.compute.removeprefix("azureml:"))
     *others, last = settings
@@ -198,9 +130,35 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
         "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the sweep's spec"
         + _OF_V15 * _is_v15(plan, scope, made)
     )
+    if spec is None:
+        reason += ". That spec is not found here: what it sets and this code does not repeat is not in .sweep(...)"
     change.message = f"runsettings.sweep of {name} is written as {name}.sweep(...)"
     change.warning = f"{ast.unparse(call.func)} has to be a command component now", reason, call
     return change
+
+
+def _sweep_spec(plan: PythonPlan, made: Binding) -> LegacySpec | None:
+    """The v1.5 SweepComponent that a step is made of, if its file is here."""
+    assert isinstance(made.value, ast.Call)
+    component = plan.meanings.of(made.value.func, made.statement)
+    if not isinstance(component, Component) or not component.file:
+        return None
+    path = os.path.normpath(os.path.join(plan.meanings.folder, component.file))
+    data = read_or_none(plan.library.read, path)
+    spec = parse_spec(path, data) if data is not None else None
+    return spec if spec is not None and "sweep" in str(spec.data.get("type", "")).lower() else None
+
+
+def _take_spec(reader: HyperdriveReader, spec: LegacySpec, passed: set[str]) -> None:
+    """What the spec says, below all that the code sets; parameters that the call gives are the code's."""
+    data = reader.spec.data
+    for section in (*_SECTIONS, "search_space"):
+        data[section] = {key: item for key, item in spec.mapping(section).items() if key not in passed}
+    if "algorithm" in spec.data:
+        data["algorithm"] = spec.data["algorithm"]
+    metric = data["objective"].get("primary_metric")
+    if isinstance(metric, dict):  # a default and the others that v1.5 allows
+        data["objective"]["primary_metric"] = metric.get("default")
 
 
 def _is_v15(plan: PythonPlan, scope: Scope, made: Binding) -> bool:
@@ -242,18 +200,21 @@ def _take(reader: HyperdriveReader, use: Use, resources: dict[str, str]) -> str:
     node, source = use.value, use.statement.source
     match use.path[1:]:
         case ("sweep", "algorithm"):
-            reader.put(node, value(node, "the algorithm"), "algorithm")
+            reader.put(node, reader.value(node, "the algorithm"), "algorithm")
         case ("sweep", section, "configure") if section in _SECTIONS and isinstance(node, ast.Call):
             for keyword in _keywords(node, section):
                 reader.put(
-                    keyword.value, value(keyword.value, f"{section}.{keyword.arg}"), section, str(keyword.arg)
+                    keyword.value,
+                    reader.value(keyword.value, f"{section}.{keyword.arg}"),
+                    section,
+                    str(keyword.arg),
                 )
         case ("sweep", "early_termination") if reader.policy(node):
             pass
         case ("sweep", section) if section in _SECTIONS:
-            reader.put(node, value(node, section), section)
+            reader.put(node, reader.value(node, section), section)
         case ("sweep", section, key) if section in _SECTIONS:
-            reader.put(node, value(node, f"{section}.{key}"), section, key)
+            reader.put(node, reader.value(node, f"{section}.{key}"), section, key)
         case ("resource_layout", "configure") if isinstance(node, ast.Call):
             for keyword in _keywords(node, "resource_layout"):
                 resources[_resource(keyword.arg, keyword.value)] = source.slice(keyword.value)

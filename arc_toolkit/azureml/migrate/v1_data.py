@@ -70,18 +70,30 @@ class V1Data(V1Values):
         match node:
             case ast.Name():
                 found = [
-                    self.data(item.value, item.statement, depth + 1)
+                    self._bound_data(item.value, item.statement, depth + 1)
                     for item in self.bindings(node.id, statement)
                     if isinstance(item.value, ast.expr)
                 ]
-                if not found:
-                    return Data(node.id)
-                return _merged(found).with_name(node.id)
+                return _merged(found or [Data()]).with_name(node.id)
             case ast.Subscript(value=ast.Attribute(attr="datasets"), slice=key):
                 return self._registered(self.plain(key, statement, depth + 1))
             case ast.Call():
                 return self._made_data(node, statement, depth)
         raise NotPlain(f"it is {short(node)}")
+
+    def _bound_data(self, node: ast.expr, statement: Statement, depth: int) -> Data:
+        try:
+            return self.data(node, statement, depth)
+        except NotPlain:  # made elsewhere: of it only the name of its variable is known
+            return Data()
+
+    def is_data(self, node: ast.expr, statement: Statement) -> bool:
+        """Whether an argument is a dataset for certain."""
+        try:
+            found = self.data(node, statement)
+        except NotPlain:
+            return False
+        return bool(found.kind or found.path)
 
     def _made_data(self, call: ast.Call, statement: Statement, depth: int) -> Data:
         name = last_name(call.func)
@@ -98,8 +110,11 @@ class V1Data(V1Values):
         match name:
             case "as_named_input" | "as_input":
                 return replace(base(), name=text("name", "name"))
-            case "as_mount" | "as_download" | "as_direct" | "as_hdfs":
-                return replace(base(), download=name == "as_download")
+            case "as_mount" | "as_download":  # of files only
+                data = base()
+                return replace(data, kind=data.kind or "file", download=name == "as_download")
+            case "as_direct" | "as_hdfs":
+                return base()
             case "register":
                 data = base()
                 return replace(self._registered(text("name", "workspace", "name")), name=data.name, kind=data.kind)
@@ -150,7 +165,8 @@ class V1Data(V1Values):
                 inside = str(self.plain(pair[1], where)).strip("/")
                 path = f"azureml://datastores/{self._datastore(pair[0], where)}/paths/{inside}"
             else:
-                path = str(self.plain(made, where))
+                plain = self.plain(made, where)
+                path = plain if isinstance(plain, str) else ""
         except NotPlain:
             return ""
         return path if "://" in path and "*" not in path else ""
@@ -174,7 +190,7 @@ def _merged(found: list[Data]) -> Data:
             first.name if first.name == other.name else "",
             first.kind if first.kind == other.kind else "",
             (first.path or other.path) if same_path else "",
-            first.registered or other.registered,
+            same_path and (first.registered or other.registered),
             first.download or other.download,
         )
     return first

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from arc_toolkit.azureml.migrate.forms import filled
+from arc_toolkit.azureml.migrate.forms import UNSET, filled
 from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.migrate.v1_data import Data, Output
-from arc_toolkit.azureml.migrate.v1_values import PipelineParameter
+from arc_toolkit.azureml.migrate.v1_values import PipelineParameter, Unsaid
 from arc_toolkit.edit.yaml_writer import Comment
 
 
@@ -26,6 +26,8 @@ class Ports:
     data: dict[str, Data] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
+    # Arguments that the code does not say: SET_ME is in their place.
+    unsaid: list[str] = field(default_factory=list)
 
     def add_data(self, item: Data) -> str:
         name = legal(item.name or "data")
@@ -54,6 +56,9 @@ class Ports:
                 name = legal(item.name)
                 self.parameters[name] = item.default
                 return f"${{{{inputs.{name}}}}}"
+            case Unsaid():
+                self.unsaid.append(item.text)
+                return UNSET
         return shlex.quote(str(item))
 
 

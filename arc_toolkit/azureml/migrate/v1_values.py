@@ -43,6 +43,13 @@ class PipelineParameter:
 
 
 @dataclass(frozen=True)
+class Unsaid:
+    """A value among others that the code does not say here, with its text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Arguments:
     """The arguments of a call by their names, each with the statement to read it from."""
 

@@ -124,8 +124,9 @@ def _rewrite(sources: Sequence[Source], settings: Settings, path: str, library: 
     findings = (*first.findings, *later)
     if second.refused is not None:
         return replace(second, findings=findings)
+    new_files = (*first.new_files, *second.new_files)
     pairs = zip(sources, first.edits, second.edits, strict=True)
-    return Rewrite([compose_edits(source.text, *edits) for source, *edits in pairs], findings, second.new_files)
+    return Rewrite([compose_edits(source.text, *edits) for source, *edits in pairs], findings, new_files)
 
 
 def _prove_plan(

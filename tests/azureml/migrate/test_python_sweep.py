@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.azureml.migrate import python_sweep
+from arc_toolkit.azureml.migrate import hyperdrive_config
 from arc_toolkit.azureml.migrate.hyperdrive import SweepChange
-from arc_toolkit.azureml.migrate.python_sweep import config_change
+from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
+from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
 from arc_toolkit.azureml.python.names import Statement
+from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.python_editor import Changes
 from arc_toolkit.edit.python_source import Source
@@ -157,10 +160,10 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("max_total_trials=4", "max_total_trials=trials", "limits.max_total_trials is not a literal: trials"),
+        ("max_total_trials=4", "max_total_trials=trials", "limits.max_total_trials is not a plain value: trials"),
         ("max_total_trials=4, ", "", "limits.max_total_trials is missing"),
         ("(max_total_trials=4, timeout_minutes=3)", "(**limits)", "**arguments that cannot be read"),
-        ("uniform(0.1, 1.0)", "uniform(low, 1.0)", "min_value of uniform of lr is not a literal: low"),
+        ("uniform(0.1, 1.0)", "uniform(low, 1.0)", "min_value of uniform of lr is not a plain value: low"),
         ("uniform(0.1, 1.0)", "uniform(0.1)", "uniform needs max_value"),
         ('goal="minimize"', 'goal="best"', "use minimize or maximize"),
         ("slack_factor=0.2", "slack=0.2", "BanditPolicy has no argument slack"),
@@ -199,7 +202,7 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
         ('choice("a", True)', 'choice(values=["a"])', "choice takes no keyword arguments"),
         ("uniform(0.1, 1.0)", "uniform(0.1, 1.0, 2)", "has more arguments than it takes"),
         ("uniform(0.1, 1.0)", "uniform(**space)", "**arguments that cannot be read"),
-        ('choice("a", True)', "choice(range(10**9))", "a value of extra is not a literal"),
+        ('choice("a", True)', "choice(range(10**9))", "a value of extra is not a plain value"),
         ("    step = trial", "    step: Node = trial", "not made by one call in the same block"),
         ("\n\n\n@dsl", "\nfrom mine import Uniform\n\n\n@dsl", "the name Uniform means something else in line 2"),
         (
@@ -221,20 +224,24 @@ def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(old: str, new:
         (
             "node = command(",
             "node = ScriptRunConfig(",
-            "node is not an azure-ai-ml command; once it is, write config = node(",
+            "node is neither a ScriptRunConfig nor an azure-ai-ml command; once it is, write config = node(",
         ),
-        ("RandomParameterSampling({", "sampling({", "hyperparameter_sampling is not given as a hyperdrive call"),
-        ("choice(range(1, 4))", "choice(options)", "a value of n is not a literal: options"),
+        ("RandomParameterSampling({", "sampling({", "hyperparameter_sampling is not a hyperdrive call"),
+        ("choice(range(1, 4))", "choice(options)", "a value of n is not a plain value: options"),
         ("max_total_runs=8,", "max_total_runs=8, resume_from=x,", "HyperDriveConfig with resume_from"),
-        ("MedianStoppingPolicy(delay_evaluation=5)", "early", "policy is not given as a hyperdrive call"),
-        ("    run_config=node,", "    node,", "HyperDriveConfig with positional arguments cannot be read"),
+        ("MedianStoppingPolicy(delay_evaluation=5)", "early", "policy is not a hyperdrive call"),
+        ("    run_config=node,", "", "HyperDriveConfig has nothing to run"),
         ("config = Hyper", "config = other = Hyper", "HyperDriveConfig is not assigned to one name"),
         ("PrimaryMetricGoal.MAXIMIZE", "goal", "objective.goal is None: use minimize or maximize"),
-        ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "space", "is not a literal dict"),
+        ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "space", "is not a dict: space"),
         ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "{}", "the sweep has no search_space"),
         ("choice(range(1, 4))", "3", "n in RandomParameterSampling is not a hyperdrive distribution"),
         ('"n": choice(range(1, 4))', "**more", "** in RandomParameterSampling is not a hyperdrive distribution"),
-        ("from azure.ai.ml import command", "from mine import command", "node is not an azure-ai-ml command"),
+        (
+            "from azure.ai.ml import command",
+            "from mine import command",
+            "node is neither a ScriptRunConfig nor an azure-ai-ml command",
+        ),
     ],
 )
 def test_a_hyperdrive_config_that_cannot_be_converted_is_not_changed(old: str, new: str, reason: str) -> None:
@@ -254,7 +261,7 @@ def test_a_config_in_a_function_without_a_step_is_reported() -> None:
     text = (
         "def build(run, sampling):\n    x = HyperDriveConfig(run_config=run, hyperparameter_sampling=sampling)\n"
     )
-    assert "hyperparameter_sampling is not given as a hyperdrive call" in reasons(head + text)
+    assert "hyperparameter_sampling is not a hyperdrive call" in reasons(head + text)
 
 
 def test_settings_through_a_helper_are_reported() -> None:
@@ -290,15 +297,16 @@ def test_a_conversion_is_refused_when_the_editor_lies(
 
 
 def test_a_conversion_that_a_second_run_would_change_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def again(plan: PythonPlan, statement: Statement) -> SweepChange:
-        change = config_change(plan, statement)
+    def again(plan: PythonPlan, statement: Statement, call: ast.Call) -> SweepChange:
+        change = config_change(plan, statement, call)
+        assert change is not None
         change.statements = [
             (statement, f"{text}\n{ast.unparse(statement.stmt)}") for statement, text in change.statements
         ]
         change.reader.names.clear()
         return change
 
-    monkeypatch.setattr(python_sweep, "config_change", again)
+    monkeypatch.setattr(hyperdrive_config, "config_change", again)
     result = convert_python(CONFIG.replace("policy=MedianStoppingPolicy(delay_evaluation=5),", ""))
     assert (result.after, result.refused) == (None, "a second run would change it again")
 
@@ -328,6 +336,83 @@ def test_an_inline_ignore_keeps_a_sweep() -> None:
 def test_a_file_without_the_words_has_nothing() -> None:
     result = convert_python("from azure.ai.ml import command\nx = 1\n")
     assert (result.after, result.findings) == (None, ())
+
+
+# --- the spec of a step ----------------------------------------------------------------------------------------------
+
+SPEC = """\
+$schema: http://azureml/sdk-1-5/SweepComponent.json
+name: my.sweep
+type: SweepComponent
+trial: file:./train.yaml
+algorithm: grid
+search_space:
+  lr: {type: uniform, min_value: 5, max_value: 6}
+  depth: {type: choice, values: [1, 2]}
+  fixed: {type: randint, upper: 3}
+objective: {primary_metric: {default: auc, enum: [auc, rmse]}, goal: maximize}
+limits: {max_total_trials: 40, max_concurrent_trials: 5, timeout_minutes: 2}
+early_termination: {policy_type: median_stopping, evaluation_interval: 7}
+"""
+OF_SPEC = """\
+from azure.ml.component import Component, dsl
+from azureml.train.hyperdrive import uniform
+
+sweep_func = Component.from_yaml(yaml_file="sweep.yaml")
+
+
+@dsl.pipeline()
+def train_all(train):
+    step = sweep_func(train=train, lr=uniform(0.1, 1.0), fixed=3)
+    step.runsettings.sweep.limits.configure(max_total_trials=4)
+    return step.outputs
+"""
+
+
+def converted_beside(folder: Path, text: str, spec: str | None = SPEC) -> tuple[str, str]:
+    if spec is not None:
+        (folder / "sweep.yaml").write_text(spec)
+    settings = Settings(sweep_to_v2=True, only=frozenset({RULE}))
+    result = patch_source(str(folder / "p.py"), text.encode(), settings)
+    assert result.refused is None
+    return (result.after or b"").decode(), "\n".join(finding.reason for finding in result.findings)
+
+
+def test_what_the_spec_sets_and_the_code_does_not_repeat_is_kept(tmp_path: Path) -> None:
+    after, reasons = converted_beside(tmp_path, OF_SPEC)
+    assert (
+        "= sweep_func(train=train, lr=Uniform(min_value=0.1, max_value=1.0), fixed=3, depth=Choice(values=[1, 2]))"
+        in after
+    )
+    assert (
+        """\
+    step = step.sweep(
+        primary_metric="auc",
+        goal="maximize",
+        sampling_algorithm="grid",
+        max_total_trials=4,
+        max_concurrent_trials=5,
+        timeout=120,
+        early_termination_policy=MedianStoppingPolicy(evaluation_interval=7, delay_evaluation=0),
+    )
+"""
+        in after
+    )
+    assert "is not found here" not in reasons
+
+
+def test_a_search_space_that_is_in_the_spec_only_is_passed_to_the_step(tmp_path: Path) -> None:
+    after, _ = converted_beside(tmp_path, OF_SPEC.replace(", lr=uniform(0.1, 1.0), fixed=3", ""))
+    for text in ("lr=Uniform(min_value=5, max_value=6)", "depth=Choice(values=[1, 2])", "fixed=Randint(upper=3)"):
+        assert text in after
+
+
+def test_a_spec_that_is_not_found_is_reported(tmp_path: Path) -> None:
+    line = '    step.runsettings.sweep.objective = {"primary_metric": "a", "goal": "minimize"}\n'
+    text = OF_SPEC.replace("    return", f"{line}    return")
+    after, reasons = converted_beside(tmp_path, text, spec=None)
+    assert "max_concurrent_trials" not in after
+    assert "That spec is not found here: what it sets and this code does not repeat" in reasons
 
 
 # --- run for real ----------------------------------------------------------------------------------------------------
