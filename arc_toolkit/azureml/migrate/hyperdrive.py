@@ -123,7 +123,7 @@ class HyperdriveReader:
             found = self.values.plain(node, self.spot)
         except NotPlain:
             found = None
-        if isinstance(found, PipelineParameter) or (found is None and not _is_none(node)):
+        if isinstance(found, PipelineParameter) or (found is None and not _constant_none(node)):
             raise Refused(f"{what} is not a plain value: {short(node)}", line=node.lineno)
         return found
 
@@ -149,7 +149,7 @@ class HyperdriveReader:
         return body
 
 
-def _is_none(node: ast.expr) -> bool:
+def _constant_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
