@@ -22,7 +22,7 @@ def test_nothing_is_broken_and_the_output_is_the_reviewed_one() -> None:
 
 
 def ran(code: int = 0, **report: object) -> corpora.Ran:
-    empty = {"files": [], "findings": [], "skipped": [], "problems": []}
+    empty: dict[str, object] = {"files": [], "findings": [], "skipped": [], "problems": []}
     return corpora.Ran(code, json.dumps({**empty, **report}), "")
 
 
