@@ -116,7 +116,8 @@ class RunReport:
         exit_zero: bool = False,
         # What is counted: files, unless the command counts parts of them.
         subject: str = "file",
-        # The rules that are settings: a warning of one says that something which was asked for could not be set.
+        # The rules that are settings: a warning of one says that something which was asked for could not be set, unless
+        # it was done in another way than asked for.
         settings: Collection[str] = (),
     ) -> None:
         self._command, self._form, self._rules, self._mode = command, form, rules, mode
@@ -156,7 +157,8 @@ class RunReport:
         ]
         self._counts.update(row.finding.severity for row in rows)
         self._counts["not set"] += sum(
-            row.finding.severity == "warning" and row.finding.rule in self._settings for row in rows
+            row.finding.severity == "warning" and row.finding.rule in self._settings and not row.finding.applied
+            for row in rows
         )
         if self._form != "text":
             self._findings += rows

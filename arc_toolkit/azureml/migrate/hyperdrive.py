@@ -227,7 +227,9 @@ def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
         plan.add_finding(RULE, "note", change.message, plan.at(change.statement), applied=True)
         if change.warning is not None:
             message, reason, node = change.warning
-            plan.add_finding(RULE, "warning", message, plan.at(change.statement, node), reason=reason)
+            plan.add_finding(
+                RULE, "warning", message, plan.at(change.statement, node), reason=reason, applied=True
+            )
 
 
 def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[StatementSite, list[str], str | None]]:

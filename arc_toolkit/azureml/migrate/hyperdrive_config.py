@@ -159,11 +159,17 @@ def _write_job(
     plan.add_finding(RULE, "note", f"{NAME} is written as a v2 sweep job: {os.path.basename(file)}", at)
     if lost or run.lost:
         plan.add_finding(
-            RULE, "warning", f"{', '.join(lost + run.lost)}: not carried over, v2 has no equivalent", at
+            RULE,
+            "warning",
+            f"{', '.join(lost + run.lost)}: not carried over, v2 has no equivalent",
+            at,
+            applied=True,
         )
     if run.unknown:
         words = ", ".join(f"{field} ({text})" for field, text in run.unknown.items())
-        plan.add_finding(RULE, "warning", f"these values are not in this file, write them in by hand: {words}", at)
+        plan.add_finding(
+            RULE, "warning", f"these values are not in this file, write them in by hand: {words}", at, applied=True
+        )
     for note in (*reader.values.remarks, *(item.message for item in reader.spec.notes), *notes):
         plan.add_finding(RULE, "note", note, at)
 

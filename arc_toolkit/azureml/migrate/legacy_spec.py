@@ -48,7 +48,7 @@ class LegacySpec:
         return self.refuse(f"{section}.{key} is {self.mapping(section).get(key)!r}: {hint}", section, key)
 
     def note(self, message: str, *keys: Hashable, severity: Severity = "note") -> None:
-        self.notes.append(Finding(RULE, severity, message, self.path, *self.place(*keys)))
+        self.notes.append(Finding(RULE, severity, message, self.path, *self.place(*keys), applied=True))
 
     def warn(self, message: str, *keys: Hashable) -> None:
         self.note(message, *keys, severity="warning")

@@ -87,7 +87,7 @@ def _convert(plan: PythonPlan, at: Node, fields: PrsFields) -> None:
     if fields.unknown:
         words = ", ".join(f"{field} ({text})" for field, text in fields.unknown.items())
         message = f"these values are not in this file, write them in by hand: {words}"
-        plan.add_finding("prs-to-v2", "warning", message, at)
+        plan.add_finding("prs-to-v2", "warning", message, at, applied=True)
     for note in (*fields.notes, *notes):
         plan.add_finding("prs-to-v2", "note", note, at)
 

@@ -103,7 +103,7 @@ def train_all(train, kind="a"):
     return {"model": step.outputs.model}
 """
     )
-    assert [finding.applied for finding in findings] == [False, True]
+    assert [finding.severity for finding in findings] == ["warning", "note"]
     assert "load what `patch --sweep-to-v2` writes" in findings[0].reason
 
 
@@ -318,7 +318,7 @@ def test_a_sweep_in_a_loop_and_two_of_the_same_name_are_converted() -> None:
     after, findings = rewritten(text)
     assert after.count("step = step.sweep(") == 3
     assert "runsettings" not in after
-    assert sum(finding.applied for finding in findings) == 3
+    assert sum(finding.severity == "note" for finding in findings) == 3
 
 
 def test_the_names_of_azure_ai_ml_are_imported_once() -> None:
