@@ -120,7 +120,7 @@ class RunReport:
         # it was done in another way than asked for.
         settings: Collection[str] = (),
     ) -> None:
-        self._command, self._form, self._rules, self._mode = command, form, rules, mode
+        self._command, self.form, self._rules, self._mode = command, form, rules, mode
         self._exit_zero, self._subject, self._settings = exit_zero, subject, settings
         self._counts: Counter[str | Status] = Counter()
         self._findings: list[ReportedFinding] = []
@@ -137,7 +137,7 @@ class RunReport:
 
     def skip(self, skipped: Skipped) -> None:
         self._counts["skipped"] += 1
-        if self._form != "text":
+        if self.form != "text":
             self._skipped.append(skipped)
 
     def file(
@@ -147,7 +147,7 @@ class RunReport:
         status = self._status(result, new_files, writing_failed)
         self._counts[status] += count
         # In text, standard input comes back changed; the other formats have no place for it.
-        written = status is Status.CHANGED and (result.path != "-" or self._form == "text")
+        written = status is Status.CHANGED and (result.path != "-" or self.form == "text")
         text = result.text if any(finding.fix for finding in result.findings) else ""
         rows = [
             self._reported(finding, text, written)
@@ -160,9 +160,9 @@ class RunReport:
             row.finding.severity == "warning" and row.finding.rule in self._settings and not row.finding.applied
             for row in rows
         )
-        if self._form != "text":
+        if self.form != "text":
             self._findings += rows
-        if self._form == "json":
+        if self.form == "json":
             entry: dict[str, Any] = {"path": result.path, "status": status.value}
             if self._mode is not Mode.REPORT:
                 entry |= {
@@ -186,7 +186,7 @@ class RunReport:
         if finding.fix is None:
             return ReportedFinding(finding, False)
         fixed = written and finding.applied
-        if fixed or self._form == "text":
+        if fixed or self.form == "text":
             return ReportedFinding(finding, fixed)
         return ReportedFinding(finding, False, replacements(text, finding.fix.edits))
 
@@ -224,7 +224,7 @@ class RunReport:
             for skipped in self._skipped
             if skipped.cause.damaged
         ]
-        if self._form == "json":
+        if self.form == "json":
             return document(
                 self._command,
                 {
@@ -235,11 +235,11 @@ class RunReport:
                     "problems": [asdict(problem) for problem in self._problems],
                 },
             )
-        if self._form == "sarif":
+        if self.form == "sarif":
             from arc_toolkit.output.sarif import sarif
 
             return sarif(self._findings, self._rules, unusable, command=self._command, docs_url=docs_url)
-        if self._form == "github":
+        if self.form == "github":
             from arc_toolkit.output.github import workflow_commands
 
             return workflow_commands([row.finding for row in self._findings], unusable)

@@ -1,0 +1,375 @@
+"""Where every kind of workload keeps its pod specs, which role each of them has, and what may not run on spot capacity.
+
+One table, keyed by apiVersion and kind. The paths were read from the CRD schemas of the releases named below, and
+an API server accepts a toleration and an affinity at each of them. A new kind is a new row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+# Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.0 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12; KubeRay 1.7;
+# Volcano 1.15; Argo Workflows 4.1; Spark operator 2.5; LeaderWorkerSet 0.10; AppWrapper 1.2; Tekton 1.15; Kueue 0.19.
+EACH_KEY = "*"
+EACH_ITEM = "[]"
+SpecPath = tuple[str, ...]
+
+_TEMPLATE = ("template", "spec")
+_JOB = ("spec", *_TEMPLATE)
+_REPLICATED = ("replicatedJobs", EACH_ITEM, "template", *_JOB)
+
+
+class Shape(Enum):
+    """Which fields there are where a pod spec is."""
+
+    POD_SPEC = "pod spec"  # all of them
+    OVERRIDE = "override"  # TrainJob 2.0: nodeSelector and tolerations, no affinity
+    PATCH = "patch"  # a part of a pod spec that is merged into another: no containers
+    WORKFLOW = "workflow"  # Argo: tolerations, affinity and nodeSelector; the grace period by podSpecPatch
+    SPARK = "spark"  # the fields of a driver or executor, with a grace period
+    POD_TEMPLATE = "pod template"  # Tekton: tolerations, affinity and nodeSelector
+
+    @property
+    def has_affinity(self) -> bool:
+        return self is not Shape.OVERRIDE
+
+    @property
+    def has_grace(self) -> bool:
+        return self in (Shape.POD_SPEC, Shape.PATCH, Shape.SPARK)
+
+
+class Retry(Enum):
+    """How a kind starts pods again after an eviction; see placement/retries.py."""
+
+    NONE = "none"
+    CONTROLLER = "controller"  # a Deployment or StatefulSet: its pods are always made again
+    JOB = "job"
+    CRON_JOB = "cron job"
+    JOB_SET = "job set"
+    REPLICAS = "replicas"  # Kubeflow's training operator, v1
+    MPI_V2 = "mpi v2"
+    VOLCANO = "volcano"
+    ARGO = "argo"
+    RAY_JOB = "ray job"
+    RAY_CLUSTER = "ray cluster"
+    SPARK = "spark"
+    RUNTIME = "runtime"  # a TrainJob: only its runtime can say so
+    WRAPPED = "wrapped"  # the object inside decides
+
+
+@dataclass(frozen=True, slots=True)
+class RolePath:
+    """A path to pod specs. The role is fixed, or (None) the key or the name of the item that the path passes."""
+
+    path: SpecPath
+    role: str | None = None
+    shape: Shape = Shape.POD_SPEC
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    """One row: a kind of some API versions."""
+
+    kind: str
+    versions: tuple[str, ...]
+    specs: tuple[RolePath, ...] = ()
+    # Roles whose loss ends or restarts everything; in lower case.
+    coordinators: frozenset[str] = frozenset()
+    retry: Retry = Retry.NONE
+    # Paths to whole objects inside.
+    objects: tuple[SpecPath, ...] = ()
+    # Why it must not run on spot capacity.
+    refused: str = ""
+    # Whether it serves requests, although it may have workers on spot capacity.
+    serves: bool = False
+    # The list of replicas or groups, for pod specs that are one level too high or too low.
+    groups: SpecPath = ()
+
+
+# Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs of a JobSet.
+COORDINATOR_NAMES = frozenset(
+    ("launcher", "mpimaster", "master", "chief", "ps", "head", "driver", "coordinator", "leader", "scheduler")
+)
+
+_SERVING = "it serves requests, which fail while an evicted pod starts elsewhere"
+_INTERACTIVE = "a person works in it, and an eviction takes the open session away"
+
+
+def _kubeflow(kind: str, field: str, *coordinators: str) -> WorkloadKind:
+    groups = ("spec", field)
+    path = RolePath((*groups, EACH_KEY, *_TEMPLATE))
+    return WorkloadKind(
+        kind, ("kubeflow.org/v1",), (path,), frozenset(coordinators), Retry.REPLICAS, groups=groups
+    )
+
+
+def _ray(prefix: SpecPath) -> tuple[RolePath, ...]:
+    return (
+        RolePath((*prefix, "headGroupSpec", *_TEMPLATE), "head"),
+        RolePath((*prefix, "workerGroupSpecs", EACH_ITEM, *_TEMPLATE), "worker"),
+    )
+
+
+def _argo(kind: str, prefix: SpecPath = ("spec",)) -> WorkloadKind:
+    shape = Shape.WORKFLOW
+    # The fields of a template replace those of the workflow, and a template that another workflow refers to takes only
+    # its own along: https://argo-workflows.readthedocs.io/en/latest/workflow-templates/
+    specs = (
+        RolePath(prefix, "workflow", shape),
+        RolePath((*prefix, "templateDefaults"), "defaults", shape),
+        RolePath((*prefix, "templates", EACH_ITEM), None, shape),
+    )
+    return WorkloadKind(kind, ("argoproj.io/v1alpha1",), specs, retry=Retry.ARGO, groups=(*prefix, "templates"))
+
+
+def _spark(kind: str, prefix: SpecPath) -> WorkloadKind:
+    specs = tuple(RolePath((*prefix, role), role, Shape.SPARK) for role in ("driver", "executor"))
+    return WorkloadKind(kind, ("sparkoperator.k8s.io/v1beta2",), specs, frozenset(["driver"]), Retry.SPARK)
+
+
+def _apps(kind: str, retry: Retry = Retry.CONTROLLER) -> WorkloadKind:
+    return WorkloadKind(kind, ("apps/v1",), (RolePath(_JOB, "pod"),), retry=retry)
+
+
+_RAY = ("ray.io/v1", "ray.io/v1alpha1")
+_VOLCANO = ("batch.volcano.sh/v1alpha1",)
+_FLOW = ("flow.volcano.sh/v1alpha1",)
+_TASKS = ("tasks", EACH_ITEM, *_TEMPLATE)
+_RAY_JOB = ("spec", "rayClusterSpec")
+_CRON = ("spec", "jobTemplate")
+_TRAINER = ("trainer.kubeflow.org/v1alpha1",)
+_RUNTIME_SPEC = ("template", "spec", *_REPLICATED)
+
+_ROWS = (
+    WorkloadKind("Pod", ("v1",), (RolePath(("spec",), "pod"),)),
+    WorkloadKind("Job", ("batch/v1",), (RolePath(_JOB, "pod"),), retry=Retry.JOB),
+    WorkloadKind(
+        "CronJob",
+        ("batch/v1", "batch/v1beta1"),
+        (RolePath((*_CRON, *_JOB), "pod"),),
+        retry=Retry.CRON_JOB,
+    ),
+    _apps("Deployment"),
+    _apps("StatefulSet"),
+    _apps("ReplicaSet"),
+    _apps("DaemonSet"),
+    _kubeflow("TFJob", "tfReplicaSpecs", "chief", "master", "ps"),
+    _kubeflow("PyTorchJob", "pytorchReplicaSpecs", "master"),
+    _kubeflow("MPIJob", "mpiReplicaSpecs", "launcher"),
+    _kubeflow("XGBoostJob", "xgbReplicaSpecs", "master"),
+    _kubeflow("PaddleJob", "paddleReplicaSpecs", "master"),
+    _kubeflow("JAXJob", "jaxReplicaSpecs"),
+    WorkloadKind(
+        "MPIJob",
+        ("kubeflow.org/v2beta1",),
+        (RolePath(("spec", "mpiReplicaSpecs", EACH_KEY, *_TEMPLATE)),),
+        frozenset(["launcher"]),
+        Retry.MPI_V2,
+        groups=("spec", "mpiReplicaSpecs"),
+    ),
+    WorkloadKind(
+        "TrainJob",
+        _TRAINER,
+        (
+            RolePath(("spec", "podSpecOverrides", EACH_ITEM), None, Shape.OVERRIDE),
+            RolePath(("spec", "podTemplateOverrides", EACH_ITEM, "spec"), None, Shape.PATCH),
+            RolePath(
+                ("spec", "runtimePatches", EACH_ITEM, "trainingRuntimeSpec", *_RUNTIME_SPEC), None, Shape.PATCH
+            ),
+        ),
+        COORDINATOR_NAMES,
+        Retry.RUNTIME,
+    ),
+    *(
+        WorkloadKind(kind, _TRAINER, (RolePath(("spec", *_RUNTIME_SPEC)),), COORDINATOR_NAMES, Retry.JOB_SET)
+        for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
+    ),
+    WorkloadKind(
+        "JobSet",
+        ("jobset.x-k8s.io/v1alpha2",),
+        (RolePath(("spec", *_REPLICATED)),),
+        COORDINATOR_NAMES,
+        Retry.JOB_SET,
+        groups=("spec", "replicatedJobs"),
+    ),
+    WorkloadKind("RayCluster", _RAY, _ray(("spec",)), frozenset(["head"]), Retry.RAY_CLUSTER),
+    WorkloadKind(
+        "RayJob",
+        _RAY,
+        (*_ray(_RAY_JOB), RolePath(("spec", "submitterPodTemplate", "spec"), "submitter")),
+        frozenset(["head", "submitter"]),
+        Retry.RAY_JOB,
+    ),
+    WorkloadKind(
+        "RayCronJob",
+        ("ray.io/v1",),
+        (
+            *_ray((*_CRON, "rayClusterSpec")),
+            RolePath((*_CRON, "submitterPodTemplate", "spec"), "submitter"),
+        ),
+        frozenset(["head", "submitter"]),
+        Retry.RAY_JOB,
+    ),
+    WorkloadKind(
+        "RayService",
+        _RAY,
+        _ray(("spec", "rayClusterConfig")),
+        frozenset(["head"]),
+        Retry.RAY_CLUSTER,
+        serves=True,
+    ),
+    WorkloadKind(
+        "Job",
+        _VOLCANO,
+        (RolePath(("spec", *_TASKS)),),
+        COORDINATOR_NAMES,
+        Retry.VOLCANO,
+        groups=("spec", "tasks"),
+    ),
+    WorkloadKind("CronJob", _VOLCANO, (RolePath((*_CRON, "spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO),
+    WorkloadKind("JobTemplate", _FLOW, (RolePath(("spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO),
+    WorkloadKind(
+        "JobFlow",
+        _FLOW,
+        (RolePath(("spec", "flows", EACH_ITEM, "patch", "jobSpec", *_TASKS), None, Shape.PATCH),),
+        COORDINATOR_NAMES,
+    ),
+    *map(_argo, ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate")),
+    _argo("CronWorkflow", ("spec", "workflowSpec")),
+    _spark("SparkApplication", ("spec",)),
+    _spark("ScheduledSparkApplication", ("spec", "template")),
+    WorkloadKind(
+        "LeaderWorkerSet",
+        ("leaderworkerset.x-k8s.io/v1",),
+        tuple(
+            RolePath(("spec", "leaderWorkerTemplate", f"{role}Template", "spec"), role)
+            for role in ("leader", "worker")
+        ),
+        retry=Retry.CONTROLLER,
+    ),
+    WorkloadKind(
+        "AppWrapper",
+        ("workload.codeflare.dev/v1beta2",),
+        retry=Retry.WRAPPED,
+        objects=(("spec", "components", EACH_ITEM, "template"),),
+    ),
+    WorkloadKind(
+        "Experiment",
+        ("kubeflow.org/v1beta1",),
+        retry=Retry.WRAPPED,
+        objects=(("spec", "trialTemplate", "trialSpec"),),
+    ),
+    WorkloadKind(
+        "TaskRun",
+        ("tekton.dev/v1", "tekton.dev/v1beta1"),
+        (RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE),),
+    ),
+    WorkloadKind(
+        "PipelineRun",
+        ("tekton.dev/v1",),
+        (
+            RolePath(("spec", "taskRunTemplate", "podTemplate"), "pod", Shape.POD_TEMPLATE),
+            RolePath(("spec", "taskRunSpecs", EACH_ITEM, "podTemplate"), None, Shape.POD_TEMPLATE),
+        ),
+    ),
+    WorkloadKind(
+        "Notebook", ("kubeflow.org/v1", "kubeflow.org/v1beta1"), (RolePath(_JOB, "pod"),), refused=_INTERACTIVE
+    ),
+    WorkloadKind("InferenceService", ("serving.kserve.io/v1beta1",), refused=_SERVING),
+    WorkloadKind("Service", ("serving.knative.dev/v1",), refused=_SERVING),
+    WorkloadKind(
+        "SeldonDeployment",
+        ("machinelearning.seldon.io/v1", "machinelearning.seldon.io/v1alpha2"),
+        refused=_SERVING,
+    ),
+    WorkloadKind("Server", ("mlops.seldon.io/v1alpha1",), refused=_SERVING),
+    WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=_SERVING),
+)
+
+KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
+# Kinds that have no pods, although they look as if they had: nothing to place, and nothing to report.
+WITHOUT_PODS = frozenset(
+    [
+        ("tekton.dev/v1", "Task"),
+        ("tekton.dev/v1", "Pipeline"),
+        ("tekton.dev/v1beta1", "Task"),
+        ("tekton.dev/v1beta1", "Pipeline"),
+        ("kueue.x-k8s.io/v1beta1", "ResourceFlavor"),
+        ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
+        ("v1", "PodTemplate"),
+    ]
+)
+
+
+def workload_kind(api_version: str, kind: str) -> WorkloadKind | None:
+    """The row of an object; None if its kind is not known."""
+    return KINDS.get((api_version, kind))
+
+
+# --- what must not run on spot capacity ------------------------------------------------------------------------
+
+# The namespaces of Kubernetes itself, of AKS and of what clusters are run with.
+CONTROL_PLANE_NAMESPACES = frozenset(
+    (
+        *(
+            "kube-system",
+            "kube-public",
+            "kube-node-lease",
+            "gatekeeper-system",
+            "calico-system",
+            "tigera-operator",
+        ),
+        *("aks-command", "azure-arc", "azureml", "istio-system", "cert-manager", "knative-serving", "kyverno"),
+        *("volcano-system", "kueue-system", "jobset-system", "lws-system", "ray-system", "spark-operator"),
+        *("kubeflow-system", "argocd", "monitoring"),
+    )
+)
+# The last part of an image's name, without its tag, or words of it between dashes.
+STATEFUL_IMAGES = {
+    **dict.fromkeys(
+        (
+            *(
+                "postgres",
+                "postgresql",
+                "mysql",
+                "mariadb",
+                "mongo",
+                "mongodb",
+                "redis",
+                "valkey",
+                "minio",
+                "etcd",
+            ),
+            *(
+                "elasticsearch",
+                "opensearch",
+                "cassandra",
+                "kafka",
+                "zookeeper",
+                "rabbitmq",
+                "influxdb",
+                "clickhouse",
+            ),
+            *("cockroach", "neo4j", "milvus", "qdrant", "weaviate", "memcached", "mssql", "oracle", "couchdb"),
+        ),
+        "it keeps data, which an eviction takes away or corrupts",
+    ),
+    **dict.fromkeys(
+        ("jupyter", "jupyterlab", "jupyterhub", "notebook", "rstudio", "codeserver", "vscode"), _INTERACTIVE
+    ),
+    **dict.fromkeys(
+        ("dashboard", "centraldashboard", "grafana", "kibana", "tensorboard", "superset"),
+        "it is a dashboard: people look at it while other things fail",
+    ),
+    **dict.fromkeys(
+        ("triton", "tritonserver", "torchserve", "tfserving", "kserve", "seldon", "vllm", "bentoml"), _SERVING
+    ),
+}
+
+
+def image_refusal(image: str) -> str:
+    """Why a pod with this image must not run on spot capacity; empty if nothing is known against it."""
+    name = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
+    words = (name, *name.replace("_", "-").split("-"))
+    return next((STATEFUL_IMAGES[word] for word in words if word in STATEFUL_IMAGES), "")

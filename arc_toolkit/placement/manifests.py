@@ -1,0 +1,161 @@
+"""Reading Kubernetes manifests from YAML: the workloads in a file and their pod specs, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, pairs, text_of
+from arc_toolkit.kube.workloads import (
+    EACH_ITEM,
+    EACH_KEY,
+    WITHOUT_PODS,
+    Shape,
+    SpecPath,
+    WorkloadKind,
+    workload_kind,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """One pod spec, or the fields that stand for one."""
+
+    path: Path
+    node: Node
+    role: str
+    shape: Shape
+    coordinator: bool
+
+    def get(self, *path: str | int) -> Node | None:
+        return get(self.node, *path)
+
+    def text(self, *path: str | int) -> str | None:
+        return text_of(self.get(*path))
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One object of a known kind. `pod_specs` is empty if it has none, or if they are not where they should be."""
+
+    kind: WorkloadKind
+    api_version: str
+    name: str
+    namespace: str
+    path: Path
+    node: Node
+    pod_specs: tuple[PodSpec, ...]
+    # Of an object inside another one, such as the trial of an experiment: the name of the outer kind.
+    inside: str = ""
+
+    @property
+    def shown(self) -> str:
+        """`Job train`; of an object without a name, its kind."""
+        return f"{self.kind.kind} {self.name}" if self.name else self.kind.kind
+
+    def get(self, *path: str | int) -> Node | None:
+        return get(self.node, *path)
+
+    def text(self, *path: str | int) -> str | None:
+        return text_of(self.get(*path))
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownObject:
+    """An object of a kind that is not in the table, with a pod template inside."""
+
+    api_version: str
+    kind: str
+    name: str
+    node: Node
+    template: Path
+
+
+def is_manifest(node: Node | None) -> bool:
+    """Whether a document is a Kubernetes object."""
+    return text_of(get(node, "apiVersion")) is not None and text_of(get(node, "kind")) is not None
+
+
+def read_objects(source: YamlText) -> Iterator[Workload | UnknownObject]:
+    """Every workload of a file, also those in lists and inside of other objects."""
+    for number, document in enumerate(source.documents):
+        if document is not None:
+            yield from _object(document, (number,), "")
+
+
+def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownObject]:
+    api_version, kind = text_of(get(node, "apiVersion")), text_of(get(node, "kind"))
+    if api_version is None or kind is None:
+        return
+    items = get(node, "items")
+    if kind.endswith("List") and isinstance(items, yaml.SequenceNode):
+        for index, item in enumerate(items.value):
+            yield from _object(item, (*path, "items", index), inside)
+        return
+    name = text_of(get(node, "metadata", "name")) or text_of(get(node, "metadata", "generateName")) or ""
+    row = workload_kind(api_version, kind)
+    if row is None:
+        if (api_version, kind) not in WITHOUT_PODS and (template := _hidden_template(node, path)) is not None:
+            yield UnknownObject(api_version, kind, name, node, template)
+        return
+    namespace = text_of(get(node, "metadata", "namespace")) or ""
+    specs = tuple(_pod_specs(row, node, path))
+    yield Workload(row, api_version, name, namespace, path, node, specs, inside)
+    for inner in row.objects:
+        for place, child, _ in expand(node, inner):
+            yield from _object(child, (*path, *place), inside or kind)
+
+
+def _pod_specs(row: WorkloadKind, node: Node, path: Path) -> Iterator[PodSpec]:
+    for entry in row.specs:
+        for place, child, passed in expand(node, entry.path):
+            if isinstance(child, yaml.MappingNode):
+                role = (entry.role or passed or "pod").lower()
+                yield PodSpec((*path, *place), child, role, entry.shape, role in row.coordinators)
+
+
+def expand(node: Node, path: SpecPath, at: Path = (), name: str = "") -> Iterator[tuple[Path, Node, str]]:
+    """Every place that a path of the table leads to, with the last key or name of an item that it passed."""
+    if not path:
+        yield at, node, name
+        return
+    step, rest = path[0], path[1:]
+    if step == EACH_KEY:
+        for key, (_, child) in pairs(node).items():
+            yield from expand(child, rest, (*at, key), key)
+    elif step == EACH_ITEM:
+        if isinstance(node, yaml.SequenceNode):
+            for index, child in enumerate(node.value):
+                yield from expand(child, rest, (*at, index), _item_name(child) or name)
+    elif (below := get(node, step)) is not None:
+        yield from expand(below, rest, (*at, step), name)
+
+
+def _item_name(node: Node) -> str:
+    """What an item of a list is called: by its own name, or by the jobs that it is for."""
+    for field in (("name",), ("groupName",), ("pipelineTaskName",), ("targetJobs", 0, "name")):
+        if (text := text_of(get(node, *field))) is not None:
+            return text
+    return ""
+
+
+def _hidden_template(node: Node, path: Path) -> Path | None:
+    """The place of the first pod spec below a node: a mapping with a list of containers that have images."""
+    stack: list[tuple[Node, Path]] = [(node, path)]
+    seen: set[int] = set()
+    while stack:
+        current, at = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        containers = pairs(current).get("containers")
+        if containers is not None and text_of(get(containers[1], 0, "image")) is not None:
+            return at
+        if isinstance(current, yaml.MappingNode):
+            stack += [(child, (*at, key)) for key, (_, child) in pairs(current).items()]
+        elif isinstance(current, yaml.SequenceNode):
+            stack += [(child, (*at, index)) for index, child in enumerate(current.value)]
+    return None

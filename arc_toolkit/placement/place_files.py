@@ -1,0 +1,73 @@
+"""The engine of `place` for `batch.run`: each file through plan, edits and proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arc_toolkit.edit.discover import Problem, Skipped
+from arc_toolkit.edit.edits import Refused, SkipCause, Unreadable
+from arc_toolkit.edit.yaml_nodes import YamlText, read
+from arc_toolkit.findings import FileResult, without_changes
+from arc_toolkit.placement.manifests import is_manifest
+from arc_toolkit.placement.place_plan import PlacePlan, PlaceSettings, make_place_plan
+
+
+class PlaceFiles:
+    """Places Kubernetes manifests in memory."""
+
+    subject = "Kubernetes workloads"
+
+    def __init__(self, settings: PlaceSettings) -> None:
+        self._settings = settings
+        self._kinds: set[str] = set()
+        self._names: set[str] = set()
+        self._roles: set[str] = set()
+
+    def prepare(self, path: str, data: bytes) -> None:
+        """Nothing in a manifest refers to another file."""
+
+    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+        if b"apiVersion" not in data:
+            return _skip(path, data)
+        try:
+            source = read(data)
+        except Unreadable as error:
+            return FileResult(path, data, skipped=Skipped.of(path, error))
+        if not any(is_manifest(document) for document in source.documents):
+            return _skip(path, data)
+        plan = make_place_plan(path, source, self._settings)
+        self._kinds |= plan.kinds
+        self._names |= plan.names
+        self._roles |= plan.roles
+        try:
+            after = _proved(plan)
+        except Refused as refusal:
+            return FileResult(path, data, None, without_changes(plan.findings), str(refusal))
+        refused = next(iter(plan.refusals), None) if after is None else None
+        return FileResult(path, data, after, tuple(plan.findings), refused)
+
+    def finish(self) -> Iterator[Problem]:
+        settings = self._settings
+        for option, names, known in (
+            ("--kind", settings.kinds, self._kinds),
+            ("--name", settings.names, self._names),
+            ("--role", settings.roles, self._roles),
+        ):
+            for name in sorted(names - known):
+                there = ", ".join(sorted(filter(None, known))) or "none"
+                yield Problem("", f"{option} {name} matches nothing; there are: {there}")
+
+
+def _skip(path: str, data: bytes) -> FileResult:
+    return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "not a Kubernetes manifest"))
+
+
+def _proved(plan: PlacePlan) -> bytes | None:
+    """The new bytes, after the editor's proof and a second run that changes nothing; None if nothing changes."""
+    if plan.editor.empty:
+        return None
+    text, documents = plan.editor.finish()
+    again = make_place_plan(plan.path, YamlText(text, plan.source.bom, documents), plan.settings)
+    if not again.editor.empty:
+        raise Refused("a second run would change it again")
+    return plan.source.encode(text)

@@ -1,0 +1,258 @@
+"""All edits and findings of `place` for one file of manifests: which workloads, which roles, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, place, text_of
+from arc_toolkit.edit.yaml_writer import YamlStyle
+from arc_toolkit.findings import Finding, Severity
+from arc_toolkit.kube.workloads import CONTROL_PLANE_NAMESPACES, Retry, Shape, image_refusal
+from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, read_objects
+from arc_toolkit.placement.place_spec import place_pods
+from arc_toolkit.placement.spot import CLOUDS, Spot, SpotCapacity
+
+# What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
+SPOT, GRACE = "spot", "grace"
+PLACE_SETTINGS = (SPOT, GRACE)
+COORDINATOR = "coordinator-on-spot"  # a rule of `check`
+
+_SCALARS = ("restartPolicy", "schedulerName", "priorityClassName", "serviceAccountName", "hostNetwork")
+STYLE = YamlStyle(
+    neighbours={
+        "terminationGracePeriodSeconds": _SCALARS,
+        "tolerations": ("terminationGracePeriodSeconds", *_SCALARS),
+        "affinity": ("terminationGracePeriodSeconds", *_SCALARS),
+    }
+)
+# Templates of Argo that run no pod of their own.
+_WITHOUT_POD = ("steps", "dag", "suspend")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSettings:
+    """What was asked for on the command line."""
+
+    spot: Spot | None = None
+    capacity: SpotCapacity = CLOUDS["aks"]
+    grace: int | None = None
+    # Only these; empty means all. Kinds and roles are compared without case.
+    kinds: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+
+    def wants(self, rule: str) -> bool:
+        return rule not in self.skip and (not self.only or rule in self.only)
+
+
+@dataclass
+class PlacePlan:
+    """The operations on one file and what was found; `editor` collects the operations."""
+
+    path: str
+    source: YamlText
+    settings: PlaceSettings
+    findings: list[Finding] = field(default_factory=list)
+    # What was asked for and could not be done.
+    refusals: list[str] = field(default_factory=list)
+    # What the file has, for options that name something which is not there.
+    kinds: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    roles: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.editor = Editor(self.source, STYLE)
+        self.ignores: Ignores = find_ignores(self.source.text)
+        self.objects = tuple(read_objects(self.source))
+
+    @property
+    def workloads(self) -> Iterator[Workload]:
+        return (entry for entry in self.objects if isinstance(entry, Workload))
+
+    def add(
+        self, rule: str, severity: Severity, message: str, at: Node, reason: str = "", *, applied: bool = False
+    ) -> None:
+        """A finding, unless a comment ignores it there."""
+        line, column = place(at)
+        if not self.ignores.covers(rule, line):
+            self.findings.append(
+                Finding(rule, severity, message, self.path, line, column, reason=reason, applied=applied)
+            )
+
+    def refuse(self, rule: str, message: str, at: Node, reason: str) -> None:
+        """What was asked for and is not done."""
+        if not self.ignores.covers(rule, place(at)[0]):
+            self.refusals.append(reason)
+            self.add(rule, "warning", message, at, reason)
+
+    def attempt(self, rule: str, message: str, at: Node, operation: Callable[[Editor], None]) -> bool:
+        """Several operations, all or none; a refusal becomes a finding."""
+        if self.ignores.covers(rule, place(at)[0]):
+            return False
+        try:
+            operation(Editor(self.source, STYLE))
+            operation(self.editor)
+        except Refused as refusal:
+            self.refuse(rule, message, at, str(refusal))
+            return False
+        return True
+
+
+def make_place_plan(path: str, source: YamlText, settings: PlaceSettings) -> PlacePlan:
+    """Everything that was asked for, for every workload of a file."""
+    plan = PlacePlan(path, source, settings)
+    for entry in plan.objects:
+        if isinstance(entry, UnknownObject):
+            if settings.spot is not None and settings.wants(SPOT) and not settings.kinds and not settings.names:
+                _report_unknown(plan, entry)
+            continue
+        plan.kinds.add(entry.kind.kind.lower())
+        plan.names.add(entry.name)
+        plan.roles |= {spec.role for spec in entry.pod_specs}
+        if _chosen(entry, settings):
+            place_workload(plan, entry)
+    return plan
+
+
+def _chosen(workload: Workload, settings: PlaceSettings) -> bool:
+    return (not settings.kinds or workload.kind.kind.lower() in settings.kinds) and (
+        not settings.names or workload.name in settings.names
+    )
+
+
+def _report_unknown(plan: PlacePlan, entry: UnknownObject) -> None:
+    where = ".".join(str(step) for step in entry.template[1:])
+    plan.refuse(
+        SPOT,
+        f"{entry.kind} {entry.name} is not changed: {entry.api_version} {entry.kind} is not a known kind",
+        entry.node,
+        f"it has a pod template at {where}; kinds are rows of arc_toolkit/kube/workloads.py",
+    )
+
+
+def place_workload(plan: PlacePlan, workload: Workload) -> None:
+    """One workload: refused as a whole, or each of its roles by itself."""
+    settings = plan.settings
+    if settings.spot is not None and settings.wants(SPOT):
+        reason = "" if settings.spot is Spot.AVOID else refusal_of(workload)
+        if reason:
+            plan.refuse(SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason)
+        else:
+            for spec, spot, tolerations, affinity in _choices(plan, workload):
+                _place(plan, workload, spec, spot, tolerations=tolerations, affinity=affinity)
+    if settings.grace is not None and settings.wants(GRACE):
+        for spec in chosen_specs(plan, workload):
+            _set_grace(plan, workload, spec, settings.grace)
+
+
+def _place(
+    plan: PlacePlan, workload: Workload, spec: PodSpec, spot: Spot, *, tolerations: bool, affinity: bool
+) -> None:
+    shown = f"{workload.shown}, {spec.role}" if len(workload.pod_specs) > 1 else workload.shown
+    if not _is_whole(spec):
+        reason = "its pod spec has no containers, as in a patch of kustomize: place the manifest that it patches"
+        plan.refuse(SPOT, f"{shown} is not changed", spec.node, reason)
+        return
+    capacity = plan.settings.capacity
+    plan.attempt(
+        SPOT,
+        f"{shown} is not changed",
+        spec.node,
+        lambda editor: place_pods(editor, spec, spot, capacity, tolerations=tolerations, affinity=affinity),
+    )
+
+
+def _is_whole(spec: PodSpec) -> bool:
+    return spec.shape is not Shape.POD_SPEC or get(spec.node, "containers") is not None
+
+
+def chosen_specs(plan: PlacePlan, workload: Workload) -> Iterator[PodSpec]:
+    roles = plan.settings.roles
+    return (spec for spec in workload.pod_specs if not roles or spec.role in roles)
+
+
+def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spot, bool, bool]]:
+    """Each pod spec with where it is to run, and whether its tolerations and its affinity are to say so."""
+    spot = plan.settings.spot
+    assert spot is not None
+    if workload.kind.retry is Retry.ARGO:
+        yield from ((spec, spot, *fields) for spec, fields in _workflow(plan, workload))
+        return
+    kept = [spec for spec in workload.pod_specs if spec.coordinator and spot is not Spot.AVOID]
+    for spec in chosen_specs(plan, workload):
+        if spec in kept and not plan.settings.roles:
+            yield spec, Spot.AVOID, True, True
+            continue
+        if spec in kept:
+            message = f"{workload.shown}: {spec.role} goes to spot nodes, as --role asks"
+            plan.add(
+                COORDINATOR, "warning", message, spec.node, "its eviction ends or restarts the whole workload"
+            )
+        yield spec, spot, True, True
+    if kept and len(kept) == len(workload.pod_specs) and not plan.settings.roles:
+        roles = " and ".join(dict.fromkeys(spec.role for spec in kept))
+        reason = f"it has no other role; --role {kept[0].role} places it all the same"
+        plan.refuse(SPOT, f"{workload.shown}: {roles} stays off spot nodes", workload.node, reason)
+
+
+def _workflow(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, tuple[bool, bool]]]:
+    """Where a workflow of Argo says it: at its top, and in the templates that would replace that with their own.
+
+    A template of a WorkflowTemplate is also used without the top of its workflow, so there each of them says it, unless
+    fields at the top would be replaced by that.
+    """
+    top = [spec for spec in workload.pod_specs if spec.role == "workflow" and spec.path[-1] != spec.role]
+    has_fields = any(spec.get(name) is not None for spec in top for name in ("tolerations", "affinity"))
+    by_template = workload.kind.kind.endswith("WorkflowTemplate") and not has_fields
+    for spec in chosen_specs(plan, workload):
+        is_top = spec in top
+        if is_top != by_template and is_top:
+            yield spec, (True, True)
+        elif not is_top:
+            own = spec.get("tolerations") is not None, spec.get("affinity") is not None
+            runs_pod = isinstance(spec.path[-1], int) and not any(spec.get(name) for name in _WITHOUT_POD)
+            fields = (True, True) if by_template and runs_pod else own
+            if any(fields) or spec.get("nodeSelector") is not None:
+                yield spec, fields
+
+
+def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -> None:
+    path: Path = (*spec.path, "terminationGracePeriodSeconds")
+    if not spec.shape.has_grace:
+        if spec.shape is not Shape.WORKFLOW or spec.role == "workflow":
+            reason = "its kind has no field for it" + (
+                ", only podSpecPatch" if spec.shape is Shape.WORKFLOW else ""
+            )
+            plan.refuse(GRACE, f"{workload.shown}: the grace period is not set", spec.node, reason)
+        return
+    if _is_whole(spec):
+        plan.attempt(
+            GRACE,
+            f"{workload.shown}: the grace period is not set",
+            spec.node,
+            lambda editor: editor.set(path, grace),
+        )
+
+
+def refusal_of(workload: Workload) -> str:
+    """Why a workload must not run on spot capacity; empty if it may."""
+    if workload.kind.refused:
+        return workload.kind.refused
+    if workload.namespace in CONTROL_PLANE_NAMESPACES:
+        return f"the namespace {workload.namespace} belongs to the control plane of the cluster"
+    if workload.kind.retry is Retry.CONTROLLER:
+        for spec in workload.pod_specs:
+            containers = spec.get("containers")
+            for container in containers.value if isinstance(containers, yaml.SequenceNode) else ():
+                image = text_of(get(container, "image")) or ""
+                if reason := image_refusal(image):
+                    return f"{image}: {reason}"
+    return ""

@@ -1,0 +1,125 @@
+"""Putting the choice of nodes into one pod spec: what is missing is added, and what contradicts is refused.
+
+Nothing of the user's is removed: a toleration or term that already does it counts, whatever its form.
+"""
+
+from __future__ import annotations
+
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.yaml_editor import Editor
+from arc_toolkit.edit.yaml_nodes import get, text_of
+from arc_toolkit.placement.manifests import PodSpec
+from arc_toolkit.placement.spot import (
+    POOL_LABELS,
+    PREFERRED,
+    REQUIRED,
+    Pull,
+    Spot,
+    SpotCapacity,
+    prefers,
+    pulls,
+    required_terms,
+    selector,
+    term_pull,
+    tolerates,
+)
+
+# Of 1 to 100: others that a user gave keep their say.
+WEIGHT = 100
+
+
+def place_pods(
+    editor: Editor,
+    spec: PodSpec,
+    spot: Spot,
+    capacity: SpotCapacity,
+    *,
+    tolerations: bool = True,
+    affinity: bool = True,
+) -> None:
+    """Ask for these nodes; `Refused` with the reason if the pod spec says the opposite."""
+    _refuse_contradictions(spec, spot, capacity)
+    if tolerations and spot is not Spot.AVOID:
+        add_toleration(editor, spec, capacity)
+    if not affinity:
+        return
+    if not spec.shape.has_affinity:
+        _place_by_selector(editor, spec, spot, capacity)
+    elif spot is Spot.PREFER:
+        if not prefers(spec, capacity.label):
+            preference = {"matchExpressions": [_expression(capacity, "In")]}
+            editor.append((*spec.path, *PREFERRED), {"weight": WEIGHT, "preference": preference})
+    else:
+        _require(editor, spec, Pull.TO if spot is Spot.REQUIRE else Pull.AWAY, capacity)
+
+
+def add_toleration(editor: Editor, spec: PodSpec, capacity: SpotCapacity) -> None:
+    taint = capacity.taint
+    if taint is None or tolerates(spec, taint):
+        return
+    row = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+    if not taint.value:
+        row = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+    editor.append((*spec.path, "tolerations"), row)
+
+
+def _require(editor: Editor, spec: PodSpec, pull: Pull, capacity: SpotCapacity) -> None:
+    if pull in pulls(spec, capacity.label):
+        return
+    expression = _expression(capacity, "In" if pull is Pull.TO else "NotIn")
+    terms = required_terms(spec)
+    if not terms:
+        editor.append((*spec.path, *REQUIRED), {"matchExpressions": [expression]})
+    # Terms are ORed: a further one would widen the choice, so each of them gets the expression.
+    for index, term in enumerate(terms):
+        if term_pull(term, capacity.label) is not pull:
+            editor.append((*spec.path, *REQUIRED, index, "matchExpressions"), expression)
+
+
+def _place_by_selector(editor: Editor, spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+    """A TrainJob of Kubeflow Trainer 2.0, which overrides the nodeSelector and the tolerations, and no affinity."""
+    if spot is Spot.PREFER:
+        raise Refused("podSpecOverrides has no affinity, so that spot nodes can only be required")
+    if spot is Spot.REQUIRE:
+        key, value = capacity.label
+        editor.set((*spec.path, "nodeSelector", key), value)
+    elif capacity.taint is None or tolerates(spec, capacity.taint):
+        raise Refused("podSpecOverrides has no affinity, so that spot nodes cannot be excluded")
+
+
+def _expression(capacity: SpotCapacity, operator: str) -> dict[str, object]:
+    key, value = capacity.label
+    return {"key": key, "operator": operator, "values": [value]}
+
+
+def _refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+    found = pulls(spec, capacity.label)
+    terms = {term_pull(term, capacity.label) for term in required_terms(spec)}
+    if spot is Spot.AVOID:
+        if Pull.TO in found | terms:
+            raise Refused("its nodeSelector or required affinity asks for spot nodes: take that out first")
+        return
+    if spec.text("nodeName") is not None:
+        raise Refused(f"nodeName pins it to the node {spec.text('nodeName')}")
+    if Pull.AWAY in found | terms:
+        raise Refused("its nodeSelector or required affinity keeps it off spot nodes: take that out first")
+    if spot is Spot.PREFER and Pull.TO in found:
+        raise Refused(
+            "its nodeSelector or required affinity asks for spot nodes only, so that it cannot fall back"
+        )
+    if Pull.TO not in found and (pool := _pool(spec, capacity.label)):
+        raise Refused(f"{pool} keeps it in one pool; if that is the spot pool, name it with --label {pool}")
+
+
+def _pool(spec: PodSpec, label: tuple[str, str]) -> str:
+    """`agentpool=cpu` if the pods are kept in one pool that is not known to be a spot pool."""
+    for key, value in selector(spec).items():
+        if key in POOL_LABELS and (key, value) != label:
+            return f"{key}={value}"
+    for term in required_terms(spec):
+        for expression in getattr(get(term, "matchExpressions"), "value", ()):
+            key, value = text_of(get(expression, "key")) or "", text_of(get(expression, "values", 0)) or ""
+            is_in = text_of(get(expression, "operator")) == "In"
+            if key in POOL_LABELS and is_in and (key, value) != label:
+                return f"{key}={value}"
+    return ""

@@ -1,0 +1,155 @@
+"""What spot capacity looks like on each cloud, and what a pod spec says about it already. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import yaml
+
+from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.kube.taints import SPOT_KEY, Taint, Toleration
+from arc_toolkit.placement.manifests import PodSpec
+
+
+class Spot(Enum):
+    """Where pods are to run."""
+
+    REQUIRE = "require"  # on spot nodes only
+    PREFER = "prefer"  # on spot nodes, else on others
+    AVOID = "avoid"  # never on spot nodes
+
+
+@dataclass(frozen=True, slots=True)
+class SpotCapacity:
+    """How spot nodes can be known, and what they do before they are gone."""
+
+    label: tuple[str, str]
+    taint: Taint | None
+    # Seconds between the notice and the end that a pod can count on, with what is lost until it is noticed taken off.
+    notice: int
+
+
+# The labels, taints and notices of each cloud; the taint of GKE is only there if it was added (Autopilot adds it).
+#   AKS       https://learn.microsoft.com/azure/aks/spot-node-pool: 30 s at best, some of which go to detection
+#   NAP       https://learn.microsoft.com/azure/aks/node-autoprovision: no taint of its own
+#   EKS       https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html: 2 minutes
+#   GKE       https://cloud.google.com/kubernetes-engine/docs/concepts/spot-vms: 30 s, of which pods get 15 s
+CLOUDS = {
+    "aks": SpotCapacity((SPOT_KEY, "spot"), Taint(SPOT_KEY, "spot", "NoSchedule"), 25),
+    "aks-nap": SpotCapacity(("karpenter.sh/capacity-type", "spot"), None, 25),
+    "eks": SpotCapacity(("eks.amazonaws.com/capacityType", "SPOT"), None, 120),
+    "gke": SpotCapacity(
+        ("cloud.google.com/gke-spot", "true"), Taint("cloud.google.com/gke-spot", "true", "NoSchedule"), 15
+    ),
+}
+# Labels that name one pool: a selector with one of them keeps pods there, whatever the pool is made of.
+POOL_LABELS = frozenset(
+    (
+        *("agentpool", "kubernetes.azure.com/agentpool", "kubernetes.azure.com/mode"),
+        *("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name"),
+        *("karpenter.sh/nodepool", "kubernetes.io/hostname"),
+    )
+)
+# Labels that tell spot nodes from others, with the values that mean spot.
+SPOT_LABELS: dict[str, frozenset[str]] = {
+    SPOT_KEY: frozenset(["spot"]),
+    "kubernetes.azure.com/priority": frozenset(["spot"]),
+    "karpenter.sh/capacity-type": frozenset(["spot"]),
+    "eks.amazonaws.com/capacityType": frozenset(["SPOT"]),
+    "cloud.google.com/gke-spot": frozenset(["true"]),
+    "cloud.google.com/gke-preemptible": frozenset(["true"]),
+}
+REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class Pull(Enum):
+    """What a selector or an expression says about spot nodes."""
+
+    NONE = "none"
+    TO = "to spot nodes"
+    AWAY = "away from spot nodes"
+
+
+def tolerations(spec: PodSpec) -> Iterator[Toleration]:
+    """What the pods tolerate."""
+    node = spec.get("tolerations")
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            exists = text_of(get(item, "operator")) == "Exists"
+            value = None if exists else text_of(get(item, "value")) or ""
+            yield Toleration(text_of(get(item, "key")) or "", value, text_of(get(item, "effect")) or "")
+
+
+def tolerates(spec: PodSpec, taint: Taint) -> bool:
+    return any(row.tolerates(taint) for row in tolerations(spec))
+
+
+def selector(spec: PodSpec) -> dict[str, str]:
+    """The nodeSelector; values that are not text are left out, because the API server refuses them."""
+    return {key: value for key, (_, node) in pairs(spec.get("nodeSelector")).items() if (value := text_of(node))}
+
+
+def pull_of_label(key: str, value: str, label: tuple[str, str]) -> Pull:
+    """What it means that nodes must have this label, for the given label of spot nodes and all known ones."""
+    if key == label[0]:
+        return Pull.TO if value == label[1] else Pull.AWAY
+    if key in SPOT_LABELS:
+        return Pull.TO if value in SPOT_LABELS[key] else Pull.AWAY
+    return Pull.NONE
+
+
+def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
+    """The same for one of matchExpressions."""
+    key, operator = text_of(get(node, "key")) or "", text_of(get(node, "operator")) or ""
+    known = SPOT_LABELS.get(key, frozenset()) | (frozenset([label[1]]) if key == label[0] else frozenset())
+    if not known:
+        return Pull.NONE
+    if operator in ("Exists", "DoesNotExist"):
+        # `regular` is never written by AKS, but a label of capacity has a value on every node with Karpenter.
+        if key in ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority"):
+            return Pull.NONE
+        return Pull.TO if operator == "Exists" else Pull.AWAY
+    listed = get(node, "values")
+    values = {text_of(item) for item in listed.value} if isinstance(listed, yaml.SequenceNode) else set()
+    if operator == "In":
+        return Pull.TO if values <= known else Pull.AWAY if not values & known else Pull.NONE
+    if operator == "NotIn":
+        return Pull.AWAY if values & known else Pull.NONE
+    return Pull.NONE
+
+
+def term_pull(term: Node, label: tuple[str, str]) -> Pull:
+    """What one of nodeSelectorTerms says: its expressions are ANDed."""
+    expressions = get(term, "matchExpressions")
+    found = (
+        {pull_of_expression(item, label) for item in expressions.value}
+        if isinstance(expressions, yaml.SequenceNode)
+        else set()
+    )
+    return Pull.AWAY if Pull.AWAY in found else Pull.TO if Pull.TO in found else Pull.NONE
+
+
+def required_terms(spec: PodSpec) -> list[Node]:
+    node = spec.get(*REQUIRED)
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
+    """What the selector and the required affinity say, without what says nothing about spot nodes."""
+    found = {pull_of_label(key, value, label) for key, value in selector(spec).items()}
+    # Terms are ORed: only what all of them say holds.
+    terms = {term_pull(term, label) for term in required_terms(spec)}
+    return (found | (terms if len(terms) == 1 else set())) - {Pull.NONE}
+
+
+def prefers(spec: PodSpec, label: tuple[str, str]) -> bool:
+    """Whether a preferred term pulls to spot nodes."""
+    node = spec.get(*PREFERRED)
+    return isinstance(node, yaml.SequenceNode) and any(
+        term_pull(item_preference, label) is Pull.TO
+        for item in node.value
+        if (item_preference := get(item, "preference")) is not None
+    )

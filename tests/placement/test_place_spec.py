@@ -1,0 +1,116 @@
+"""What `place` puts into one pod spec, beside what is there already; semantics of the scheduler, not of this code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.placement.support import TOLERATION, expression, place, placed, pod, required
+
+
+def spec_of(text: str, *args: Any, **settings: Any) -> Any:
+    return placed(text, *args, **settings)[0]["spec"]
+
+
+def test_require_tolerates_the_taint_and_requires_the_label() -> None:
+    spec = spec_of(pod())
+    assert spec["tolerations"] == [TOLERATION]
+    assert spec["affinity"] == required(expression())
+
+
+def test_prefer_can_fall_back() -> None:
+    spec = spec_of(pod(), "prefer")
+    assert spec["tolerations"] == [TOLERATION]
+    (term,) = spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term == {"weight": 100, "preference": {"matchExpressions": [expression()]}}
+
+
+def test_avoid_excludes_spot_nodes_and_tolerates_nothing() -> None:
+    spec = spec_of(pod(), "avoid")
+    assert "tolerations" not in spec
+    assert spec["affinity"] == required(expression("NotIn"))
+
+
+def test_a_cloud_without_a_taint_gets_no_toleration() -> None:
+    spec = spec_of(pod(), "require", "eks")
+    assert "tolerations" not in spec
+    assert spec["affinity"] == required(expression(key="eks.amazonaws.com/capacityType", value="SPOT"))
+    assert 'value: "true"' in (place(pod(), "require", "gke").after or b"").decode()
+
+
+def test_terms_are_alternatives_so_each_of_them_gets_the_expression() -> None:
+    terms = (
+        "  affinity:\n    nodeAffinity:\n      requiredDuringSchedulingIgnoredDuringExecution:\n"
+        "        nodeSelectorTerms:\n"
+        "        - matchExpressions:\n          - {key: zone, operator: In, values: [a]}\n"
+        "        - matchExpressions:\n          - {key: zone, operator: In, values: [b]}\n"
+    )
+    after = spec_of(pod(terms))["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["matchExpressions"][1] for term in after["nodeSelectorTerms"]] == [expression()] * 2
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        "{operator: Exists}",
+        "{key: kubernetes.azure.com/scalesetpriority, operator: Exists}",
+        "{key: kubernetes.azure.com/scalesetpriority, value: spot}",
+        "{key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}",
+    ],
+)
+def test_a_toleration_that_does_it_in_another_form_counts(toleration: str) -> None:
+    spec = spec_of(pod(f"  tolerations:\n  - {toleration}\n"))
+    assert len(spec["tolerations"]) == 1
+
+
+def test_a_toleration_of_another_taint_stays_beside_the_new_one() -> None:
+    spec = spec_of(pod("  tolerations:\n  - {key: sku, value: gpu, effect: NoSchedule}\n"))
+    assert spec["tolerations"] == [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}, TOLERATION]
+
+
+def test_a_selector_of_spot_nodes_needs_no_affinity() -> None:
+    spec = spec_of(pod("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n"))
+    assert spec["tolerations"] == [TOLERATION]
+    assert "affinity" not in spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "spot", "reason"),
+    [
+        ("  nodeSelector: {agentpool: cpu}\n", "require", "agentpool=cpu keeps it in one pool"),
+        (
+            "  nodeSelector: {kubernetes.azure.com/scalesetpriority: regular}\n",
+            "prefer",
+            "keeps it off spot nodes",
+        ),
+        ("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", "prefer", "cannot fall back"),
+        ("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", "avoid", "asks for spot nodes"),
+        ("  nodeSelector: {karpenter.sh/capacity-type: on-demand}\n", "require", "keeps it off spot nodes"),
+        ("  nodeName: node-1\n", "require", "pins it to the node node-1"),
+    ],
+)
+def test_what_contradicts_is_refused_with_the_reason(spec: str, spot: str, reason: str) -> None:
+    result = place(pod(spec), spot)
+    assert result.after is None
+    assert reason in (result.refused or "")
+    (finding,) = result.findings
+    assert finding.rule == "spot"
+
+
+def test_the_pool_can_be_named_as_the_spot_pool() -> None:
+    from arc_toolkit.kube.taints import Taint
+    from arc_toolkit.placement.place_files import PlaceFiles
+    from arc_toolkit.placement.place_plan import PlaceSettings
+    from arc_toolkit.placement.spot import Spot, SpotCapacity
+
+    capacity = SpotCapacity(("agentpool", "cheap"), Taint("cheap", "", "NoExecute"), 25)
+    engine = PlaceFiles(PlaceSettings(spot=Spot.REQUIRE, capacity=capacity))
+    result = engine.process("x.yaml", pod("  nodeSelector: {agentpool: cheap}\n").encode(), in_folder=False)
+    assert b"operator: Exists\n      effect: NoExecute" in (result.after or b"")
+    assert b"affinity" not in (result.after or b"")
+
+
+def test_the_grace_period_is_set_only_when_asked() -> None:
+    assert spec_of(pod(), None, grace=25)["terminationGracePeriodSeconds"] == 25
+    assert place(pod("  terminationGracePeriodSeconds: 25\n"), None, grace=25).after is None
