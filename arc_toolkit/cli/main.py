@@ -28,7 +28,7 @@ COMMANDS = {
     "patch": ("patch", "set instance types, counts and threads in AzureML YAML, Python and notebooks"),
     "check": ("check", "find what is wrong in AzureML files, and change nothing"),
     "rules": ("rules", "list the rules of patch and check, or explain one"),
-    "place": ("place", "put Kubernetes workloads onto spot nodes, or keep them off"),
+    "place": ("place_command", "put Kubernetes workloads onto spot nodes, or keep them off"),
     "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
     "completion": ("completion", "print a completion script for bash, zsh or fish"),
