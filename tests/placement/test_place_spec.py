@@ -1,4 +1,4 @@
-"""What `place` puts into one pod spec, beside what is there already; semantics of the scheduler, not of this code."""
+"""What `place` puts into one pod spec, beside what it already has: the semantics of the scheduler."""
 
 from __future__ import annotations
 
