@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from arc_toolkit.cli.main import main
-from tests.cluster.fixtures import cluster, control_plane, own_cluster  # noqa: F401  (fixtures)
+from tests.cluster.fixtures import cluster, control_plane, older_cluster, own_cluster  # noqa: F401  (fixtures)
 from tests.support import CORPUS, Result, unavailable
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; tests of Ctrl-C need the usual way.

@@ -5,7 +5,7 @@ A fact that is not available is an `UnknownFact` with its reason, and every chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple
@@ -17,15 +17,17 @@ from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
-from arc_toolkit.kube.nodes import Node
-from arc_toolkit.kube.taints import SPOT_KEY
+from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, untolerated
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import fit_of
+from arc_toolkit.sizing.occupants import Occupant
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
 
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
+MODE_LABEL = "kubernetes.azure.com/mode"
 
 
 class TargetOptions(Enum):
@@ -118,7 +120,7 @@ def _settings(facts: Facts) -> _Verdict:
     nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
     if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
         text = f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})"
-        wrong.append((text, "--node-selector KEY=VALUE"))
+        wrong.append((text, _move(facts) or "--node-selector KEY=VALUE"))
     if facts.has_spot and SPOT_KEY not in [row.key for row in facts.tolerations]:
         text = "there is a spot pool and job pods do not tolerate its taint (undocumented setting)"
         wrong.append((text, "--spot"))
@@ -185,11 +187,25 @@ def _nodes(facts: Facts) -> _Verdict:
     if zero:
         return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
     text = f"no node can take jobs: {some_names(refused)}" if nodes else "the cluster has no nodes"
+    return "not ok", text, _more_nodes(facts, unusable)
+
+
+def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
+    """What gives jobs a node: the pools that are there first, and a new one only if they cannot."""
+    for row in unusable:
+        if row.why is WhyUnusable.CORDONED:
+            return FixCommand(f"kubectl uncordon {row.node.name}", TargetOptions.KUBECONFIG)
     where = facts.cluster or Cluster("", "GROUP", "CLUSTER")
-    command = (
-        f"az aks nodepool add --cluster-name {where.name} --resource-group {where.resource_group} --name POOL"
-    )
-    return "not ok", text, FixCommand(command, TargetOptions.SUBSCRIPTION)
+    pool = f"--cluster-name {where.name} --resource-group {where.resource_group} --name"
+    for profile in facts.pools:
+        stopped = profile.get("count") == 0 and not profile.get("enableAutoScaling")
+        if stopped and profile.get("osType", "Linux") == "Linux":
+            command = f"az aks nodepool scale {pool} {profile.get('name')} --node-count 1"
+            return FixCommand(command, TargetOptions.SUBSCRIPTION)
+    names = {str(profile.get("name")) for profile in facts.pools} | {row.node.pool for row in unusable}
+    name = next(name for number in range(len(names) + 1) if (name := f"jobs{number or ''}") not in names)
+    command = f"az aks nodepool add {pool} {name} --node-count 1 --node-vm-size Standard_D8s_v5"
+    return FixCommand(command, TargetOptions.SUBSCRIPTION)
 
 
 def _gpu(facts: Facts) -> _Verdict:
@@ -201,10 +217,39 @@ def _gpu(facts: Facts) -> _Verdict:
     if not blind:
         return "ok", f"{len(cards)} GPU nodes show {sum(node.gpus for node, _ in cards)} GPUs", None
     names = some_names([name for name, _ in blind])
-    text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): no device plugin"
+    text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): "
+    # Two device plugins on one node disturb each other, so the extension's is for clusters without any.
+    plugins = _device_plugins(facts)
+    if here := [name for name, _ in blind if name in plugins]:
+        row = plugins[here[0]]
+        command = FixCommand(
+            f"kubectl get pods --namespace {row.namespace} --output wide --field-selector spec.nodeName={here[0]}",
+            TargetOptions.KUBECONFIG,
+        )
+        return "not ok", f"{text}the device plugin {row.name} runs there, so look at its pod", command
+    if plugins or len(blind) < len(cards):
+        command = FixCommand("kubectl get daemonsets --all-namespaces --output wide", TargetOptions.KUBECONFIG)
+        text += (
+            "the device plugin of the other nodes does not run there, so look at its node selector and tolerations"
+        )
+        return "not ok", text, command
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
-    return "not ok", text, _extension_command("update --set installNvidiaDevicePlugin=True") if nvidia else None
+    command = _extension_command("update --set installNvidiaDevicePlugin=True")
+    return (
+        "not ok",
+        f"{text}no device plugin",
+        command if nvidia and not isinstance(facts.occupants, UnknownFact) else None,
+    )
+
+
+def _device_plugins(facts: Facts) -> dict[str, Occupant]:
+    """The pod of a device plugin on each node that has one: NVIDIA's, AMD's and the GPU operator's are called so."""
+    if isinstance(facts.occupants, UnknownFact):
+        return {}
+    return {
+        node: row for node, rows in facts.occupants.items() for row in rows if "device-plugin" in row.name.lower()
+    }
 
 
 def _instance_types(facts: Facts) -> _Verdict:
@@ -266,7 +311,25 @@ def _placement(facts: Facts) -> _Verdict:
         return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
     text = next(iter(defeated.values()))
     text += f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
-    return "not ok", text, _extension_command(f"update --node-selector {facts.system_pool}")
+    pools = {node.pool for node in known(facts.nodes) if node.name in defeated}
+    move = _move(facts, avoid=pools)
+    return "not ok", text, _extension_command(f"update {move}") if move else None
+
+
+def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
+    """Options that put the extension's own pods onto another pool, system pools first.
+
+    A key of its nodeSelector can be changed and not be removed, so each gets the value of the new pool.
+    """
+    selector = extension.node_selector_of(facts.settings)
+    nodes = [node for node in known(facts.nodes) if node.ready and node.os == "linux" and node.pool not in avoid]
+    nodes = [node for node in nodes if not untolerated(node.taints, AZUREML_TOLERATIONS)]
+    for node in sorted(nodes, key=lambda node: node.labels.get(MODE_LABEL) != "system"):
+        labels = dict([node.pool_label] if node.pool_label else ())
+        pairs = {key: node.labels.get(key, "") for key in selector} or labels
+        if pairs and all(pairs.values()) and pairs != selector:
+            return " ".join(f"--node-selector {key}={value}" for key, value in pairs.items())
+    return None
 
 
 _CHECKS: dict[str, tuple[Side, Any]] = {

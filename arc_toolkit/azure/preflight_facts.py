@@ -114,14 +114,6 @@ class Facts:
             and pool.get("osType", "Linux") == "Linux"
         ]
 
-    @property
-    def system_pool(self) -> str:
-        """A label of the pool for system pods, if one can be seen."""
-        for node in known(self.nodes):
-            if node.labels.get("kubernetes.azure.com/mode") == "system" and node.pool_label:
-                return f"agentpool={node.pool}"
-        return "agentpool=POOL"
-
 
 # --- gathering: one side that cannot be reached never hides the other --------------------------------------------
 

@@ -125,7 +125,7 @@ ZERO = {"name": "gpu", "enableAutoScaling": True, "minCount": 0, "count": 0, "os
         (
             {"extension": installed(**{"nodeSelector.agentpool": "gone"})},
             "agentpool=gone",
-            "--node-selector KEY=VALUE",
+            "--node-selector agentpool=system",
         ),
         (
             {"extension": installed(**{"nodeSelector.agentpool": "cpu"}), "nodes": [node("cpu-0", ready=False)]},
@@ -208,20 +208,49 @@ def test_nodes_that_cannot_take_jobs_are_named_with_the_reason() -> None:
     row = check("Ready nodes", facts(nodes=[node("cpu-0", ready=False)]))
     assert row.state == "not ok"
     assert "cpu-0: NotReady" in row.reason
-    assert fix(row) == "az aks nodepool add --cluster-name gpu-aks --resource-group ml-rg --name POOL"
+    pool = "--cluster-name gpu-aks --resource-group ml-rg --name"
+    size = "--node-count 1 --node-vm-size Standard_D8s_v5"
+    assert fix(row) == f"az aks nodepool add {pool} jobs {size}"
+    named = facts(nodes=[node("jobs-0", ready=False)])
+    assert fix(check("Ready nodes", named)) == f"az aks nodepool add {pool} jobs1 {size}"
+    stopped = {"name": "train", "count": 0, "osType": "Linux"}
+    pools = facts(nodes=[node("cpu-0", ready=False)], resource={"properties": {"agentPoolProfiles": [stopped]}})
+    assert fix(check("Ready nodes", pools)) == f"az aks nodepool scale {pool} train --node-count 1"
+    cordoned = node("cpu-1")
+    cordoned["spec"]["unschedulable"] = True
+    assert fix(check("Ready nodes", facts(nodes=[node("a", ready=False), cordoned]))) == "kubectl uncordon cpu-1"
     assert check("Ready nodes", facts(nodes=[])).reason == "the cluster has no nodes"
     zero = facts(nodes=[], resource={"properties": {"agentPoolProfiles": [ZERO]}})
     assert check("Ready nodes", zero).state == "ok"
 
 
-def test_gpu_nodes_that_show_no_gpu_lack_a_device_plugin() -> None:
-    label = {"node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4"}
-    blind = check(
-        "GPU device plugin", facts(nodes=[node("gpu-0", gpus=1, labels=label), node("gpu-1", labels=label)])
+A100 = {"node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4"}
+
+
+def test_a_second_device_plugin_is_never_advised() -> None:
+    mixed = [node("gpu-0", gpus=1, labels=A100), node("gpu-1", labels=A100)]
+    elsewhere = check("GPU device plugin", facts(nodes=mixed))
+    assert elsewhere.state == "not ok"
+    assert "1 of 2 GPU nodes show no GPU to Kubernetes (gpu-1)" in elsewhere.reason
+    assert "the device plugin of the other nodes does not run there" in elsewhere.reason
+    assert fix(elsewhere) == "kubectl get daemonsets --all-namespaces --output wide"
+    plugin = pod("nvidia-device-plugin-daemonset", "gpu-1", "DaemonSet", namespace="gpu-resources")
+    broken = check("GPU device plugin", facts(nodes=mixed, pods=[plugin]))
+    assert "nvidia-device-plugin-daemonset runs there" in broken.reason
+    assert fix(broken) == (
+        "kubectl get pods --namespace gpu-resources --output wide --field-selector spec.nodeName=gpu-1"
     )
+    alone = facts(nodes=[node("gpu-1", labels=A100)], pods=[plugin])
+    assert "installNvidiaDevicePlugin" not in (fix(check("GPU device plugin", alone)) or "")
+
+
+def test_gpu_nodes_that_show_no_gpu_lack_a_device_plugin() -> None:
+    blind = check("GPU device plugin", facts(nodes=[node("gpu-0", labels=A100), node("gpu-1", labels=A100)]))
     assert blind.state == "not ok"
-    assert "1 of 2 GPU nodes show no GPU to Kubernetes (gpu-1)" in blind.reason
+    assert blind.reason.endswith("no device plugin")
     assert fix(blind) == "arc-toolkit cluster extension update --set installNvidiaDevicePlugin=True"
+    hidden = facts(nodes=[node("gpu-0", labels=A100)], occupants=UnknownFact("hidden"))
+    assert fix(check("GPU device plugin", hidden)) is None
     assert check("GPU device plugin", facts(nodes=[node("gpu-0", gpus=4)])).reason == "1 GPU nodes show 4 GPUs"
     assert check("GPU device plugin", facts()).reason == "no node has a GPU"
     amd = {"node.kubernetes.io/instance-type": "Standard_ND96isr_MI300X_v5"}
@@ -270,6 +299,23 @@ def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
     assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=system"
 
 
+def test_the_extension_is_moved_to_a_pool_that_is_not_in_the_way_either() -> None:
+    """Several pools: a system pool is best, one with a taint or with the defeated node is no use."""
+    guest = [pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]
+    system = {"kubernetes.azure.com/mode": "system"}
+    dedicated = node("addons-0", labels=system, taints=[("CriticalAddonsOnly", "true")])
+    nodes = [dedicated, node("cpu-0", labels=system), node("other-0"), node("second-0", labels=system)]
+    row = check("extension placement", facts(nodes=nodes, pods=guest))
+    assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=second"
+    settings = installed(**{"nodeSelector.agentpool": "cpu", "nodeSelector.disk": "fast"})
+    both = [*nodes, node("third-0", labels={"disk": "slow"})]
+    row = check("extension placement", facts(nodes=both, pods=guest, extension=settings))
+    options = "--node-selector agentpool=third --node-selector disk=slow"
+    assert fix(row) == f"arc-toolkit cluster extension update {options}"
+    only = check("extension placement", facts(nodes=[node("cpu-0", labels=system)], pods=guest))
+    assert (only.state, fix(only)) == ("not ok", None)
+
+
 def test_daemonsets_system_pools_and_small_deployments_are_fine() -> None:
     pods = [
         pod("fluent-bit", "cpu-0", "DaemonSet", cpu="10m", memory="100Mi"),
@@ -309,7 +355,7 @@ def test_every_command_that_fixes_is_one_that_exists(changed: dict[str, Any]) ->
         if program == "arc-toolkit":
             command_parser(name).parse_args(words)  # raises ArcError where an option does not exist
         else:
-            assert program == "az"
+            assert program in ("az", "kubectl")
 
 
 def test_two_different_clusters_are_noticed_where_that_is_certain() -> None:

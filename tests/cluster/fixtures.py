@@ -1,4 +1,6 @@
-"""A real Kubernetes as fixtures: `control_plane` (one per session), `cluster` (the same, empty), `own_cluster`."""
+"""A real Kubernetes as fixtures: `control_plane` (one per session), `cluster` (the same, empty), `own_cluster`,
+`older_cluster`.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,16 @@ def own_cluster(tmp_path: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture
+def older_cluster(tmp_path: Path) -> Iterator[ControlPlane]:
+    """The same for one test, with a Kubernetes that is one minor older."""
+    with _running(tmp_path, lease_seconds=600, older=True) as plane:
+        yield plane
+
+
 @contextmanager
-def _running(folder: Path, lease_seconds: int = 40) -> Iterator[ControlPlane]:
-    binaries = build.locate()
+def _running(folder: Path, lease_seconds: int = 40, *, older: bool = False) -> Iterator[ControlPlane]:
+    binaries = build.locate(older=older)
     missing = build.missing(binaries)
     if missing:
         unavailable(f"no {', '.join(missing)}: run scripts/control-plane first")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from scripts import control_plane as build
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.matrix import MACHINES, PURPOSE, SHARES, Machine
 from tests.cluster.workloads import (
@@ -132,7 +133,18 @@ def generate_offline(arc: Arc, machine: Machine) -> dict[str, Object]:
 def test_n_pods_of_a_share_are_bound_the_next_is_not_and_one_percent_more_is_too_much(
     own_cluster: ControlPlane, arc: Arc
 ) -> None:
-    cluster, nodes = own_cluster, machine_nodes()
+    hold_page(*prove(own_cluster, arc))
+
+
+def test_the_same_holds_on_the_minor_version_before(older_cluster: ControlPlane, arc: Arc) -> None:
+    version = older_cluster.request("GET", "/version")["gitVersion"]
+    assert version == f"v{build.pinned(build.OLDER)[1]}"
+    prove(older_cluster, arc)
+
+
+def prove(cluster: ControlPlane, arc: Arc) -> tuple[list[Proof], list[Proof]]:
+    """Every row of the page by the schedulers of this cluster; (shares, gangs)."""
+    nodes = machine_nodes()
     cluster.create_all(nodes)
     pods = sum(len(PROFILES[node["metadata"]["labels"][PROFILE]]) + 1 for node in nodes)
     settle(cluster, [item for profile in PROFILES for item in profile_daemonsets(profile)], pods)
@@ -151,7 +163,7 @@ def test_n_pods_of_a_share_are_bound_the_next_is_not_and_one_percent_more_is_too
     prove_by_kube_scheduler(cluster, proofs)
     gangs = [proof for proof in proofs if GANGS.get(proof.machine.size) == proof.share]
     prove_by_volcano(cluster, gangs)
-    hold_page(proofs, gangs)
+    return proofs, gangs
 
 
 def prove_by_kube_scheduler(cluster: ControlPlane, proofs: Sequence[Proof]) -> None:
@@ -236,8 +248,9 @@ INTRODUCTION = """\
 # Proof of fit
 
 Made by `tests/cluster/test_fit.py` on a real control plane (etcd, kube-apiserver, kube-scheduler,
-kube-controller-manager; kwok plays the kubelets). Nodes have the capacity of real nodes and the allocatable that
-AKS gives them; the DaemonSets of the profile and the AzureML extension's 5 % pod run on them as real DaemonSets.
+kube-controller-manager {current}; kwok plays the kubelets), and again on {older}.
+Nodes have the capacity of real nodes and the allocatable that AKS gives them; the DaemonSets of
+the profile and the AzureML extension's 5 % pod run on them as real DaemonSets.
 Above 220 GiB no capacity was published, and the loss to the guest kernel is taken as about 1/60 of nominal memory.
 The types were generated with `arc-toolkit gen-instance-types --from-cluster`.
 
@@ -273,7 +286,8 @@ def page_text(proofs: Sequence[Proof], gangs: Sequence[Proof]) -> str:
             f"| {limits['cpu']} | {limits['memory']} | {proof.n} of {proof.n} | {proof.n - 1} of {proof.n} "
             f"| {proof.offline['spec']['resources']['limits']['memory']} |"
         )
-    text = INTRODUCTION + "\n".join(rows) + "\n" + GANG_TEXT.format(nodes=GANG_NODES)
+    versions = {"current": build.pinned("kubernetes")[1], "older": build.pinned(build.OLDER)[1]}
+    text = INTRODUCTION.format(**versions) + "\n".join(rows) + "\n" + GANG_TEXT.format(nodes=GANG_NODES)
     rows = [
         "| size | share | instance count = minMember | bound | next job | 1 % larger |",
         "|---|---|---|---|---|---|",
