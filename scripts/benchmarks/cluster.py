@@ -1,4 +1,4 @@
-"""1,000 nodes and 30,000 pods read and sized from a live apiserver, against `json.loads` of the same two lists.
+"""2,000 nodes and 20,000 pods read and sized from a live apiserver, against `json.loads` of the same two lists.
 
 The peer gets the bytes for nothing: it only parses what `kubectl get -o json` would have saved. Ours is the whole
 command in a process of its own: start, TLS, HTTP, parsing, sizing, output. Needs scripts/control-plane.
@@ -20,7 +20,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.matrix import MACHINES
 from tests.cluster.workloads import container
 
-NODES, PODS = 1000, 30_000
+NODES, PODS = 2000, 20_000
 
 
 def pods(names: list[str]) -> Iterator[dict[str, Any]]:
