@@ -18,7 +18,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, untolerated
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import fit_of
 from arc_toolkit.sizing.occupants import Occupant
@@ -28,6 +28,8 @@ CheckState = Literal["ok", "not ok", "cannot tell"]
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
 MODE_LABEL = "kubernetes.azure.com/mode"
+# Nodes for the extension's own pods: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
+OF_EXTENSION = Toleration("ml.azure.com/amlarc-system", "true")
 
 
 class TargetOptions(Enum):
@@ -323,7 +325,7 @@ def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
     """
     selector = extension.node_selector_of(facts.settings)
     nodes = [node for node in known(facts.nodes) if node.ready and node.os == "linux" and node.pool not in avoid]
-    nodes = [node for node in nodes if not untolerated(node.taints, AZUREML_TOLERATIONS)]
+    nodes = [node for node in nodes if not untolerated(node.taints, (*AZUREML_TOLERATIONS, OF_EXTENSION))]
     for node in sorted(nodes, key=lambda node: node.labels.get(MODE_LABEL) != "system"):
         labels = dict([node.pool_label] if node.pool_label else ())
         pairs = {key: node.labels.get(key, "") for key in selector} or labels
