@@ -300,7 +300,7 @@ def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
 
 
 def test_the_extension_is_moved_to_a_pool_that_is_not_in_the_way_either() -> None:
-    """Several pools: a system pool is best, one with a taint or with the defeated node is no use."""
+    """Several pools: a system pool is best; one with a taint, or with the defeated node, does not help."""
     guest = [pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]
     system = {"kubernetes.azure.com/mode": "system"}
     dedicated = node("addons-0", labels=system, taints=[("CriticalAddonsOnly", "true")])
