@@ -161,6 +161,7 @@ _NO_TYPES = (Family.DISTRIBUTED, Family.CONTROL, Family.OTHER)
 _V2_TYPES = {str(family): family for family in Family if family not in _NO_TYPES}
 _V1_SCHEMA = re.compile(r"componentsdk\.|azureml/sdk-(?:1-5|2-0)/")
 _SCHEMA_NAME = re.compile(r"([A-Za-z]+?)(job|component)?(?:\.schema)?\.json$", re.IGNORECASE)
+_DEPLOYMENT = re.compile(r"([A-Za-z]*(?:Deployment|Endpoint|Schedule))(?:\.schema)?\.json$", re.IGNORECASE)
 # Keys that only a job has; a component that has one by mistake is recognised by its schema all the same.
 _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settings")
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
@@ -189,6 +190,8 @@ def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str
     own = pairs(root)
     declared = (text_of(own["type"][1]) if "type" in own else None) or ""
     schema = (text_of(own["$schema"][1]) if "$schema" in own else None) or ""
+    if other := _DEPLOYMENT.search(schema):  # `pipelineComponentBatchDeployment` has `type: pipeline`, and no jobs
+        return None, f"an AzureML document ({other[1]}), not a job"
     name = declared.partition("@")[0]
     if family := _SPECS.get(name.lower()):
         return KINDS[family, Role.SPEC], ""
@@ -218,9 +221,8 @@ def schema_family(schema: str) -> Family | None:
 
 def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bool) -> TargetKind | None:
     if family == Family.SPARK and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
-        if "component" in schema.lower() and not any(key in own for key in (*_JOB_KEYS, "resources")):
-            return KINDS[Family.OTHER, Role.SPEC]
-        schema = ""
+        is_job = "job" in schema.lower() or any(key in own for key in (*_JOB_KEYS, "resources"))
+        return KINDS[Family.SPARK, Role.JOB] if is_job else KINDS[Family.OTHER, Role.SPEC]
     role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
     if role is None and is_used:
         role = Role.COMPONENT
@@ -236,7 +238,8 @@ def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bo
             return None
         # A pipeline job may have a name; a pipeline component without `version` looks the same.
         keys = _COMPONENT_KEYS if family != Family.PIPELINE else _COMPONENT_KEYS[1:]
-        is_job = any(key in own for key in _JOB_KEYS) or not any(key in own for key in keys)
+        job_keys = (*_JOB_KEYS, "resources") if family == Family.SPARK else _JOB_KEYS
+        is_job = any(key in own for key in job_keys) or not any(key in own for key in keys)
         role = Role.JOB if is_job else Role.COMPONENT
     return KINDS[family, role]
 

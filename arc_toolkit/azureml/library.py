@@ -25,7 +25,11 @@ _KEPT_FILES = 32
 _YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""")
 # The name and the version of a component file: plain keys at the start of a line.
 _NAME = re.compile(rb"""^(name|version)[ \t]*:[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
-_PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
+# "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"), folder / "components" / "train.yml"
+_PYTHON_FILE = re.compile(
+    rb"""((?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){0,9})["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']"""
+)
+_QUOTED = re.compile(rb"""["']([\w. /-]+)\\?["']""")
 # A component of the workspace that code asks for by its name.
 _PYTHON_CALL = re.compile(rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})")
 _PYTHON_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
@@ -95,10 +99,12 @@ class Library:
     def _note_python(self, path: str, data: bytes) -> None:
         if b".yml" in data or b".yaml" in data:
             for match in _PYTHON_FILE.finditer(data):
-                before, last = _text(match[1]), _text(match[2])
+                joined = [_text(part) for part in _QUOTED.findall(match[1])]
+                before, last = _text(match[2]), _text(match[3])
                 if reference := local_reference(before + last, path):
                     self._uses.setdefault(reference, set()).add("python")
-                parts = [part for part in before.split("/") if part not in ("", ".", "..")]
+                whole = os.path.normpath("/".join([*joined, before])).split("/")
+                parts = [part for part in whole if part not in ("", ".", "..")]
                 # `{folder}/train.yml`: what a variable stands for is not known.
                 known = next((at for at in range(len(parts), 0, -1) if "{" in parts[at - 1]), 0)
                 self._python_files.setdefault(last, []).append((tuple(parts[known:]), folder_of(path)))
@@ -112,12 +118,13 @@ class Library:
         return path in self._given
 
     def uses(self, path: str) -> set[str]:
-        """How other files use this one: component, trial, python; empty where nothing does."""
+        """How other files use this one: component, trial, python, or another version; empty where nothing does."""
         full = os.path.abspath(path)
         uses = self._uses.get(full, set())
         name, version = self._names.get(full, ("", ""))
         named = self._named_uses.get(name, ())
-        uses = uses.union(how for how, asked in named if _fits(asked, version)) if named else uses
+        if named:
+            uses = uses.union(how if _fits(asked, version) else "another version" for how, asked in named)
         if not uses and self._python_files:
             *before, last = full.split(os.sep)
             for parts, folder in self._python_files.get(last, ()):

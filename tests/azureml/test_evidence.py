@@ -132,7 +132,7 @@ environment: azureml:lightgbm@latest
         ("azureml:train", True, True),
         ("azureml://registries/mine/components/train/versions/3", True, True),
         ("azureml://registries/mine/components/train/labels/latest", True, True),
-        ("azureml:train:2", False, False),
+        ("azureml:train:2", True, False),
         ("azureml:trainer:3", False, False),
     ],
 )
@@ -161,6 +161,8 @@ def test_two_files_of_one_name_are_not_chosen_from() -> None:
         'train = load_component("./components/train.yml")',
         'train = load_component(source=f"{ROOT}/components/train.yml")',
         'train = load_component(source=ROOT / "train.yml")',
+        'train = load_component(source=os.path.join(ROOT, "..", "components", "train.yml"))',
+        'train = load_component(source=ROOT / "other" / ".." / "components" / "train.yml")',
         'train = ml_client.components.get("train", version="3")',
         'train = load_component(client=ml_client, name="train", version="3")',
         'train = Component.load(workspace, name="train")',

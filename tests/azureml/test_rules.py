@@ -330,3 +330,77 @@ def test_a_trial_has_the_inputs_of_its_sweep() -> None:
         "trial: {command: 'python a.py ${{inputs.data}} ${{search_space.lr}} ${{search_space.x}}', environment: e}\n"
     )
     assert messages("undeclared-input", text) == ["sweep trial has no search space `x`"]
+
+
+PRS = "type: parallel\nname: p\nversion: 1\ntask: {type: run_function, entry_script: s.py, environment: e}\n"
+AUTOML = "type: automl\ntask: regression\nname: a\nversion: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "message"),
+    [
+        # azure-ai-ml 1.35 sends what is beside `component`, and drops what is below `resources`.
+        (
+            STEP.format("command") + "    instance_type: a\n    resources: {instance_type: b}\n",
+            "misplaced-key",
+            "the one beside `component` wins",
+        ),
+        (STEP.format("command") + "    instance_count: 0\n", "invalid-instance-count", "instance_count: 0"),
+        (
+            STEP.format("parallel") + "    instance_count: ${{parent.inputs.n}}\ninputs: {n: 1}\n",
+            "bound-instance-count",
+            "beside `component` is rejected",
+        ),
+        (STEP.format("sweep") + "    instance_type: a\n", "misplaced-key", "is read below `resources` only"),
+        (PRS + "instance_count: 2\n", "misplaced-key", "is read below `resources` only"),
+        (PRS + "entry_script: s.py\n", "misplaced-key", "is read below `task` only"),
+        (
+            PRS.replace("environment: e", "environment: e, mini_batch_size: 1"),
+            "misplaced-key",
+            "belongs beside it",
+        ),
+        (PRS.replace("environment: e", "environment: e, instance_count: 2"), "misplaced-key", "below `resources`"),
+        (PRS + "compute: azureml:c\n", "misplaced-key", "has no `compute`"),
+        (AUTOML + "resources: {instance_type: a}\n", "misplaced-key", "has no `resources`"),
+        (AUTOML + "environment_variables: {A: b}\n", "dropped-environment-variables", "A never reaches the job"),
+        (
+            "type: pipeline\nversion: 1\njobs: {}\nenvironment_variables: {A: b}\n",
+            "dropped-environment-variables",
+            "a pipeline component has no environment variables",
+        ),
+        (PRS + "node_count: 2\n", "legacy-key", "in v2 it is `resources.instance_count`"),
+        (JOB + "resources: [8cpu32g]\n", "not-a-mapping", "has to be a mapping"),
+        (
+            STEP.format("command") + "    inputs: {a: '${{parent.jobs.prepare.outputs.data}}'}\n",
+            "undeclared-input",
+            "the pipeline has no step `prepare`",
+        ),
+        (
+            "type: pipeline\njobs:\n  b: {type: if_else, condition: '${{parent.jobs.c.outputs.output}}'}\n",
+            "undeclared-input",
+            "the pipeline has no step `c`",
+        ),
+    ],
+)
+def test_what_azure_ai_ml_rejects_or_drops_is_found(text: str, rule: str, message: str) -> None:
+    [finding] = [item for item in patch(text).findings if item.severity != "note"]
+    assert (finding.rule, message in finding.message) == (rule, True), finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STEP.format("command") + "    instance_type: a\n    instance_count: 2\n",
+        STEP.format("parallel") + "    instance_count: 2\n    resources: {instance_type: a}\n",
+        STEP.format("command") + "    inputs: {a: '${{parent.jobs.s.outputs.data}}'}\n",
+        AUTOML + "inputs: {x: {type: mltable}}\n",
+        # A deployment of a pipeline component has its type, and no jobs.
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineComponentBatchDeployment.schema.json\n"
+        "type: pipeline\nname: d\ncompute: azureml:c\nsettings: {default_compute: c}\n",
+        # A Spark job of the first preview, whose schema is that of a v1.5 component.
+        "$schema: http://azureml/sdk-2-0/SparkComponent.json\nname: s\ntype: spark\ncode: ./src\n"
+        "entry: {file: main.py}\nresources: {instance_type: standard_e8s_v3, runtime_version: '3.4'}\n",
+    ],
+)
+def test_what_azure_ai_ml_takes_is_not_reported(text: str) -> None:
+    assert [item for item in patch(text).findings if item.severity != "note"] == []

@@ -186,7 +186,11 @@ class PythonTarget(CodeTarget):
         if isinstance(node, CodeValue) and isinstance(node.expression, ast.Name):
             names = parameters_of(self.pipeline.function) if self.pipeline is not None else ()
             return not node.inherited and node.expression.id in names
-        return isinstance(node, CodeValue) and isinstance(node.expression, ast.Constant) and is_bound(node.value)
+        return (
+            isinstance(node, CodeValue)
+            and isinstance(node.expression, ast.Constant)
+            and is_bound(str(node.expression.value))
+        )
 
     def copies(self, path: Path) -> bool:
         """Whether it has what its command object says at a path, also if that is set later."""

@@ -11,8 +11,13 @@ _COUNT = Slot.INSTANCE_COUNT.path
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        node = target.get(*_COUNT)
-        if node is None or not target.kind.resources or not target.is_bound(_COUNT):
+        path = target.path_of(_COUNT)
+        node = target.get(*path)
+        if node is None or not target.kind.resources or not target.is_bound(path):
+            continue
+        if path != _COUNT:
+            message = "a bound `instance_count` beside `component` is rejected (not a valid integer)"
+            plan.report(RULE, message, node, reason="bind it below `resources`")
             continue
         if target.kind.role != Role.STEP:
             value = target.text(*_COUNT)
@@ -30,11 +35,11 @@ RULE = Rule(
     fix="none",
     summary="an instance count bound where it is rejected",
     why="""\
-`resources.instance_count: ${{inputs.x}}` in a component, a job or a trial is rejected ("Not a valid integer"), and so
-is `${{parent.inputs.x}}` in a command step that is written in place (with the misleading message that `component` is
-missing). A step that names a component file, a parallel step and a sweep step take it. In Python `command(...)` and
-`set_resources` reject it, and the `resources` of a step take it.
-`patch --expose-parameters` writes the working form.""",
+`resources.instance_count: ${{inputs.x}}` in a component, a job or a trial is rejected ("Not a valid integer"), and
+so is `${{parent.inputs.x}}` in a command step that is written in place (with the misleading message that `component`
+is missing), and beside the `component` of a step. The `resources` of a step that names a component file, a parallel
+step and a sweep step take it. In Python `command(...)` and `set_resources` reject it, and the `resources` of a step
+take it. `patch --expose-parameters` writes the working form.""",
     before="""\
 # train.yml, a component
 resources:

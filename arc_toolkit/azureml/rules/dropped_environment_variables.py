@@ -10,13 +10,14 @@ from arc_toolkit.findings import Rule
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        # A kind without resources does not run here at all.
-        if target.kind.resources and not target.kind.variables:
-            own = target.own.get("environment_variables")
-            names = ", ".join(pairs(own[1])) if own else ""
-            if own and names:
-                message = f"{names} never reaches the job: {target.kind.why}"
-                plan.report(RULE, message, own[0], reason=_way_out(target.kind))
+        own = target.own.get("environment_variables")
+        if own is None or target.kind.variables or target.kind.role in (Role.SPEC, Role.V15_STEP):
+            continue
+        if names := ", ".join(pairs(own[1])):
+            why = (
+                target.kind.why if target.kind.resources else f"a {target.kind.name} has no environment variables"
+            )
+            plan.report(RULE, f"{names} never reaches the job: {why}", own[0], reason=_way_out(target.kind))
 
 
 def _way_out(kind: TargetKind) -> str:
@@ -24,6 +25,10 @@ def _way_out(kind: TargetKind) -> str:
         return "put them under `trial:`"
     if kind.family == Family.SWEEP:
         return "export them in the trial's command instead"
+    if kind.family == Family.PIPELINE:
+        return "put them on its steps"
+    if not kind.resources and kind.role != Role.COMPONENT:
+        return ""
     return "put them on the job, or on each pipeline step that uses this component"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import gpus_of
 from arc_toolkit.findings import Rule
@@ -13,21 +12,15 @@ def _check(plan: Plan) -> None:
     for target in plan.known_targets():
         if target.kind.family != Family.COMMAND or target.kind.role not in (Role.JOB, Role.STEP, Role.COMPONENT):
             continue
-        count = plan.planned(target, "resources", "instance_count") or ""
+        path = target.path_of(Slot.INSTANCE_COUNT.path)
+        count = plan.planned(target, *map(str, path)) or ""
         gpus = gpus_of(plan.instance_type(target), plan.settings) or 0
-        if gpus > 1 and count.isdigit() and int(count) > 1 and not _distributed(plan, target):
+        if gpus > 1 and count.isdigit() and int(count) > 1 and not plan.is_distributed(target):
             message = (
                 f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
             )
-            at = target.get("resources", "instance_count") or target.at
+            at = target.get(*path) or target.at
             plan.report(RULE, message, at)
-
-
-def _distributed(plan: Plan, target: Target) -> bool:
-    if target.get("distribution") is not None or target.get("component", "distribution") is not None:
-        return True
-    document = plan.library.referenced(target)
-    return document is not None and document.root.get("distribution") is not None
 
 
 RULE = Rule(

@@ -12,10 +12,11 @@ _COUNT = Slot.INSTANCE_COUNT.path
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        text = target.text(*_COUNT)
+        path = target.path_of(_COUNT)
+        text = target.text(*path)
         if text and target.kind.resources and not is_bound(text) and not _is_count(text):
             message = f"`instance_count: {text}` of {target.shown}: it has to be a whole number from 1"
-            plan.report(RULE, message, target.place_of(_COUNT))
+            plan.report(RULE, message, target.place_of(path))
 
 
 def _is_count(text: str) -> bool:

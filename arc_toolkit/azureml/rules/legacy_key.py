@@ -13,6 +13,8 @@ _NAMES = {
     "node_count": "resources.instance_count",
     "process_count_per_node": "distribution.process_count_per_instance",
     "compute_target": "compute",
+    "source_directory": "code",
+    "arguments": "command",
     "run_invocation_timeout": "retry_settings.timeout",
     "run_max_try": "retry_settings.max_retries",
     "vm_size": "resources.instance_type",
@@ -52,5 +54,14 @@ resources:
   instance_count: 2
 """,
     check=_check,
-    needs=("node_count", "process_count_per_node", "compute_target", "run_invocation", "run_max_try", "vm_size"),
+    needs=(
+        "node_count",
+        "process_count_per_node",
+        "compute_target",
+        "source_directory",
+        "arguments",
+        "run_invocation",
+        "run_max_try",
+        "vm_size",
+    ),
 )

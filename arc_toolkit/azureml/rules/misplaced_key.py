@@ -5,15 +5,16 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import Role
+from arc_toolkit.azureml.kinds import Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
 from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 from arc_toolkit.findings import Rule
 
+_RESOURCES = (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT)
 # azure-ai-ml takes these on a step that names a component, and they win over `resources`.
-_TAKEN_BY_STEPS = frozenset({"instance_type", "instance_count"})
+_TAKEN_BY_STEPS = frozenset(slot.path[-1] for slot in _RESOURCES)
 
 
 def _check(plan: Plan) -> None:
@@ -25,6 +26,12 @@ def _check(plan: Plan) -> None:
         if kind.role == Role.COMPONENT and "compute" in own:
             message = f"a {kind.name} has no `compute`: its step has, or the pipeline's default_compute"
             plan.report(RULE, message, own["compute"][0])
+        if kind.role == Role.COMPONENT and "resources" in own and not kind.resources:
+            plan.report(RULE, f"a {kind.name} has no `resources`: {kind.why}", own["resources"][0])
+        for slot in _RESOURCES if target.overrides_resources else ():
+            if target.path_of(slot.path) != slot.path and target.owns(slot.path):
+                message = f"`{slot.path[-1]}` below `resources` is not read: the one beside `component` wins"
+                plan.report(RULE, message, target.place_of(slot.path))
         if "environment_variables" in (inner := pairs(target.get("environment"))) and kind.role != Role.SPEC:
             message = "`environment_variables` below `environment` are not read: they belong beside it"
             plan.report(RULE, message, inner["environment_variables"][0])
@@ -35,7 +42,7 @@ def _check(plan: Plan) -> None:
 
 def _too_high(plan: Plan, target: Target, known: frozenset[str]) -> None:
     """Keys at the top that belong below one of the mappings."""
-    taken = _TAKEN_BY_STEPS if target.kind.role == Role.STEP and "component" in target.own else frozenset()
+    taken = _TAKEN_BY_STEPS if target.overrides_resources else frozenset()
     for name in target.own.keys() - known - taken:
         below = [mapping for mapping in MAPPINGS if name in (known_keys(target.kind, mapping) or ())]
         if len(below) == 1:
@@ -53,6 +60,11 @@ def _too_low(plan: Plan, target: Target, known: frozenset[str]) -> None:
                 _from_task(plan, target, inner[name])
             elif name in known:
                 message = f"`{name}` below `{mapping}` is not read: it belongs beside it"
+                plan.report(RULE, message, inner[name][0])
+            elif (
+                len(right := [other for other in MAPPINGS if name in (known_keys(target.kind, other) or ())]) == 1
+            ):
+                message = f"`{name}` below `{mapping}` is not read: it belongs below `{right[0]}`"
                 plan.report(RULE, message, inner[name][0])
 
 
@@ -92,10 +104,12 @@ RULE = Rule(
     fix="unsafe",
     summary="a key in a place where nothing reads it",
     why="""\
-`task.environment_variables` of a parallel step is dropped; so is `instance_type` at the top of a component (it belongs
-below `resources`), `compute` of a v2 component, `mini_batch_size` below a `task`, and `resources` in a v1.5 spec. Most
-give no error. The keys of every place are those of azure-ai-ml's own schemas. The fix moves the key where that can be
-done within the file; it is unsafe because a setting that had no effect so far begins to have one.""",
+`task.environment_variables` of a parallel step is dropped; so is `instance_type` at the top of a component (it
+belongs below `resources`), `compute` of a v2 component, `mini_batch_size` below a `task`, and `resources` in a v1.5
+spec or an AutoML component. `instance_type` and `instance_count` beside `component` of a command or parallel step
+are read, and win over those below `resources`. Most give no error. The keys of every place are those of
+azure-ai-ml's own schemas. The fix moves the key where that can be done within the file; it is unsafe because a
+setting that had no effect so far begins to have one.""",
     before="""\
 jobs:
   score:

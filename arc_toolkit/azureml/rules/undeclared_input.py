@@ -16,12 +16,16 @@ from arc_toolkit.findings import Rule
 _BINDING = re.compile(r"\$\{\{\s*(parent\.)?(inputs|outputs|search_space)\.([A-Za-z0-9_.-]+?)\s*\}\}")
 
 
+_OF_STEP = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)")
+
+
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
         if target.kind.role in (Role.SPEC, Role.V15_STEP):
             continue
         if target.kind.role == Role.STEP:
             _report(plan, target, (target.node,), target.parent, of_parent=True)
+            _report_steps(plan, target)
         commands = [node for name in ("command", "task", "args") if (node := target.get(name)) is not None]
         if commands and "component" not in target.own:
             _report(plan, target, commands, target, of_parent=False)
@@ -36,6 +40,17 @@ def _report(
                 if bool(parent) == of_parent and owner is not None and not _declares(owner, where, name):
                     word = where.removesuffix("s").replace("_", " ")
                     plan.report(RULE, f"{_shown(owner)} has no {word} `{name}`", scalar)
+
+
+def _report_steps(plan: Plan, step: Target) -> None:
+    """`${{parent.jobs.prepare.outputs.data}}` where there is no step `prepare`."""
+    names = pairs(step.parent.get("jobs")) if step.parent else {}
+    if not names or "<<" in names:
+        return
+    for scalar in _scalars(step.node, skip="jobs"):
+        for name in _OF_STEP.findall(scalar.value):
+            if name not in names:
+                plan.report(RULE, f"the pipeline has no step `{name}`", scalar)
 
 
 def _shown(owner: Target) -> str:
@@ -80,11 +95,11 @@ RULE = Rule(
     id="undeclared-input",
     severity="error",
     fix="none",
-    summary="a binding to an input or output that is not declared",
+    summary="a binding to an input, output or step that is not there",
     why="""\
 `${{inputs.x}}` in a command is replaced by the input `x` of the same job or component, and `${{parent.inputs.x}}` in a
-step by that of its pipeline. Where there is none, azure-ai-ml or the service rejects the job, or the command gets the
-text as it stands.""",
+step by that of its pipeline; `${{parent.jobs.prepare.outputs.data}}` is an output of another step. Where there is none,
+azure-ai-ml or the service rejects the job, or the command gets the text as it stands.""",
     before="""\
 command: python train.py --lr ${{inputs.learning_rate}}
 inputs:

@@ -18,7 +18,8 @@ _TYPE = Slot.INSTANCE_TYPE.path
 def _check(plan: Plan) -> None:
     known = plan.settings.instance_types
     for target in plan.known_targets():
-        name = plan.planned(target, *_TYPE) if target.kind.resources else None
+        path = target.path_of(_TYPE)
+        name = plan.planned(target, *map(str, path)) if target.kind.resources else None
         if not name or is_bound(name) or name in known:
             continue
         if known:
@@ -27,7 +28,7 @@ def _check(plan: Plan) -> None:
             message = name_problem(name) or ""
             reason = kubernetes(plan, target) if message else ""
         if reason:
-            plan.report(RULE, message, target.get(*_TYPE) or target.at, reason=reason)
+            plan.report(RULE, message, target.get(*path) or target.at, reason=reason)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
