@@ -333,7 +333,18 @@ def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate
             candidate = from_signal(signal, since, weaker=tie != "exact")
             harmless = fault and _did_not_hinder(node.name, since, context)
             candidates.append(replace(candidate, confidence="low", tied=False) if harmless else candidate)
-    return candidates
+    return candidates + _not_ready_until(node, context)
+
+
+def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate]:
+    """A node that became ready shortly after the end was not ready at the end, even if no event is left of it."""
+    for row in node.conditions:
+        since = times.parse(row.since)
+        if row.type == "Ready" and row.status == "True" and is_within(since, context.end, 0, LOOK_BACK_SECONDS):
+            message = "the node was not ready until then"
+            evidence = Evidence(EvidenceSource.NODE_CONDITION, "Ready", message, since)
+            return [CauseCandidate(evidence, CauseKind.NODE_LOST, "medium", 6)]
+    return []
 
 
 def _did_not_hinder(node: str, since: float, context: AttemptContext) -> bool:

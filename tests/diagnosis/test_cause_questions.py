@@ -764,3 +764,10 @@ def test_a_disruption_that_a_pod_survived_by_far_was_called_off() -> None:
             containers=[container(reason="OOMKilled", code=137)],
         )
         assert cause_of([killed], [node()]).kind is kind
+
+
+def test_a_node_that_became_ready_after_the_end_was_not_ready_before() -> None:
+    deleted = pod(disruption="DeletionByTaintManager", containers=[])
+    for minute, kind in ((20, CauseKind.DRAIN), (32, CauseKind.NODE_LOST), (50, CauseKind.DRAIN)):
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(minute)}
+        assert cause_of([deleted], [node(conditions=[ready])]).kind is kind
