@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  arc-toolkit place manifests/ --spot require --grace 25s
+  arc-toolkit place manifests/ --spot require --grace 25s --retries 3
   arc-toolkit place train.yaml --spot prefer --cloud gke --write
   kubectl create job x --image=busybox --dry-run=client -o yaml | arc-toolkit place - --spot require
 
@@ -40,6 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="spot nodes only; spot nodes or else others; never spot nodes",
     )
     what.add_argument("--grace", metavar="TIME", help="terminationGracePeriodSeconds, such as 25s")
+    what.add_argument(
+        "--retries", type=int, metavar="N", help="start again after evictions, and N times after errors"
+    )
     where = parser.add_argument_group("what spot nodes look like")
     where.add_argument(
         "--cloud",
@@ -85,12 +88,15 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
     from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlaceSettings
     from arc_toolkit.placement.spot import Spot
 
-    if args.spot is None and args.grace is None:
-        raise ArcError("say what to set: --spot require, --spot prefer, --spot avoid or --grace")
+    if args.spot is None and args.grace is None and args.retries is None:
+        raise ArcError("say what to set: --spot require, --spot prefer, --spot avoid, --grace or --retries")
+    if args.retries is not None and args.retries < 0:
+        raise ArcError(f"--retries must be at least 0, not {args.retries}")
     return PlaceSettings(
         spot=Spot(args.spot) if args.spot else None,
         capacity=_capacity(args),
         grace=_seconds(args.grace),
+        retries=args.retries,
         kinds=frozenset(kind.lower() for kind in args.kinds),
         names=frozenset(args.names),
         roles=frozenset(role.lower() for role in args.roles),

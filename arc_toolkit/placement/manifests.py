@@ -74,6 +74,17 @@ class UnknownObject:
     template: Path
 
 
+# Templates of Argo that run no pod of their own.
+_WITHOUT_POD = ("steps", "dag", "suspend")
+
+
+def makes_pod(spec: PodSpec) -> bool:
+    """Whether a template of an Argo workflow runs a pod; everything else with a pod spec does."""
+    if spec.shape is not Shape.WORKFLOW:
+        return True
+    return isinstance(spec.path[-1], int) and not any(name in pairs(spec.node) for name in _WITHOUT_POD)
+
+
 def is_manifest(node: Node | None) -> bool:
     """Whether a document is a Kubernetes object."""
     return text_of(get(node, "apiVersion")) is not None and text_of(get(node, "kind")) is not None

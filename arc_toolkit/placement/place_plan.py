@@ -14,13 +14,14 @@ from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import Finding, Severity
 from arc_toolkit.kube.workloads import CONTROL_PLANE_NAMESPACES, Retry, Shape, image_refusal
-from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, read_objects
+from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, makes_pod, read_objects
 from arc_toolkit.placement.place_spec import place_pods
+from arc_toolkit.placement.retries import set_retries
 from arc_toolkit.placement.spot import CLOUDS, Spot, SpotCapacity
 
 # What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
-SPOT, GRACE = "spot", "grace"
-PLACE_SETTINGS = (SPOT, GRACE)
+SPOT, GRACE, RETRIES = "spot", "grace", "retries"
+PLACE_SETTINGS = (SPOT, GRACE, RETRIES)
 COORDINATOR = "coordinator-on-spot"  # a rule of `check`
 
 _SCALARS = ("restartPolicy", "schedulerName", "priorityClassName", "serviceAccountName", "hostNetwork")
@@ -31,8 +32,6 @@ STYLE = YamlStyle(
         "affinity": ("terminationGracePeriodSeconds", *_SCALARS),
     }
 )
-# Templates of Argo that run no pod of their own.
-_WITHOUT_POD = ("steps", "dag", "suspend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ class PlaceSettings:
     spot: Spot | None = None
     capacity: SpotCapacity = CLOUDS["aks"]
     grace: int | None = None
+    retries: int | None = None
     # Only these; empty means all. Kinds and roles are compared without case.
     kinds: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
@@ -151,6 +151,14 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
     if settings.grace is not None and settings.wants(GRACE):
         for spec in chosen_specs(plan, workload):
             _set_grace(plan, workload, spec, settings.grace)
+    retries = settings.retries
+    if retries is not None and settings.wants(RETRIES) and settings.spot is not Spot.AVOID:
+        plan.attempt(
+            RETRIES,
+            f"{workload.shown}: retries are not set",
+            workload.node,
+            lambda editor: set_retries(editor, workload, retries),
+        )
 
 
 def _place(
@@ -218,28 +226,28 @@ def _workflow(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, tu
             yield spec, (True, True)
         elif not is_top:
             own = spec.get("tolerations") is not None, spec.get("affinity") is not None
-            runs_pod = isinstance(spec.path[-1], int) and not any(spec.get(name) for name in _WITHOUT_POD)
-            fields = (True, True) if by_template and runs_pod else own
+            fields = (True, True) if by_template and makes_pod(spec) else own
             if any(fields) or spec.get("nodeSelector") is not None:
                 yield spec, fields
 
 
 def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -> None:
     path: Path = (*spec.path, "terminationGracePeriodSeconds")
-    if not spec.shape.has_grace:
-        if spec.shape is not Shape.WORKFLOW or spec.role == "workflow":
-            reason = "its kind has no field for it" + (
-                ", only podSpecPatch" if spec.shape is Shape.WORKFLOW else ""
-            )
-            plan.refuse(GRACE, f"{workload.shown}: the grace period is not set", spec.node, reason)
+    value: int | str = grace
+    message = f"{workload.shown}: the grace period is not set"
+    if spec.shape is Shape.WORKFLOW:
+        if spec.role != "workflow":
+            return
+        # Argo merges this text into every pod spec: https://argo-workflows.readthedocs.io/en/latest/fields/#workflowspec
+        path, value = (*spec.path, "podSpecPatch"), f'{{"terminationGracePeriodSeconds": {grace}}}'
+        if spec.text("podSpecPatch") not in (None, value):
+            plan.refuse(GRACE, message, spec.node, "it has a podSpecPatch, to which it must be added by hand")
+            return
+    elif not spec.shape.has_grace:
+        plan.refuse(GRACE, message, spec.node, "its kind has no field for it")
         return
     if _is_whole(spec):
-        plan.attempt(
-            GRACE,
-            f"{workload.shown}: the grace period is not set",
-            spec.node,
-            lambda editor: editor.set(path, grace),
-        )
+        plan.attempt(GRACE, message, spec.node, lambda editor: editor.set(path, value))
 
 
 def refusal_of(workload: Workload) -> str:

@@ -1,0 +1,253 @@
+"""Retries that survive evictions, for each kind of workload.
+
+An eviction leaves a deleted pod (a drain, the removal of its node) or a failed one (a node that shuts down in order, a
+process that exits at SIGTERM). Each kind has its own field for what happens then; the comments name the source of
+each rule. Where the user's own policy makes a retry wrong nothing is changed, and the reason says what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import yaml
+
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.kube.workloads import Retry
+from arc_toolkit.placement.manifests import Workload, makes_pod
+
+DISRUPTED = {"type": "DisruptionTarget"}
+# Actions of Volcano that end or count a job at every eviction, and the events that an eviction is.
+_VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
+_VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
+# Defaults of the training operator, v1: https://github.com/kubeflow/trainer/tree/v1.9.4/pkg/apis/kubeflow.org/v1
+_RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
+
+
+def set_retries(editor: Editor, workload: Workload, retries: int) -> None:
+    """Evictions are survived, errors tried again `retries` times; `Refused` with the reason if that is wrong."""
+    _SETTERS[workload.kind.retry](editor, workload, retries)
+
+
+def _nothing_to_do(editor: Editor, workload: Workload, retries: int) -> None:
+    """Its pods are made again in any case, or the object inside decides."""
+
+
+def _no_field(editor: Editor, workload: Workload, retries: int) -> None:
+    if workload.kind.kind == "Pod":
+        raise Refused("a pod on its own is never started again: make it a Job")
+    raise Refused("its kind has no field for it")
+
+
+def _runtime(editor: Editor, workload: Workload, retries: int) -> None:
+    raise Refused("a TrainJob cannot say it, only its TrainingRuntime (spec.template.spec.failurePolicy)")
+
+
+# --- batch/v1 --------------------------------------------------------------------------------------------------
+
+
+def _job(editor: Editor, workload: Workload, retries: int) -> None:
+    """podFailurePolicy, stable since 1.31: https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
+    for spec in workload.pod_specs:
+        job = spec.path[:-2]  # above template.spec
+        node = get(workload.node, *job[len(workload.path) :])
+        if spec.text("restartPolicy") != "Never":
+            raise Refused(
+                f"restartPolicy is {spec.text('restartPolicy') or 'missing'}: podFailurePolicy, without which "
+                "evictions count as errors, needs Never"
+            )
+        action = disruption_action(node)
+        if action is None:
+            editor.append(
+                (*job, "podFailurePolicy", "rules"), {"action": "Ignore", "onPodConditions": [DISRUPTED]}
+            )
+        elif action != "Ignore":
+            raise Refused(f"its podFailurePolicy has the action {action} for evictions: make it Ignore")
+        if get(node, "backoffLimit") is None:
+            editor.set((*job, "backoffLimit"), retries)
+
+
+def disruption_action(job: Node | None) -> str | None:
+    """What a podFailurePolicy does with an evicted pod; the first rule that matches counts."""
+    for rule in _items(get(job, "podFailurePolicy", "rules")):
+        if any(
+            text_of(get(condition, "type")) == DISRUPTED["type"]
+            for condition in _items(get(rule, "onPodConditions"))
+        ):
+            return text_of(get(rule, "action"))
+        codes = get(rule, "onExitCodes")
+        values = {text_of(value) for value in _items(get(codes, "values"))}
+        listed = "143" in values
+        if codes is not None and listed == (text_of(get(codes, "operator")) == "In"):
+            return text_of(get(rule, "action"))  # also matches a process that SIGTERM ends
+    return None
+
+
+# --- JobSet, and the runtimes of Kubeflow Trainer, which contain one ---------------------------------------------
+
+
+def _job_set(editor: Editor, workload: Workload, retries: int) -> None:
+    """https://jobset.sigs.k8s.io/docs/concepts/failure_policy/: a host under maintenance does not count."""
+    prefix = ("spec",) if workload.kind.kind == "JobSet" else ("spec", "template", "spec")
+    top: Path = (*workload.path, *prefix)
+    policy = get(workload.node, *prefix, "failurePolicy")
+    for spec in workload.pod_specs:
+        if spec.text("restartPolicy") not in (None, "Never"):
+            raise Refused(
+                f"restartPolicy of {spec.role} is {spec.text('restartPolicy')}: podFailurePolicy needs Never"
+            )
+        job = spec.path[:-2]
+        node = get(workload.node, *job[len(workload.path) :])
+        action = disruption_action(node)
+        if action not in (None, "FailJob"):
+            raise Refused(
+                f"the podFailurePolicy of {spec.role} has the action {action} for evictions: make it FailJob"
+            )
+        # The webhook's default is OnFailure, with which a podFailurePolicy is refused.
+        editor.set((*spec.path, "restartPolicy"), "Never")
+        if get(node, "backoffLimit") is None:
+            editor.set((*job, "backoffLimit"), 0)
+        if action is None:
+            editor.append(
+                (*job, "podFailurePolicy", "rules"), {"action": "FailJob", "onPodConditions": [DISRUPTED]}
+            )
+    rules = _items(get(policy, "rules"))
+    if not any("PodFailurePolicy" in _texts(get(rule, "onJobFailureReasons")) for rule in rules):
+        if any(get(rule, "onJobFailureReasons") is None for rule in rules):
+            raise Refused(
+                "a rule of its failurePolicy is for every failure, so that one for evictions has no effect"
+            )
+        editor.append(
+            (*top, "failurePolicy", "rules"),
+            {
+                "name": "evictions",
+                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "onJobFailureReasons": ["PodFailurePolicy"],
+            },
+        )
+    if get(policy, "maxRestarts") is None:
+        editor.set((*top, "failurePolicy", "maxRestarts"), retries)
+
+
+# --- Kubeflow --------------------------------------------------------------------------------------------------
+
+
+def _replicas(editor: Editor, workload: Workload, retries: int) -> None:
+    """OnFailure makes failed pods again; backoffLimit 0 fails at the first. Coordinators are not on spot nodes."""
+    for spec in (spec for spec in workload.pod_specs if not spec.coordinator):
+        replica = spec.path[:-2]
+        policy = text_of(get(workload.node, *replica[len(workload.path) :], "restartPolicy"))
+        if policy == "Never":
+            raise Refused(f"restartPolicy of {spec.role} is Never: make it OnFailure")
+        if policy is None and workload.kind.kind not in _RESTARTS_BY_DEFAULT:
+            editor.set((*replica, "restartPolicy"), "OnFailure")
+    _backoff_limit(editor, workload, retries)
+
+
+def _mpi_v2(editor: Editor, workload: Workload, retries: int) -> None:
+    """Deleted workers are made again; the limit is that of the launcher's Job."""
+    _backoff_limit(editor, workload, retries)
+
+
+def _backoff_limit(editor: Editor, workload: Workload, retries: int) -> None:
+    limit = workload.text("spec", "runPolicy", "backoffLimit")
+    if limit == "0":
+        raise Refused("runPolicy.backoffLimit is 0, so that the first failed pod ends it: raise it")
+    if limit is None:
+        if retries == 0:
+            raise Refused("backoffLimit 0 ends it at the first failed pod: use --retries 1 or more")
+        editor.set((*workload.path, "spec", "runPolicy", "backoffLimit"), retries)
+
+
+# --- Volcano ---------------------------------------------------------------------------------------------------
+
+
+def _volcano(editor: Editor, workload: Workload, retries: int) -> None:
+    """Without a policy evicted pods are made again for ever; RestartJob counts against maxRetry, which is 3."""
+    top = ("spec", "jobTemplate", "spec") if workload.kind.kind == "CronJob" else ("spec",)
+    for event, action in volcano_policies(workload, top):
+        if event in _VOLCANO_EVENTS and action in _VOLCANO_ENDS:
+            raise Refused(f"its policy {event} -> {action} ends it at the first eviction: take it out")
+        if event in _VOLCANO_EVENTS and action == "RestartJob":
+            raise Refused(
+                f"its policy {event} -> RestartJob counts evictions against maxRetry (3 by default): take it out, and "
+                "evicted pods are made again without a limit"
+            )
+    if get(workload.node, *top, "maxRetry") is None:
+        editor.set((*workload.path, *top, "maxRetry"), retries)
+
+
+def volcano_policies(workload: Workload, top: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Event and action of every policy, of the job and of its tasks."""
+    tasks = _items(get(workload.node, *top, "tasks"))
+    for holder in (get(workload.node, *top), *tasks):
+        for policy in _items(get(holder, "policies")):
+            events = _texts(get(policy, "events")) or {text_of(get(policy, "event")) or ""}
+            for event in sorted(events):
+                yield event, text_of(get(policy, "action")) or ""
+
+
+# --- others ----------------------------------------------------------------------------------------------------
+
+
+def _argo(editor: Editor, workload: Workload, retries: int) -> None:
+    """A deleted pod is an Error, which OnFailure, the default, does not retry:
+    https://argo-workflows.readthedocs.io/en/latest/retries/"""
+    for spec in workload.pod_specs:
+        if not makes_pod(spec):
+            continue
+        strategy = spec.get("retryStrategy")
+        if not pairs(strategy):
+            editor.set((*spec.path, "retryStrategy"), {"limit": str(retries), "retryPolicy": "Always"})
+        elif get(strategy, "retryPolicy") is None and get(strategy, "expression") is None:
+            editor.set((*spec.path, "retryStrategy", "retryPolicy"), "Always")
+        elif text_of(get(strategy, "retryPolicy")) in ("OnFailure", "OnTransientError"):
+            policy = text_of(get(strategy, "retryPolicy"))
+            raise Refused(
+                f"the retryPolicy of {spec.role} is {policy}, which does not retry deleted pods: Always does"
+            )
+
+
+def _ray_job(editor: Editor, workload: Workload, retries: int) -> None:
+    """Each retry is a new cluster; workers that are evicted are made again in any case."""
+    top = ("spec", "jobTemplate") if workload.kind.kind == "RayCronJob" else ("spec",)
+    if get(workload.node, *top, "backoffLimit") is None:
+        editor.set((*workload.path, *top, "backoffLimit"), retries)
+
+
+def _spark(editor: Editor, workload: Workload, retries: int) -> None:
+    """https://www.kubeflow.org/docs/components/spark-operator/user-guide/running-sparkapplications/"""
+    top = ("spec", "template") if workload.kind.kind == "ScheduledSparkApplication" else ("spec",)
+    policy = get(workload.node, *top, "restartPolicy")
+    if text_of(get(policy, "type")) == "Never":
+        raise Refused("its restartPolicy has the type Never: make it OnFailure")
+    if not pairs(policy):
+        value = {"type": "OnFailure", "onFailureRetries": retries, "onFailureRetryInterval": 10}
+        editor.set((*workload.path, *top, "restartPolicy"), value)
+
+
+def _items(node: Node | None) -> list[Node]:
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _texts(node: Node | None) -> set[str]:
+    return {text for item in _items(node) if (text := text_of(item)) is not None}
+
+
+_SETTERS: dict[Retry, Callable[[Editor, Workload, int], None]] = {
+    Retry.NONE: _no_field,
+    Retry.CONTROLLER: _nothing_to_do,
+    Retry.WRAPPED: _nothing_to_do,
+    Retry.RAY_CLUSTER: _nothing_to_do,
+    Retry.RUNTIME: _runtime,
+    Retry.JOB: _job,
+    Retry.CRON_JOB: _job,
+    Retry.JOB_SET: _job_set,
+    Retry.REPLICAS: _replicas,
+    Retry.MPI_V2: _mpi_v2,
+    Retry.VOLCANO: _volcano,
+    Retry.ARGO: _argo,
+    Retry.RAY_JOB: _ray_job,
+    Retry.SPARK: _spark,
+}

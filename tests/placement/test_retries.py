@@ -1,0 +1,148 @@
+"""Retries that survive evictions: for each kind the form that its project documents, and what must not be changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.placement.support import place, placed, pod
+
+IGNORE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+POD: dict[str, Any] = {"containers": [{"name": "c", "image": "busybox"}]}
+
+
+def dump(version: str, kind: str, spec: dict[str, Any]) -> str:
+    tree = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    return yaml.safe_dump(tree, sort_keys=False)
+
+
+def job(**spec: Any) -> str:
+    return dump("batch/v1", "Job", {"template": {"spec": {**POD, "restartPolicy": "Never"}}, **spec})
+
+
+def retried(text: str, retries: int = 3) -> Any:
+    return placed(text, None, retries=retries)[0]["spec"]
+
+
+def refusal(text: str, retries: int = 3) -> str:
+    result = place(text, None, retries=retries)
+    assert result.after is None
+    assert [finding.rule for finding in result.findings] == ["retries"]
+    return result.findings[0].reason
+
+
+def test_a_job_ignores_evictions_and_counts_errors() -> None:
+    spec = retried(job())
+    assert spec["podFailurePolicy"] == {"rules": [IGNORE]}
+    assert spec["backoffLimit"] == 3
+
+
+def test_a_limit_of_the_user_stays() -> None:
+    assert retried(job(backoffLimit=0))["backoffLimit"] == 0
+
+
+def test_other_rules_of_a_policy_stay_before_the_new_one() -> None:
+    own = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+    assert retried(job(podFailurePolicy={"rules": [own]}))["podFailurePolicy"]["rules"] == [own, IGNORE]
+
+
+@pytest.mark.parametrize(
+    "codes", [{"operator": "NotIn", "values": [0]}, {"operator": "In", "values": [1, 137, 143]}], ids=str
+)
+def test_a_rule_that_also_matches_sigterm_would_come_first(codes: dict[str, Any]) -> None:
+    rules = [{"action": "FailJob", "onExitCodes": codes}]
+    assert "FailJob for evictions" in refusal(job(podFailurePolicy={"rules": rules}))
+
+
+def test_a_policy_that_ignores_evictions_is_enough() -> None:
+    assert place(job(podFailurePolicy={"rules": [IGNORE]}, backoffLimit=1), None, retries=3).after is None
+
+
+def test_a_job_that_restarts_in_place_is_refused() -> None:
+    text = dump("batch/v1", "Job", {"template": {"spec": {**POD, "restartPolicy": "OnFailure"}}})
+    assert "needs Never" in refusal(text)
+
+
+def test_the_job_of_a_cron_job() -> None:
+    inner = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
+    spec = retried(dump("batch/v1", "CronJob", {"schedule": "@daily", "jobTemplate": {"spec": inner}}))
+    assert spec["jobTemplate"]["spec"]["podFailurePolicy"]["rules"] == [IGNORE]
+
+
+def test_a_jobset_restarts_without_counting_evictions() -> None:
+    replicated = [{"name": "workers", "template": {"spec": {"template": {"spec": POD}}}}]
+    spec = retried(dump("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": replicated}))
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert rule["action"] == "RestartJobSetAndIgnoreMaxRestarts"
+    assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
+    assert spec["failurePolicy"]["maxRestarts"] == 3
+    child = spec["replicatedJobs"][0]["template"]["spec"]
+    assert child["backoffLimit"] == 0
+    assert child["podFailurePolicy"]["rules"][0]["action"] == "FailJob"
+    assert child["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_replicas_of_kubeflow_are_made_again() -> None:
+    replicas = {"Worker": {"template": {"spec": POD}}, "PS": {"restartPolicy": "Never", "template": {"spec": POD}}}
+    spec = retried(dump("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": replicas}))
+    assert spec["tfReplicaSpecs"]["Worker"]["restartPolicy"] == "OnFailure"
+    assert spec["tfReplicaSpecs"]["PS"]["restartPolicy"] == "Never"
+    assert spec["runPolicy"]["backoffLimit"] == 3
+
+
+def test_a_replica_that_is_never_restarted_is_reported() -> None:
+    replicas = {"Worker": {"restartPolicy": "Never", "template": {"spec": POD}}}
+    text = dump("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas})
+    assert refusal(text) == "restartPolicy of worker is Never: make it OnFailure"
+
+
+@pytest.mark.parametrize("holder", ["job", "task"])
+def test_the_policy_of_volcano_that_ends_a_job_at_the_third_eviction_is_reported(holder: str) -> None:
+    policies = [{"event": "PodEvicted", "action": "RestartJob"}]
+    task: dict[str, Any] = {"name": "worker", "template": {"spec": POD}}
+    spec: dict[str, Any] = {"tasks": [task]}
+    (spec if holder == "job" else task)["policies"] = policies
+    assert "counts evictions against maxRetry" in refusal(dump("batch.volcano.sh/v1alpha1", "Job", spec))
+    del (spec if holder == "job" else task)["policies"]
+    assert retried(dump("batch.volcano.sh/v1alpha1", "Job", spec))["maxRetry"] == 3
+
+
+def test_templates_of_argo_retry_deleted_pods() -> None:
+    container = {"image": "busybox"}
+    templates = [
+        {"name": "main", "dag": {"tasks": []}},
+        {"name": "plain", "container": container},
+        {"name": "own", "container": container, "retryStrategy": {"limit": "5"}},
+    ]
+    spec = retried(dump("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "main", "templates": templates}))
+    assert "retryStrategy" not in spec["templates"][0]
+    assert spec["templates"][1]["retryStrategy"] == {"limit": "3", "retryPolicy": "Always"}
+    assert spec["templates"][2]["retryStrategy"] == {"limit": "5", "retryPolicy": "Always"}
+    templates[2]["retryStrategy"] = {"limit": "5", "retryPolicy": "OnFailure"}
+    assert "does not retry deleted pods" in refusal(
+        dump("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "main", "templates": templates})
+    )
+
+
+def test_ray_and_spark() -> None:
+    assert retried(dump("ray.io/v1", "RayJob", {"rayClusterSpec": {}}))["backoffLimit"] == 3
+    spec = retried(dump("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": {}, "executor": {}}))
+    assert spec["restartPolicy"] == {"type": "OnFailure", "onFailureRetries": 3, "onFailureRetryInterval": 10}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("apps/v1", "Deployment"), ("ray.io/v1", "RayCluster"), ("workload.codeflare.dev/v1beta2", "AppWrapper")],
+)
+def test_what_starts_again_by_itself_needs_nothing(version: str, kind: str) -> None:
+    result = place(dump(version, kind, {}), None, retries=3)
+    assert (result.after, result.findings) == (None, ())
+
+
+def test_a_pod_alone_and_a_trainjob_cannot_say_it() -> None:
+    assert "make it a Job" in refusal(pod())
+    assert "TrainingRuntime" in refusal(
+        dump("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "t"}})
+    )
