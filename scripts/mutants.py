@@ -34,7 +34,7 @@ TABLES = (
     ("python names", AZUREML + "python/sdk_names.py", "KEY_WORDS", NAME_TESTS),
     ("python names", AZUREML + "python/sdk_names.py", "ACTIONS", NAME_TESTS),
     ("python names", AZUREML + "python/sdk_names.py", "ROLES", NAME_TESTS),
-    ("python names", AZUREML + "python/sdk_names.py", "NO_RESOURCES", NAME_TESTS),
+    ("python names", AZUREML + "python/sdk_names.py", "ENTITIES", NAME_TESTS),
     ("python names", AZUREML + "python/sdk_names.py", "PROOFS", NAME_TESTS),
     ("python names", AZUREML + "python/sdk_names.py", "LEAF_ATTRIBUTES", NAME_TESTS),
     ("python names", AZUREML + "python/sdk_names.py", "HARMLESS_CALLS", NAME_TESTS),

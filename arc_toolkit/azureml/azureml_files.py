@@ -50,12 +50,7 @@ class AzureMLFiles:
         from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook
-        result = patch(path, data, settings, self._library)
-        if result.skipped is None:
-            # Names of steps in Python are not listed: a name counts as known if the code has it.
-            self._library.steps |= {name for name in self._settings.steps if name.encode() in data}
-            self._library.families |= set(self._settings.kinds)
-        return result
+        return patch(path, data, settings, self._library)
 
     def finish(self) -> Iterator[Problem]:
         for option, names, known in (

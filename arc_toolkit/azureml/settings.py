@@ -37,6 +37,8 @@ class Settings:
     # `--step NAME` and `--kind KIND`: only these steps, or steps of these kinds; empty means all.
     steps: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    # `--assume KIND`: what a step in Python is whose kind cannot be known.
+    assume: str | None = None
     sweep_to_v2: bool = False
     sweep_as: SweepForm = "step"
     prs_to_v2: bool = False

@@ -20,6 +20,7 @@ _RESERVED = frozenset(
     {"PATH", "HOME", "USER", "SHELL", "PWD", "IFS", "TMPDIR", "LANG", "HOSTNAME", "LD_LIBRARY_PATH", "LD_PRELOAD"}
     | {"PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"}
 )
+ASSUMED_KINDS = ("command", "parallel")
 KIND_NAMES = ("command", "distributed", "parallel", "sweep", "automl")
 
 
@@ -69,6 +70,13 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
         choices=KIND_NAMES,
         metavar="KIND",
         help=f"only jobs, steps and components of this kind ({', '.join(KIND_NAMES)}); repeat for more",
+    )
+    what.add_argument(
+        "--assume",
+        choices=ASSUMED_KINDS,
+        metavar="KIND",
+        help="what a step in Python is if its component is not here, such as one of a registry"
+        f" ({', '.join(ASSUMED_KINDS)})",
     )
     threads = parser.add_argument_group("threads")
     threads.add_argument(

@@ -15,6 +15,8 @@ from arc_toolkit.edit.gitignore import Gitignore
 ENDINGS = (".yml", ".yaml", ".py", ".ipynb")
 # Never looked into, whatever .gitignore says.
 _CLOSED = frozenset([".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"])
+# Made by tools, by their usual names: not looked into either, and reported, since a person may have one of that name.
+_MADE = frozenset(["venv", ".tox", ".nox", "build", "site-packages"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ def _below(top: str, seen: set[str]) -> Iterator[InputFile | Skipped | Problem]:
                     continue
                 if rules.ignores(path, True):
                     yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
+                elif entry.name in _MADE:
+                    yield Skipped(path, SkipCause.IGNORED, "a folder that tools make: name it to have it read")
                 else:
                     folders.append((path, os.path.join(real_folder, entry.name), rules))
             elif entry.is_symlink() and os.path.isdir(path):

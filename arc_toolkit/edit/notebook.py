@@ -244,24 +244,25 @@ def parse_cells(
 ) -> tuple[list[tuple[Cell, Source]], list[tuple[Cell, Unreadable]]]:
     """The cells that are Python, and those that are not."""
     parsed, broken = [], []
+    around = "\n".join(cell.text for cell in cells)
     for cell in cells:
         try:
-            parsed.append((cell, _source(text, cell)))
+            parsed.append((cell, _source(text, cell, around)))
         except Unreadable as error:
             broken.append((cell, error))
     return parsed, broken
 
 
-def _source(text: str, cell: Cell) -> Source:
+def _source(text: str, cell: Cell, around: str) -> Source:
     """The parsed cell: as it is, or with its IPython lines masked."""
     lines = file_lines(text, cell)
     label = f"cell {cell.number}"
     in_file = partial(splice, text, cell)
     try:
-        return Source(cell.text, parse(cell.text), label, lines, in_file)
+        return Source(cell.text, parse(cell.text), label, lines, in_file, around)
     except Unreadable:
         masked = mask(cell.text)
-        return Source(masked, parse(masked), label, lines, in_file)
+        return Source(masked, parse(masked), label, lines, in_file, around)
 
 
 def file_lines(text: str, cell: Cell) -> tuple[int, ...]:

@@ -161,7 +161,7 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
                 if isinstance(key, ast.Constant) and key.value in new:
                     edits.append(Edit(source.start(value), source.end(value), new.pop(key.value)))
             if new:
-                items = [f"{quoted(name)}: {value}" for name, value in new.items()]
+                items = [f"{quoted(name, source)}: {value}" for name, value in new.items()]
                 edits += layout.append_dict_items(source, node, items)
         case ast.ImportFrom():
             for name in new:
@@ -222,10 +222,10 @@ def expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def quoted(text: str) -> str:
-    """A string literal with double quotes."""
-    plain = text.isprintable() and '"' not in text and "\\" not in text
-    return f'"{text}"' if plain else repr(text)
+def quoted(text: str, source: Source) -> str:
+    """A string literal, in the quotes that its file has."""
+    plain = text.isprintable() and source.quote not in text and "\\" not in text
+    return f"{source.quote}{text}{source.quote}" if plain else repr(text)
 
 
 def _index(body: list[ast.stmt], stmt: ast.stmt) -> int:

@@ -12,6 +12,7 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from arc_toolkit.edit.edits import Edit, Unreadable
 from arc_toolkit.files import collector_paused
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
+# A string on one line; what begins after a letter is an apostrophe.
+_STRING = re.compile(r"""(?<![\w'"])[rbfuRBFU]{0,2}(["'])(?!\1)(?:[^"'\\\n]|\\.)*\1""")
 _BOM = b"\xef\xbb\xbf"
 
 # Errors of Python 3 that nearly always mean Python 2 (CPython, Grammar/python.gram and Parser/).
@@ -100,6 +103,8 @@ class Source:
     file_lines: tuple[int, ...] = ()
     # Edits of this text as edits of the file's text.
     in_file: Callable[[list[Edit]], list[Edit]] = list
+    # The code of the whole file, if this is a part of it: for its style.
+    around: str = ""
 
     def file_line(self, line: int) -> int:
         return self.file_lines[line - 1] if 0 < line <= len(self.file_lines) else line
@@ -115,6 +120,12 @@ class Source:
         """The line ending of this text: that of its first line."""
         match = _LINE_END.search(self.text)
         return match[0] if match else "\n"
+
+    @cached_property
+    def quote(self) -> str:
+        """The quotes of most strings in the file; double ones unless there are clearly more single ones."""
+        kinds = Counter(match[1] for match in _STRING.finditer(self.around or self.text))
+        return "'" if kinds["'"] > kinds['"'] + 1 else '"'
 
     def offset(self, line: int, column: int) -> int:
         """Characters before an `ast` position (line from 1, column in UTF-8 bytes)."""

@@ -24,6 +24,11 @@ def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
             case ast.Subscript(slice=ast.Constant(value=str(key))):
                 path.append(f"[{key}]")
                 node = node.value
+            case ast.Subscript(
+                value=ast.Attribute(attr="jobs")
+            ):  # a step of a job, by a name that is not a literal
+                path.append("[]")
+                node = node.value
             case _:
                 return None
 

@@ -11,8 +11,10 @@ from collections.abc import Container, Iterator, Sequence
 
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python.aliases import Aliases, refuse_later_settings
 from arc_toolkit.azureml.python.expressions import calls_in, last_name
 from arc_toolkit.azureml.python.meaning import (
+    ASSUME,
     Builder,
     Component,
     Meanings,
@@ -21,10 +23,11 @@ from arc_toolkit.azureml.python.meaning import (
     Step,
     Sweep,
     UnknownMeaning,
+    V1Job,
 )
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
 from arc_toolkit.azureml.python.python_documents import place_node, tree
-from arc_toolkit.azureml.python.python_targets import SETTINGS, UNKNOWN_KIND, PythonTarget
+from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_targets import read_settings
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
@@ -38,7 +41,7 @@ _CALLS = frozenset({ast.Call, ast.IfExp, ast.BoolOp, ast.Await})
 
 def _make(
     name: str,
-    meaning: Step | Builder | Sweep | UnknownMeaning,
+    meaning: Step | Builder | Sweep | V1Job | UnknownMeaning,
     statement: Statement,
     call: ast.Call,
     pipeline: PipelineFunction | None,
@@ -49,11 +52,18 @@ def _make(
     family = Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
     role = Role.STEP if pipeline is not None or isinstance(meaning, Step | UnknownMeaning) else Role.JOB
     role = Role.V15_STEP if generation == "v1.5" else role
+    if isinstance(meaning, V1Job):
+        family, role = Family.COMMAND, Role.STEP if meaning.is_step else Role.JOB
     # parallel_run_function(...) is never a job of its own
-    kind = KINDS.get((family, role)) or KINDS.get((family, Role.STEP), UNKNOWN_KIND)
+    kind = KINDS.get((family, role)) or KINDS.get((family, Role.STEP), KINDS[Family.OTHER, Role.STEP])
+    if family == Family.OTHER and isinstance(meaning, Step):
+        if any(is_proof(use) for use in uses):
+            kind = PROVEN_KIND
+        elif isinstance(meaning.origin, Component) and meaning.origin.why:
+            refusal = refusal or f"its kind is not known: {meaning.origin.why}{ASSUME}"
     at = place_node(statement.source, call)
     return PythonTarget(
-        UNKNOWN_KIND if family == Family.OTHER else kind,
+        kind,
         name,
         (),
         tree({}, at),
@@ -73,13 +83,14 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
     targets: list[PythonTarget] = []
     for scope in module.scopes:
         pipeline = meanings.pipeline(scope)
+        aliases = Aliases(scope)
         named: dict[int, PythonTarget] = {}
         here: dict[str, list[PythonTarget]] = {}
         for name, bindings in scope.bindings.items():
             for index, binding in enumerate(bindings):
                 if type(binding.value) not in _CALLS:
                     continue
-                target = _target(scope, name, binding, bindings[index + 1 :], pipeline, meanings)
+                target = _target(aliases, name, binding, bindings[index + 1 :], pipeline, meanings)
                 if target is not None:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
@@ -96,6 +107,7 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
         targets += nameless
         for target in (*named.values(), *nameless):
             target.refusal = target.refusal or _why_not(target, here.get(target.name, []), meanings)
+    refuse_later_settings(targets, meanings)
     _mark_swept(targets, meanings)
     by_call = {id(target.call): target for target in targets}
     for target in targets:
@@ -108,7 +120,7 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
 
 
 def _target(
-    scope: Scope,
+    aliases: Aliases,
     name: str,
     binding: Binding,
     later: Sequence[Binding],
@@ -120,7 +132,7 @@ def _target(
     meaning = meanings.of(value, statement)
     uses = [
         use
-        for use in scope.uses.get(name, ())
+        for use in aliases.uses(name)
         if statement.order < use.statement.order
         and not any(_ends(binding.statement, statement, use.statement) for binding in later)
     ]
@@ -129,8 +141,10 @@ def _target(
             return _make(name, meaning, statement, value, pipeline, uses, meaning.generation)
         case Builder() | Sweep() if meaning.call is value and _is_certain(meaning):
             return _make(name, meaning, statement, meaning.call, pipeline, uses)
+        case V1Job() if meaning.call is value:
+            return _make(name, meaning, statement, meaning.call, pipeline, uses, "v1", sdk.V1_WAY)
         case UnknownMeaning():
-            return _candidate(name, value, statement, meaning, pipeline, uses, meanings.module)
+            return _candidate(name, value, statement, meaning, pipeline, uses, meanings)
     return None
 
 
@@ -153,7 +167,7 @@ def _candidate(
     meaning: UnknownMeaning,
     pipeline: PipelineFunction | None,
     uses: list[Use],
-    module: Module,
+    meanings: Meanings,
 ) -> PythonTarget | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
@@ -165,17 +179,28 @@ def _candidate(
     generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
     if pipeline is not None:
         generation = pipeline.generation
-    if call is value and not meaning.chosen and any(use.path in sdk.PROOFS for use in uses):
+    if call is value and not meaning.chosen and any(is_proof(use) for use in uses):
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
-    if not (
-        name in module.read_steps
+    if meaning.is_made or not (
+        meaning.is_component
+        or name in meanings.module.read_steps
         or attributes & sdk.STEP_ATTRIBUTES
         or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
     ):
         return None
+    if meanings.assume is not None and call is value and not meaning.chosen:
+        step = Step(generation, meanings.assume, Component(generation, meanings.assume), call)
+        return _make(name, step, statement, call, pipeline, uses, generation)
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
     return _make(name, meaning, statement, call, pipeline, uses, generation, why)
+
+
+def is_proof(use: Use) -> bool:
+    """Whether a statement is one that only a command, parallel or sweep step allows: Spark has `resources` too."""
+    if use.path == ("resources",):
+        return isinstance(use.value, ast.Call) and last_name(use.value.func) == sdk.RESOURCES_CLASS
+    return use.path in sdk.PROOFS
 
 
 def _may_be_component(function: ast.expr) -> bool:
@@ -203,24 +228,25 @@ def _nameless(
                 generation = meaning.generation if isinstance(meaning, Step) else "v2"
                 refusal = "no name of its own holds it: assign it to a variable"
                 yield _make("", meaning, statement, call, pipeline, [], generation, refusal)
+            elif isinstance(meaning, V1Job) and meaning.call is call:
+                yield _make("", meaning, statement, call, pipeline, [], "v1", sdk.V1_WAY)
 
 
 def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Meanings) -> str:
     """The reason, if any, why this target must not be changed."""
     call, statement = target.call, target.statement
-    if target.family in sdk.NO_RESOURCES:
-        return sdk.NO_RESOURCES[target.family]
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return "its arguments come from **" + next(
             (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
         )
-    # A job of its own takes everything in its call, wherever that stands.
-    alone = isinstance(target.meaning, Builder) and target.pipeline is None and not target.named(*_SET_LATER)
-    if target.name and statement.block.has("loop") and not alone:
-        return "it is made in a loop, so one name stands for several steps"
-    for other in namesakes if not alone else ():
-        mine, theirs = statement.block, other.statement.block
-        if not (mine.within(theirs) or theirs.within(mine)) and mine.has("if") and theirs.has("if"):
+    later = target.named(*_SET_LATER)
+    for use in later:
+        # A statement in the same block as the step is about this step, whatever happens around the block.
+        if use.statement.block.within(statement.block):
+            continue
+        if statement.block.has("loop", until=use.statement.block):
+            return f"it is made in a loop, and line {use.statement.stmt.lineno} sets its {use.path[0]} after that"
+        if len(namesakes) > 1:
             return "it is chosen at run time: several branches make it"
     for use in target.uses:
         if use.how == "argument":
@@ -232,7 +258,8 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
                 assert isinstance(use.value, ast.Call)
                 return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
         elif use.path[0] in SETTINGS and use.statement.block.is_conditional(statement.block):
-            return f"its {use.path[0]} is set under a condition (line {use.statement.stmt.lineno})"
+            how = "in a loop" if use.statement.block.has("loop", until=statement.block) else "under a condition"
+            return f"its {use.path[0]} is set {how} (line {use.statement.stmt.lineno})"
     if isinstance(target.meaning, Builder):
         return ""
     try:
@@ -250,13 +277,20 @@ def _is_helper(use: Use, meanings: Meanings) -> bool:
     return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)
 
 
+def _trial(target: PythonTarget) -> ast.expr | None:
+    """What a sweep is made of: `trial.sweep(...)`, `SweepJob(trial=...)`."""
+    if isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute):
+        return target.call.func.value
+    is_entity = isinstance(target.meaning, Builder) and target.meaning.is_entity
+    keywords = target.call.keywords if is_entity and target.family == Family.SWEEP else []
+    return next((keyword.value for keyword in keywords if keyword.arg == "trial"), None)
+
+
 def _mark_swept(targets: list[PythonTarget], meanings: Meanings) -> None:
     by_statement = {id(target.statement): target for target in targets}
     by_call = {id(target.call): target for target in targets}
     for target in targets:
-        if not (isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute)):
-            continue
-        base = target.call.func.value
+        base = _trial(target)
         trial = by_call.get(id(base))
         if isinstance(base, ast.Name):
             binding = meanings.binding(base.id, target.statement)

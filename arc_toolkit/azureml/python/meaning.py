@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import os.path
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
@@ -18,8 +19,12 @@ from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.expressions import chain, dotted, last_name
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement
 from arc_toolkit.azureml.python.sdk_names import Generation
+from arc_toolkit.azureml.python.texts import Texts
 
 _DEEPEST = 20
+# A project is not deeper than that; the folder with `.git` is its top.
+_FOLDERS = 8
+ASSUME = " (--assume command, if it is one)"
 
 
 def is_resources_class(path: str) -> bool:
@@ -35,31 +40,60 @@ class SdkName:
 
     @property
     def role(self) -> sdk.SdkRole:
-        if self.path not in sdk.ROLES and self.path.startswith(sdk.AUTOML):
+        if (role := sdk.ROLES.get(self.path)) is not None:
+            return role
+        if self.path.startswith(sdk.AUTOML):
             return sdk.SdkRole("automl", family=Family.AUTOML)
-        if self.path not in sdk.ROLES and is_resources_class(self.path):
+        if is_resources_class(self.path):
             return sdk.SdkRole("resources")
-        return sdk.ROLES.get(self.path, sdk.NO_ROLE)
+        # Entities are imported from their private modules too.
+        is_entity = self.path.startswith("azure.ai.ml.entities.")
+        return sdk.ENTITIES.get(self.path.rpartition(".")[2], sdk.NO_ROLE) if is_entity else sdk.NO_ROLE
 
 
 @dataclass(frozen=True)
 class Component:
-    """Something that makes a step when it is called; `file` as the code names it, with its content where it is here."""
+    """Something that makes a step when it is called: a file, with its full path and content where it is here, or a
+    call such as `CommandComponent(...)`. `why` its kind is not known, where it is not."""
 
     generation: Generation
     family: Family
     file: str = ""
     document: Document | None = None
+    call: ast.Call | None = None
+    statement: Statement | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Builder:
-    """`command(...)` or `parallel_run_function(...)`: a job of its own, and a maker of steps."""
+    """`command(...)` or `parallel_run_function(...)`: a job of its own, and a maker of steps.
+
+    An entity, such as `CommandJob(...)`, is only a job. `defaults`: of `partial(command, ...)`.
+    """
 
     family: Family
     call: ast.Call
     name: str = ""
     statement: Statement | None = None
+    is_entity: bool = False
+    defaults: ast.Call | None = None
+
+
+@dataclass(frozen=True)
+class Partial:
+    """`functools.partial(command, ...)`."""
+
+    of: SdkName
+    call: ast.Call
+
+
+@dataclass(frozen=True)
+class V1Job:
+    """A job or step of SDK v1, which is reported and not changed."""
+
+    call: ast.Call
+    is_step: bool
 
 
 @dataclass(frozen=True)
@@ -97,24 +131,50 @@ class PipelineJob:
 
 @dataclass(frozen=True)
 class UnknownMeaning:
-    """Not known, and why. `chosen`: one of several at run time; `foreign`: from another module or a workspace."""
+    """Not known, and why.
+
+    `chosen`: one of several at run time. `foreign`: from another module of the project. `is_component`: a component
+    for certain, such as one of a workspace. `is_made`: the place that makes it is a target already.
+    """
 
     why: str
     chosen: bool = False
     foreign: bool = False
+    is_component: bool = False
+    is_made: bool = False
+    generation: Generation = "v2"
+    options: tuple[Binding, ...] = ()
 
 
-Meaning = SdkName | Component | Builder | Step | Sweep | PipelineFunction | PipelineJob | UnknownMeaning
+Meaning = (
+    SdkName
+    | Component
+    | Builder
+    | Partial
+    | V1Job
+    | Step
+    | Sweep
+    | PipelineFunction
+    | PipelineJob
+    | UnknownMeaning
+)
 NOTHING = UnknownMeaning("")
 
 
 class Meanings:
-    """Answers for one module; `folder` is where its relative paths begin, `library` reads the files that it names."""
+    """Answers for one module; `path` is its own, and `library` reads the files that it names.
 
-    def __init__(self, module: Module, folder: str, library: Library) -> None:
+    `assume` is what a component is taken for whose kind is not known.
+    """
+
+    def __init__(self, module: Module, path: str, library: Library, assume: Family | None = None) -> None:
         self.module = module
-        self.folder = folder
+        path = os.path.abspath(path)
+        self.folder = os.path.dirname(path)
         self.library = library
+        self.assume = assume
+        self.texts = Texts(path, self.stands_for)
+        self._scopes = {id(scope.node): scope for scope in module.scopes if scope.node is not None}
         self._seen: dict[int, Meaning] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
@@ -140,6 +200,37 @@ class Meanings:
         if isinstance(binding, Binding) and isinstance(binding.value, ast.expr):
             return binding.value, binding.statement
         return None
+
+    def stands_for(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """The expression that a name, `self.name` or `Class.name` stands for, and its statement."""
+        if isinstance(node, ast.Name):
+            return self.bound(node.id, statement)
+        return self._of_class(node, statement) if isinstance(node, ast.Attribute) else None
+
+    def _of_class(self, node: ast.Attribute, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """What a class says about `self.name` or `Class.name`, if it says it once."""
+        if not isinstance(node.value, ast.Name):
+            return None
+        binding = self.binding(node.value.id, statement)
+        if not isinstance(binding, Binding) or binding.value is not None:
+            return None
+        stmt = binding.statement.stmt
+        owner = self._scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
+        if owner is None or not isinstance(owner.node, ast.ClassDef):
+            return None
+        values = [
+            (item.value, item.statement)
+            for item in owner.bindings.get(node.attr, ())
+            if isinstance(item.value, ast.expr)
+        ]
+        for method in self.module.scopes:
+            if method.statement is not None and method.statement.scope is owner:
+                values += [
+                    (use.value, use.statement)
+                    for use in method.uses.get("self", ())
+                    if use.how == "assign" and use.path == (node.attr,)
+                ]
+        return values[0] if len(values) == 1 else None
 
     def path(self, node: ast.expr, statement: Statement) -> str | None:
         """The import path of `aml.dsl.pipeline`, or None."""
@@ -183,7 +274,17 @@ class Meanings:
 
     def of_name(self, name: str, statement: Statement, depth: int = 0) -> Meaning:
         binding = self.binding(name, statement)
-        return binding if isinstance(binding, UnknownMeaning) else self._bound(binding, depth)
+        if isinstance(binding, Binding):
+            return self._bound(binding, depth)
+        # Found in the workspace, or else made of a file: the same component.
+        options = [self._bound(option, depth + 1) for option in binding.options if depth < _DEEPEST]
+        known = [option for option in options if isinstance(option, Component)]
+        others = [option for option in options if not isinstance(option, Component)]
+        if len(known) == 1 and all(
+            isinstance(option, UnknownMeaning) and option.is_component for option in others
+        ):
+            return known[0]
+        return binding
 
     def _of(self, node: ast.expr, statement: Statement, depth: int) -> Meaning:
         match node:
@@ -218,8 +319,29 @@ class Meanings:
     def _imported(self, name: str, path: str) -> Meaning:
         if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
             return SdkName(path)
-        foreign = path.partition(".")[0] not in sys.stdlib_module_names
+        foreign = self._is_own_module(path)
         return UnknownMeaning(f"{name} is imported from {path.rpartition('.')[0] or path}", foreign=foreign)
+
+    def _is_own_module(self, path: str) -> bool:
+        """Whether an import is of a module of the same project, which may have components."""
+        first = path.partition(".")[0]
+        if not first:  # from . import
+            return True
+        if first in sys.stdlib_module_names:
+            return False
+        return any(
+            os.path.isfile(f"{place}.py") or os.path.isdir(place)
+            for place in (os.path.join(folder, first) for folder in self._folders())
+        )
+
+    def _folders(self) -> Iterator[str]:
+        """The folder of the module and those around it: where its project may be run from."""
+        folder = self.folder
+        for _ in range(_FOLDERS):
+            yield folder
+            if os.path.exists(os.path.join(folder, ".git")) or os.path.dirname(folder) == folder:
+                return
+            folder = os.path.dirname(folder)
 
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
@@ -230,6 +352,22 @@ class Meanings:
                 return Component(role.generation, role.family)
         return UnknownMeaning(f"{function.name} is a helper function")
 
+    def _returned(self, function: ast.expr, statement: Statement, depth: int) -> Meaning | None:
+        """What a helper function gives back: a component, or a step that is a target where it is made."""
+        if not isinstance(function, ast.Name):
+            return None
+        binding = self.binding(function.id, statement)
+        if not isinstance(binding, Binding) or not isinstance(binding.value, ast.FunctionDef):
+            return None
+        scope = self._scopes.get(id(binding.value))
+        returns = [item for item in scope.statements if isinstance(item.stmt, ast.Return)] if scope else []
+        if len(returns) != 1 or not isinstance(stmt := returns[0].stmt, ast.Return) or stmt.value is None:
+            return None
+        meaning = self.of(stmt.value, returns[0], depth + 1)
+        if isinstance(meaning, Step | Sweep):
+            return UnknownMeaning(f"it is made in {function.id}()", is_made=True)
+        return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
+
     def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
         path = self.path(node, statement)
         if path is not None:
@@ -238,7 +376,8 @@ class Meanings:
             base = self.of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
-        return NOTHING
+        held = self._of_class(node, statement)
+        return NOTHING if held is None else self.of(*held, depth + 1)
 
     def _call(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
         function = call.func
@@ -250,10 +389,23 @@ class Meanings:
                 workspace = self._workspace(function, call, statement, depth)
                 if workspace is not None:
                     return workspace
+        if (
+            last_name(function) == "partial"
+            and call.args
+            and self.path(function, statement) == "functools.partial"
+        ):
+            base = self.of(call.args[0], statement, depth + 1)
+            return Partial(base, call) if isinstance(base, SdkName) else base
         meaning = self.of(function, statement, depth + 1)
         match meaning:
+            case UnknownMeaning(is_component=True) if self.assume is not None:
+                assumed = Component(meaning.generation, self.assume)
+                return Step(meaning.generation, self.assume, assumed, call)
             case UnknownMeaning():
-                return meaning
+                return self._returned(function, statement, depth) or meaning
+            case Partial():
+                made = self._library_call(meaning.of, call, statement)
+                return replace(made, defaults=meaning.call) if isinstance(made, Builder) else made
             case SdkName():
                 return self._library_call(meaning, call, statement)
             case Component():
@@ -269,9 +421,15 @@ class Meanings:
         match role.name:
             case "command" | "parallel":
                 return Builder(role.family, call)
+            case "entity":
+                return Builder(role.family, call, is_entity=True)
+            case "v1":
+                return V1Job(call, is_step=what.path.endswith("Step"))
             case "spark" | "automl":
                 return Step("v2", role.family, Component("v2", role.family), call)
-            case "component" | "command_component":
+            case "component":
+                return Component(role.generation, role.family, call=call, statement=statement)
+            case "command_component":
                 return Component(role.generation, role.family)
             case "load_component":
                 if {keyword.arg for keyword in call.keywords} & {"client", "name", "version"}:
@@ -282,7 +440,9 @@ class Meanings:
             case "from_func":
                 return Component("v1.5", Family.COMMAND)
             case "workspace":
-                return _from_workspace(dotted(call.func))
+                return _from_workspace(dotted(call.func), "v1.5")
+            case "no resources":
+                return Step("v2", role.family, Component("v2", role.family), call)
             case "pipeline":
                 # pipeline(...)(function), without the decorator syntax
                 return UnknownMeaning("a pipeline made without the decorator")
@@ -299,7 +459,7 @@ class Meanings:
         if function.attr == "create_or_update" and call.args:
             argument = self.of(call.args[0], statement, depth + 1)
             # What comes back from registering a component is a component; from submitting a job, a job.
-            is_component = isinstance(argument, Component)
+            is_component = isinstance(argument, Component) or getattr(argument, "is_component", False)
             return argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
         return None
 
@@ -307,38 +467,24 @@ class Meanings:
 
     def _from_file(self, generation: Generation, node: ast.expr | None, statement: Statement) -> Component:
         name = self.text(node, statement) if node is not None else None
-        document = None
-        if name is not None:
-            document = self.library.load(os.path.normpath(os.path.join(self.folder, name)))
-        family = document.root.kind.family if document is not None else Family.OTHER
-        return Component(generation, family, name or "", document)
+        if name is None:
+            why = "its component file is known only when the code runs"
+            return Component(generation, self.assume or Family.OTHER, why=why)
+        # In the folder of the code, or where it may be run from.
+        for folder in self._folders():
+            file = os.path.normpath(os.path.join(folder, name))
+            document = self.library.load(file)
+            if document is not None:
+                family = document.root.kind.family
+                why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
+                return Component(generation, family, file, document, why=why)
+        file = os.path.normpath(os.path.join(self.folder, name))
+        shown = os.path.relpath(name, self.folder) if os.path.isabs(name) else name
+        return Component(generation, self.assume or Family.OTHER, file, why=f"there is no component in {shown}")
 
-    def text(self, node: ast.expr, statement: Statement, depth: int = 0) -> str | None:
-        """The text of a path given as a literal, a sum, an f-string, os.path.join or Path / "name"."""
-        if depth > _DEEPEST:
-            return None
-        match node:
-            case ast.Constant(value=str(value)):
-                return value
-            case ast.Name():
-                if (bound := self.bound(node.id, statement)) is not None:
-                    return self.text(*bound, depth + 1)
-            case ast.BinOp(left=left, op=ast.Add() | ast.Div() as op, right=right):
-                first, second = self.text(left, statement, depth + 1), self.text(right, statement, depth + 1)
-                if first is not None and second is not None:
-                    return first + second if isinstance(op, ast.Add) else os.path.join(first, second)
-            case ast.JoinedStr(values=values):
-                parts = [
-                    self.text(part.value if isinstance(part, ast.FormattedValue) else part, statement, depth + 1)
-                    for part in values
-                ]
-                if None not in parts:
-                    return "".join(part for part in parts if part is not None)
-            case ast.Call(func=function, args=args) if args and not node.keywords:
-                parts = [self.text(part, statement, depth + 1) for part in args]
-                if last_name(function) in ("join", "Path", "str", "joinpath") and None not in parts:
-                    return os.path.join(*(part for part in parts if part is not None))
-        return None
+    def text(self, node: ast.expr, statement: Statement) -> str | None:
+        """The text of an expression that is plain."""
+        return self.texts.of(node, statement)
 
 
 def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
@@ -346,13 +492,21 @@ def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding |
     last = bindings[-1]
     if len(bindings) == 1 or last.statement.is_certain_before(statement):
         return last
-    return UnknownMeaning(f"{name} is chosen at run time", chosen=True)
+    # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if it is there.
+    firsts = [item for item in bindings if not (item.statement.block.kind == "except" and _is_fallback(item))]
+    imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]
+    if len(firsts) < len(bindings) and (imports or len(firsts) == 1):
+        return (imports or firsts)[0]
+    return UnknownMeaning(f"{name} is chosen at run time", chosen=True, options=tuple(bindings))
 
 
-def _from_workspace(how: str) -> UnknownMeaning:
-    return UnknownMeaning(
-        f"its component is loaded from a workspace ({how}), so its kind is not known here", foreign=True
-    )
+def _is_fallback(binding: Binding) -> bool:
+    return isinstance(binding.value, str | ast.Constant)
+
+
+def _from_workspace(how: str, generation: Generation = "v2") -> UnknownMeaning:
+    why = f"its component is loaded from a workspace ({how}), so its kind is not known here{ASSUME}"
+    return UnknownMeaning(why, is_component=True, generation=generation)
 
 
 def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:

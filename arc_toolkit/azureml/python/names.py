@@ -17,7 +17,11 @@ from arc_toolkit.edit.python_editor import StatementSite
 from arc_toolkit.edit.python_source import Source
 
 # Words that a call worth looking at has, and the names that these were imported as.
-WORDS = ("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun")
+WORDS = (
+    *("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun"),
+    *("CommandJob", "SweepJob", "ParallelJob", "ScriptRunConfig", "Step(", "Estimator("),
+    *("PyTorch(", "TensorFlow(", "SKLearn("),
+)
 _OUTPUTS = re.compile(r"(?<!\w)(\w*)\.outputs")
 _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
 
@@ -110,6 +114,8 @@ class Module:
 
     sources: Sequence[Source]
     scopes: list[Scope] = field(default_factory=list)
+    # Calls of what makes steps here: `train(`, `self.train(`.
+    makers: list[str] = field(default_factory=list)
 
     @property
     def top(self) -> Scope:
@@ -117,7 +123,7 @@ class Module:
 
     @cached_property
     def _mentions(self) -> dict[int, list[int]]:
-        words = list(WORDS)
+        words = [*WORDS, *self.makers]
         for source in self.sources:
             if " as " in source.text:
                 words += _RENAMED.findall(source.text)

@@ -155,6 +155,8 @@ class CodeReader:
             if keyword.arg == "task" and isinstance(keyword.value, ast.Call):
                 for path, value in self.call(keyword.value, statement).items():
                     fields[path if path[0] == "task" else ("task", *path)] = value
+            elif keyword.arg == "resources":
+                self._resources(keyword.value, statement, fields)
             elif keyword.arg is not None:
                 self._set(fields, keyword.arg, keyword.value, statement)
         for keyword in call.keywords:
@@ -228,17 +230,30 @@ class CodeReader:
                         fields[path] = self.value(value.expression, use.statement, opaque=True)
 
     def _holder(self, use: Use, fields: Fields) -> None:
-        if use.path == ("resources",):  # a new object: nothing of the old one is kept
-            for path in [path for path in fields if path[:1] == use.path]:
-                del fields[path]
-        names = named_values(use.value) if isinstance(use.value, ast.Call | ast.Dict) else None
-        if use.path == ("resources",) and isinstance(use.value, ast.Call):
-            names = names if self.meanings.makes_resources(use.value, use.statement) else None
+        if use.path == ("resources",):
+            self._resources(use.value, use.statement, fields)
+        else:
+            names = named_values(use.value) if isinstance(use.value, ast.Call | ast.Dict) else None
+            self._set_resources(names, use.value, use.statement, fields)
+
+    def _resources(self, expression: ast.expr, statement: Statement, fields: Fields) -> None:
+        """A new object: nothing of the old one is kept."""
+        for path in [path for path in fields if path[:1] == ("resources",)]:
+            del fields[path]
+        names = named_values(expression) if isinstance(expression, ast.Call | ast.Dict) else None
+        if isinstance(expression, ast.Call) and not self.meanings.makes_resources(expression, statement):
+            names = None
+        if not (isinstance(expression, ast.Constant) and expression.value is None):
+            self._set_resources(names, expression, statement, fields)
+
+    def _set_resources(
+        self, names: Mapping[str, ast.expr] | None, expression: ast.expr, statement: Statement, fields: Fields
+    ) -> None:
         if names is None:
             for name in _RESOURCES[:2]:
-                fields[_PATHS[name]] = self.value(use.value, use.statement, opaque=True)
+                fields[_PATHS[name]] = self.value(expression, statement, opaque=True)
         for name, value in (names or {}).items():
-            self._set(fields, name, value, use.statement)
+            self._set(fields, name, value, statement)
 
     def pipeline(self, function: ast.FunctionDef, statement: Statement) -> Fields:
         """What the decorator of a pipeline says."""

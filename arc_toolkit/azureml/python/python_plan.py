@@ -13,9 +13,10 @@ from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place import EXPOSE, not_set, place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
+from arc_toolkit.azureml.python.expressions import calls_in
 from arc_toolkit.azureml.python.find_targets import find_targets
-from arc_toolkit.azureml.python.meaning import Builder, Meanings, Step, Sweep
-from arc_toolkit.azureml.python.names import Binding, Module
+from arc_toolkit.azureml.python.meaning import Builder, Meanings, PipelineJob, Step, Sweep
+from arc_toolkit.azureml.python.names import Binding, Module, Statement
 from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
@@ -32,6 +33,9 @@ from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node
 from arc_toolkit.findings import Fix, Language
 
+# More steps of a file than this that are not changed for the same reason are one finding.
+_LISTED = 10
+
 
 class PythonPlan(Plan):
     """The plan for one module; the cells of a notebook are one module too."""
@@ -45,7 +49,7 @@ class PythonPlan(Plan):
         # A second plan has other targets.
         self._evidence = {}
         self.module = module
-        self.meanings = Meanings(module, os.path.dirname(os.path.abspath(path)), library)
+        self.meanings = Meanings(module, path, library, Family(settings.assume) if settings.assume else None)
         self.writer = PythonWriter(self.meanings)
         self.python_targets = find_targets(module, self.meanings)
         self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
@@ -55,6 +59,11 @@ class PythonPlan(Plan):
         )
         # The pipeline functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
+        # The parameters that a pipeline function has, or gets in this run, and their defaults.
+        self._declared: dict[tuple[int, str], str | int] = {}
+        if not self.is_second:
+            library.steps |= {name for target in self.python_targets for name in _names(target)}
+            library.families |= {target.made_of for target in self.python_targets}
 
     def at(self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword | None = None) -> Node:
         """A statement or a part of it, for a finding."""
@@ -107,8 +116,7 @@ class PythonPlan(Plan):
         steps, kinds = self.settings.steps, self.settings.kinds
         if kinds and target.family != Family.OTHER and target.made_of not in kinds:
             return False
-        name = (named_values(target.call) or {}).get("name") if isinstance(target.meaning, Builder) else None
-        return not steps or target.name in steps or (isinstance(name, ast.Constant) and name.value in steps)
+        return not steps or any(name in steps for name in _names(target))
 
     def wants(self, rule: str, target: Target) -> bool:
         return self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
@@ -124,11 +132,20 @@ class PythonPlan(Plan):
     def report_refusals(self) -> None:
         """Targets that were asked for and must not be changed."""
         asked = [rule for rule in self.settings.placed if self.settings.wants(rule)]
+        refused: dict[str, list[PythonTarget]] = {}
         for target in self.python_targets if asked else ():
             is_named = bool(target.name or not target.swept)
             if target.refusal and is_named and self.chosen(target) and not self._inherits_all(target):
+                refused.setdefault(target.refusal, []).append(target)
+        for reason, targets in refused.items():
+            if len(targets) > _LISTED:
+                first = targets[0]
+                message = f"{first.shown} and {len(targets) - 1} more are not changed"
+                self.add_finding(asked[0], "warning", message, first.at, reason=reason)
+                continue
+            for target in targets:
                 message = f"{target.shown} is not changed"
-                self.add_finding(asked[0], "warning", message, target.at, reason=target.refusal)
+                self.add_finding(asked[0], "warning", message, target.at, reason=reason)
 
     # --- what a target takes -----------------------------------------------------------------------------------
 
@@ -180,8 +197,10 @@ class PythonPlan(Plan):
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
         written = []
+        source = target.statement.source if isinstance(target, PythonTarget | PythonPipeline) else None
+        assert source is not None
         for setting in settings:
-            text = str(setting.value) if isinstance(setting.value, int) else quoted(str(setting.value))
+            text = str(setting.value) if isinstance(setting.value, int) else quoted(str(setting.value), source)
             try:
                 if not isinstance(target, PythonTarget):
                     node = target.get(*setting.path)
@@ -189,6 +208,8 @@ class PythonPlan(Plan):
                     self.writer.changes.replace(node.statement, node.expression, text)
                 else:
                     text = str(setting.path[-1]) if setting.rule == EXPOSE else text
+                    if self._leaks(target, setting):
+                        raise Refused("its resources are those of its component, which another step uses too")
                     in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
                     self.writer.write(target, setting, text, in_call=in_call)
             except Refused as refusal:
@@ -199,11 +220,26 @@ class PythonPlan(Plan):
             written.append(setting)
         return written
 
+    def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
+        """Whether a value would reach a step that was not asked for: `node.resources.x = ...` writes into the component
+        of a file, which its steps share."""
+        if setting.path[0] != "resources" or target.generation != "v2" or target.builder is not None:
+            return False
+        attributes = [use for use in target.uses if use.how == "assign" and use.path[:-1] == ("resources",)]
+        if target.component is None or target.named(("resources",)) or not attributes:
+            return False
+        return any(
+            other.component is target.component and not self.chosen(other)
+            for other in self.python_targets
+            if other is not target
+        )
+
     def inherits(self, target: Target, path: Path) -> bool:
         """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
-        if isinstance(target.meaning, Step) and target.swept and path[:1] != Slot.VARIABLES.path:
+        is_entity = isinstance(target.meaning, Builder) and target.meaning.is_entity
+        if (is_entity or isinstance(target.meaning, Step)) and target.swept and path[:1] != Slot.VARIABLES.path:
             return True  # the sweep gets it
         if path[:1] == Slot.INSTANCE_TYPE.path[:1] and (target.says_resources or self._exposes(target)):
             return False
@@ -231,7 +267,7 @@ class PythonPlan(Plan):
             not_set(self, target, f"its {RESTEP} is not a literal")
             return False
         if node.value != value:
-            self.writer.changes.replace(node.statement, node.expression, quoted(value))
+            self.writer.changes.replace(node.statement, node.expression, quoted(value, node.statement.source))
         return True
 
     # --- exposed parameters --------------------------------------------------------------------------------------
@@ -249,7 +285,47 @@ class PythonPlan(Plan):
             yield pipeline, steps
 
     def expose_others(self) -> None:
-        pass
+        """A pipeline that calls another one passes the parameters of that one on."""
+        calls = list(self._inner_calls())
+        for _ in self.python_pipelines:  # as deep as pipelines can be in each other
+            before = len(self._declared)
+            for outer, inner, statement, call in calls:
+                for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+                    self._pass_on(outer, inner, statement, call, slot)
+            if len(self._declared) == before:
+                return
+
+    def _inner_calls(self) -> Iterator[tuple[PythonPipeline, ast.FunctionDef, Statement, ast.Call]]:
+        outers = {id(pipeline.function): pipeline for pipeline in self.python_pipelines}
+        for scope in self.module.scopes:
+            for statement in scope.statements if id(scope.node) in outers else ():
+                for call in calls_in(statement.stmt):
+                    meaning = self.meanings.of(call, statement)
+                    if isinstance(meaning, PipelineJob):
+                        yield outers[id(scope.node)], meaning.function.function, statement, call
+
+    def _pass_on(
+        self, outer: PythonPipeline, inner: ast.FunctionDef, statement: Statement, call: ast.Call, slot: Slot
+    ) -> None:
+        name = slot.path[-1]
+        default = self._declared.get((id(inner), name))
+        if (
+            default is None
+            or any(keyword.arg in (name, None) for keyword in call.keywords)
+            or not self.chosen(outer)
+        ):
+            return
+        there = self._declared.get((id(outer.function), name))
+        if there is None and not self.declare(outer, slot, default):
+            return
+        if there is not None and there != default:
+            reason = f"its pipelines have the defaults {there} and {default}"
+            self.add_finding(
+                EXPOSE, "warning", f"{name} is not passed on", self.at(statement, call), reason=reason
+            )
+            return
+        self.writer.bind(outer.function, name)
+        self.writer.changes.set(statement, call, name, name)
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:
         assert isinstance(pipeline, PythonPipeline)
@@ -261,12 +337,13 @@ class PythonPlan(Plan):
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
         function, statement, name = pipeline.function, pipeline.statement, slot.path[-1]
-        text = str(default) if isinstance(default, int) else quoted(default)
+        text = str(default) if isinstance(default, int) else quoted(default, statement.source)
         if name in pipeline.parameters:
             asked = getattr(self.settings, name) if self.settings.wants(slot.rule) else None
             there = pipeline.parameters[name]
             if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
                 self.writer.changes.replace(statement, there, text)
+            self._declared[id(function), name] = default
         else:
             reason = ""
             scopes = (scope for scope in self.module.scopes if scope.node is function)
@@ -281,10 +358,23 @@ class PythonPlan(Plan):
             if reason:
                 self.add_finding(EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason)
                 return False
-            add = partial(self.writer.changes.set, statement, function, name, text)
+
+            def add() -> None:
+                self.writer.changes.set(statement, function, name, text)
+                self._declared[id(function), name] = default
+
             self.writer.on_bound(function, name, add)
         self._exposed.add(id(function))
         return True
+
+
+def _names(target: PythonTarget) -> Iterator[str]:
+    """What `--step` knows a target by: its variable, and the `name=` of a command object."""
+    if target.name:
+        yield target.name
+    name = (named_values(target.call) or {}).get("name") if isinstance(target.meaning, Builder) else None
+    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+        yield name.value
 
 
 def _line(source: Source, line: int) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os.path
 from dataclasses import dataclass, field
 
 import yaml
@@ -18,6 +19,7 @@ from arc_toolkit.azureml.python.meaning import (
     Step,
     Sweep,
     UnknownMeaning,
+    V1Job,
 )
 from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
@@ -27,8 +29,8 @@ from arc_toolkit.edit.yaml_nodes import Node, pairs
 # Attributes that the settings of `patch` go to.
 SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
 _LAYOUT = ("runsettings", "resource_layout", "configure")
-# A step whose component is not here: what it keeps is known when it runs.
-UNKNOWN_KIND = TargetKind(Family.OTHER, Role.STEP, frozenset(Slot))
+# A step whose component is not here, and whose settings prove that it takes them.
+PROVEN_KIND = TargetKind(Family.OTHER, Role.STEP, frozenset(Slot))
 
 
 class CodeTarget(Target):
@@ -48,7 +50,7 @@ class PythonTarget(CodeTarget):
     generation: sdk.Generation
     statement: Statement
     call: ast.Call
-    meaning: Step | Builder | Sweep | UnknownMeaning
+    meaning: Step | Builder | Sweep | V1Job | UnknownMeaning
     pipeline: PipelineFunction | None = None
     uses: list[Use] = field(default_factory=list)
     refusal: str = ""
@@ -117,8 +119,17 @@ class PythonTarget(CodeTarget):
     def resource_holders(self) -> list[Use]:
         """What holds the resources of this target, and takes more of them."""
         if self.generation == "v2":
-            return self.set_resources[:1] or self.named(("resources",))[-1:]
+            return self.set_resources[:1] or self.named(("resources",))[-1:] or self._resources_argument
         return [use for use in self.named(_LAYOUT) if isinstance(use.value, ast.Call)][-1:]
+
+    @property
+    def _resources_argument(self) -> list[Use]:
+        """`CommandJob(resources=...)`."""
+        return [
+            Use("assign", ("resources",), self.statement, keyword.value)
+            for keyword in (self.call.keywords if isinstance(self.meaning, Builder) else ())
+            if keyword.arg == "resources" and not (isinstance(keyword.value, ast.Constant))
+        ]
 
     @property
     def variables_path(self) -> tuple[str, ...]:
@@ -143,7 +154,11 @@ class PythonTarget(CodeTarget):
         """What makes this target without any resources; empty where that is not known."""
         if isinstance(self.meaning, Builder):
             names = {keyword.arg for keyword in self.call.keywords}
-            if None in names or names & set(sdk.RESOURCE_ARGUMENTS):
+            if (
+                None in names
+                or names & {"resources", *sdk.RESOURCE_ARGUMENTS}
+                or self.meaning.defaults is not None
+            ):
                 return ""
             return f"its {self.meaning.family}(...)" if self.meaning.family == Family.COMMAND else "its call"
         if self.maker is not None:
@@ -151,7 +166,7 @@ class PythonTarget(CodeTarget):
         component = self.component
         if component is None or component.document is None or component.document.root.get("resources") is not None:
             return ""
-        return component.file
+        return os.path.basename(component.file)
 
     def holders(self, path: tuple[str | int, ...]) -> list[Use]:
         """The statements that a value at a path would be written into."""

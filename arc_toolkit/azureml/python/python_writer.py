@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from arc_toolkit.azureml.documents import Parameter, Setting
+from arc_toolkit.azureml.documents import Parameter, Setting, is_bound
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.expressions import short
@@ -22,6 +22,8 @@ from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_editor import Changes, StatementSite, quoted
+from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.yaml_nodes import text_of
 
 
 @dataclass
@@ -62,6 +64,8 @@ class PythonWriter:
         """
         node = target.own_value(setting.path)
         if node is not None and not target.is_rejected(node, setting):
+            if isinstance(setting.value, Parameter) and setting.slot == Slot.INSTANCE_COUNT:
+                self._check_bound_count(target)
             self.changes.replace(node.statement, node.expression, text)
         elif setting.slot == Slot.VARIABLES:
             self._add_variable(target, str(setting.path[-1]), text)
@@ -71,22 +75,38 @@ class PythonWriter:
             else:
                 self._statements(target).compute = text
         else:
-            self._write_resource(target, str(setting.path[-1]), text, in_call)
+            self._write_resource(target, str(setting.path[-1]), text, in_call, setting.value)
         if isinstance(setting.value, Parameter) and target.pipeline is not None:
-            self._parameters.get((id(target.pipeline.function), setting.value.name), lambda: None)()
+            self.bind(target.pipeline.function, setting.value.name)
 
-    def _write_resource(self, target: PythonTarget, name: str, text: str, in_call: bool) -> None:
+    def _write_resource(
+        self, target: PythonTarget, name: str, text: str, in_call: bool, value: str | int | Parameter
+    ) -> None:
         holders = target.resource_holders
         others = [use for use in target.uses if use.how == "assign" and use.path[:1] == ("resources",)]
+        if isinstance(value, Parameter) and name == "instance_count":
+            self._check_bound_count(target)
         if holders:
             self._fill(holders[0].statement, holders[0].value, name, text)
         elif others and target.generation == "v2":
             # `node.resources.x = ...` is there, so `resources` is not None: one more of the same kind.
             self.changes.insert_after(others[-1].statement, f"{target.name}.resources.{name} = {text}")
-        elif isinstance(target.meaning, Builder) and in_call:
+        elif isinstance(target.meaning, Builder) and in_call and not target.meaning.is_entity:
             self.changes.set(target.statement, target.call, name, text)
         else:
             self.add_resource(target, name, text)
+
+    def _check_bound_count(self, target: PythonTarget) -> None:
+        """A dict takes numbers only, and so does the component, which `node.resources.instance_count = x` writes into
+        unless the node has resources of its own (azure-ai-ml 1.35.2: "int() argument must be ...").
+        """
+        if target.generation != "v2":
+            return
+        holders = target.resource_holders
+        in_dict = any(isinstance(use.value, ast.Dict) for use in holders)
+        in_component = target.builder is None and not holders and target.named(("resources", "instance_count"))
+        if in_dict or in_component:
+            raise Refused("a bound count in these resources fails to serialize, so it stays a literal")
 
     def add_resource(self, target: PythonTarget, name: str, text: str, *, keep: bool = False) -> None:
         """Into the new resources of a target; with `keep` unless it says that already."""
@@ -102,7 +122,9 @@ class PythonWriter:
             self._fill(*holder, name, text)
         elif habit:
             path = ".".join((target.name, *target.variables_path))
-            self.changes.insert_after(habit[-1].statement, f"{path}[{quoted(name)}] = {text}")
+            self.changes.insert_after(
+                habit[-1].statement, f"{path}[{quoted(name, target.statement.source)}] = {text}"
+            )
         else:
             self._statements(target).variables[name] = text
 
@@ -119,26 +141,34 @@ class PythonWriter:
         """What to do when a step of this function is bound to this parameter."""
         self._parameters[id(function), name] = add
 
+    def bind(self, function: ast.FunctionDef, name: str) -> None:
+        """Something is bound to a parameter: it is added if it is not there."""
+        self._parameters.get((id(function), name), lambda: None)()
+
     def finish(self) -> None:
         """Write the new statements."""
         for new in self._new.values():
-            target, name = new.target, new.target.name
+            target, name, source = new.target, new.target.name, new.target.statement.source
             is_v2 = target.generation == "v2"
             if new.resources:
                 order = [*new.repeated, *sorted(new.resources, key=sdk.RESOURCE_ARGUMENTS.index)]
                 values = {**new.repeated, **new.resources}
                 arguments = ", ".join(f"{key}={values[key]}" for key in dict.fromkeys(order))
                 statement = f"{name}.runsettings.resource_layout.configure({arguments})"
-                if is_v2:
-                    statement = f"{name}.resources = {new.callee}({arguments})"
-                self.changes.insert_after(target.statement, statement)
+                if isinstance(target.meaning, Builder) and target.meaning.is_entity:
+                    self.changes.set(target.statement, target.call, "resources", f"{new.callee}({arguments})")
+                else:
+                    if is_v2:
+                        statement = f"{name}.resources = {new.callee}({arguments})"
+                    self.changes.insert_after(target.statement, statement)
             if new.variables and isinstance(target.meaning, Builder):
-                self.changes.set(target.statement, target.call, "environment_variables", _display(new.variables))
+                variables = _display(new.variables, source)
+                self.changes.set(target.statement, target.call, "environment_variables", variables)
             elif new.variables:
                 path = ".".join((name, *target.variables_path))
-                lines = [f"{path} = {_display(new.variables)}"]
+                lines = [f"{path} = {_display(new.variables, source)}"]
                 if target.maker is not None:  # it has those of its command object, and keeps them
-                    lines = [f"{path}[{quoted(key)}] = {text}" for key, text in new.variables.items()]
+                    lines = [f"{path}[{quoted(key, source)}] = {text}" for key, text in new.variables.items()]
                 for line in lines:
                     self.changes.insert_after(target.statement, line)
             if new.compute:
@@ -207,19 +237,31 @@ class PythonWriter:
 
 
 def _repeated(target: PythonTarget) -> dict[str, str]:
-    """The resources that a target has of its command object: a new `resources` would forget them."""
+    """The resources that a target has of its command object or component: a new `resources` would forget them."""
     kept: dict[str, str] = {}
-    for name in sdk.RESOURCE_ARGUMENTS if target.builder is not None else ():
-        node = target.get("resources", name)
+    component = target.component
+    document = component.document if component is not None else None
+    for name in sdk.RESOURCE_ARGUMENTS:
+        node = target.get("resources", name) if target.builder is not None else None
+        node = node or target.get("component", "resources", name)
         if isinstance(node, CodeValue):
             if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(node.expression)):
                 raise Refused(f"its command object sets {name} to {short(node.expression)}")
             kept[name] = " ".join(node.statement.source.slice(node.expression).split())
+        elif document is not None and (written := document.root.get("resources", name)) is not None:
+            text = text_of(written)
+            if text is None or is_bound(text):
+                raise Refused(
+                    f"its component sets {name} to {text or 'a list'}, which its own resources would replace"
+                )
+            kept[name] = (
+                text if name == "instance_count" and text.isdigit() else quoted(text, target.statement.source)
+            )
     return kept
 
 
-def _display(variables: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{quoted(name)}: {text}" for name, text in variables.items()) + "}"
+def _display(variables: Mapping[str, str], source: Source) -> str:
+    return "{" + ", ".join(f"{quoted(name, source)}: {text}" for name, text in variables.items()) + "}"
 
 
 def _outward(scope: Scope | None) -> list[Scope]:

@@ -6,6 +6,7 @@ So this costs a small part of parsing.
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,12 @@ _FUNCTION_WORDS = (
     *WORDS,
     *("@", "load_component", "from_yaml", "from_func", "Component", "components", "resources", "runsettings"),
     *("default_compute", "azure.", "mldesigner", "HyperDriveConfig"),
+)
+_COMPONENT_MAKERS = frozenset(
+    {"load_component", "from_yaml", "from_func", "CommandComponent", "ParallelComponent", "partial"}
+)
+_HELD = re.compile(
+    r"self\.(\w+)[ \t]*(?::[^=\n]+)?=[ \t]*[\w.]*(?:load_component|from_yaml|Component|command)\w*\("
 )
 # Calls at module level whose results are not components, for certain.
 _HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "dict", "list", "set"})
@@ -61,8 +68,17 @@ def read_module(sources: Sequence[Source]) -> Module:
         for name, bindings in scope.bindings.items()
         if any(_may_make_steps(name, binding.value) for binding in bindings)
     ]
-    walker.finish([*_FUNCTION_WORDS, *makers])
+    module.makers = [
+        f"{name}(" for name, bindings in scope.bindings.items() if any(map(_makes_component, bindings))
+    ]
+    module.makers += {f"self.{name}(" for source in sources for name in _HELD.findall(source.text)}
+    walker.finish([*_FUNCTION_WORDS, *makers, *module.makers])
     return module
+
+
+def _makes_component(binding: Binding) -> bool:
+    value = binding.value
+    return isinstance(value, ast.Call) and last_name(value.func) in _COMPONENT_MAKERS
 
 
 def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -> bool:

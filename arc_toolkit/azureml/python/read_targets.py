@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from copy import copy
 
 from arc_toolkit.azureml.documents import Document
@@ -30,7 +29,11 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
         meaning, statement = target.meaning, target.statement
         base = meaning.base if isinstance(meaning, Sweep) else meaning
         builder = base.origin if isinstance(base, Step) else base
-        inner = reader.call(builder.call, builder.statement or statement) if isinstance(builder, Builder) else {}
+        inner: Fields = {}
+        if isinstance(builder, Builder):
+            if builder.defaults is not None:
+                inner = _inherited(reader.call(builder.defaults, builder.statement or statement))
+            inner |= reader.call(builder.call, builder.statement or statement)
         fields: Fields = {}
         if isinstance(meaning, Builder):
             fields = inner
@@ -44,14 +47,19 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
             if target.maker is not None:
                 reader.uses(_before(target.maker.uses, statement), inner, target.maker.statement, False)
             fields = _inherited(inner)
-            fields[("component",)] = reader.value(target.call.func, statement)
+            component = target.component
+            if component is not None and component.call is not None:  # as one that is written in place in YAML
+                inline = reader.call(component.call, component.statement or statement)
+                fields |= {("component", *path): value for path, value in inline.items()}
+            else:
+                fields[("component",)] = reader.value(target.call.func, statement)
         reader.uses(target.uses, fields, statement, target.generation == "v1.5")
         if target.parent is not None and target.swept:
             trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
         target.path = (index,)
         target.read(tree(fields, target.at))
         if target.component is not None and target.component.file:
-            target.reference = os.path.normpath(os.path.join(meanings.folder, target.component.file))
+            target.reference = target.component.file
 
 
 def _inherited(fields: Fields) -> Fields:

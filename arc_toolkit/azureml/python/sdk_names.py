@@ -16,6 +16,10 @@ Generation = Literal["v1", "v1.5", "v2"]
 
 # A file without any of these is not parsed. `azure` is looked for first, since most Python has none of it.
 KEY_WORDS = (
+    b"azureml.core",
+    b"azureml.train.estimator",
+    b"azureml.train.dnn",
+    b"azureml.train.sklearn",
     b"azure.ai.ml",
     b"azure.ai import",
     b"azure.ml.component",
@@ -38,6 +42,14 @@ ACTIONS = (
     b"runsettings",
     b"ParallelRun",
     b"HyperDrive",
+    b"CommandJob",
+    b"SweepJob",
+    b"ParallelJob",
+    b"ScriptRunConfig",
+    b"Step(",
+    b"Estimator(",
+    b"azureml.train.dnn",
+    b"azureml.train.sklearn",
 )
 # An import of one of the SDKs, wherever it is: the file may not parse.
 IMPORT = re.compile(rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)")
@@ -59,6 +71,11 @@ ROLES: dict[str, SdkRole] = {
     "azure.ai.ml.command": SdkRole("command", family=Family.COMMAND),
     "azure.ai.ml.parallel.parallel_run_function": SdkRole("parallel", family=Family.PARALLEL),
     "azure.ai.ml.spark": SdkRole("spark", family=Family.SPARK),
+    "azure.ai.ml.data_transfer.copy_data": SdkRole("no resources", family=Family.DATA_TRANSFER),
+    "azure.ai.ml.data_transfer.import_data": SdkRole("no resources", family=Family.DATA_TRANSFER),
+    "azure.ai.ml.data_transfer.export_data": SdkRole("no resources", family=Family.DATA_TRANSFER),
+    "azure.ai.ml.sweep.SweepJob": SdkRole("entity", family=Family.SWEEP),
+    "azure.ai.ml.parallel.ParallelJob": SdkRole("entity", family=Family.PARALLEL),
     "azure.ai.ml.load_component": SdkRole("load_component"),
     "azure.ai.ml.entities.load_component": SdkRole("load_component"),
     "azure.ai.ml.entities.CommandComponent": SdkRole("component", family=Family.COMMAND),
@@ -70,6 +87,7 @@ ROLES: dict[str, SdkRole] = {
     "mldesigner.command_component": SdkRole("command_component"),
     "azure.ai.ml.dsl.command_component": SdkRole("command_component"),
     "azure.ai.ml.entities.ResourceConfiguration": SdkRole("resources"),
+    "azure.ml.component.dsl.sweep_component": SdkRole("command_component", Family.SWEEP, "v1.5"),
     "azure.ml.component.dsl.pipeline": SdkRole("pipeline", generation="v1.5"),
     "azure.ml.component.pipeline.pipeline": SdkRole("pipeline", generation="v1.5"),
     "azure.ml.component.dsl.command_component": SdkRole("command_component", generation="v1.5"),
@@ -88,18 +106,34 @@ ROLES: dict[str, SdkRole] = {
     "azureml.contrib.pipeline.steps.ParallelRunStep": SdkRole("ParallelRunStep"),
 }
 AUTOML = "azure.ai.ml.automl."
+# Classes of jobs, by their own names: they are imported from several modules.
+ENTITIES = {
+    "CommandJob": SdkRole("entity", family=Family.COMMAND),
+    "SweepJob": SdkRole("entity", family=Family.SWEEP),
+    "ParallelJob": SdkRole("entity", family=Family.PARALLEL),
+}
+# SDK v1 (azureml-core 1.61): the classes that run code, by module. They are reported, with what can be done.
+_V1 = {
+    "azureml.core": ("ScriptRunConfig",),
+    "azureml.core.script_run_config": ("ScriptRunConfig",),
+    "azureml.train.estimator": ("Estimator", "MMLBaseEstimator"),
+    "azureml.train.dnn": ("PyTorch", "TensorFlow", "Chainer", "Keras"),
+    "azureml.train.sklearn": ("SKLearn",),
+    "azureml.pipeline.steps": ("PythonScriptStep", "CommandStep", "EstimatorStep", "MpiStep", "RScriptStep"),
+    "azureml.pipeline.steps.python_script_step": ("PythonScriptStep",),
+    "azureml.pipeline.steps.command_step": ("CommandStep",),
+    "azureml.pipeline.steps.mpi_step": ("MpiStep",),
+}
+ROLES |= {f"{module}.{name}": SdkRole("v1", generation="v1") for module, names in _V1.items() for name in names}
+V1_WAY = (
+    "SDK v1 is not rewritten: the instance type is kubernetescompute.instance_type of its run configuration, the count"
+    " is node_count; or move it to command() of SDK v2"
+)
 
 # Arguments of command(...) that end up in its `resources`.
 RESOURCE_ARGUMENTS = ("instance_type", "instance_count", "locations", "docker_args", "shm_size")
 RESOURCES_MODULE = "azure.ai.ml.entities"
 RESOURCES_CLASS = "JobResourceConfiguration"
-
-# Kinds that take no instance type, and why.
-NO_RESOURCES = {
-    Family.PIPELINE: "it is a pipeline: its own steps take the settings",
-    Family.SPARK: "a Spark step takes VM sizes of a fixed list, not instance types",
-    Family.AUTOML: "an AutoML step: set its resources by hand",
-}
 
 # Statements that only a leaf step allows: one proves that a call of unknown origin made such a step.
 PROOFS = frozenset(

@@ -6,8 +6,10 @@ import ast
 import json
 from textwrap import dedent
 
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult, Finding
 
 TYPE = Settings(instance_type="32cpu128g")
@@ -26,8 +28,37 @@ train = Component.from_yaml(ws, yaml_file="./train.yaml")
 """
 
 
+COMPONENT = b"""\
+$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
+type: command
+name: train
+command: echo
+environment: azureml:env:1
+"""
+SPEC = b"""\
+$schema: https://componentsdk.azureedge.net/jsonschema/CommandComponent.json
+type: CommandComponent
+name: train
+command: echo
+"""
+
+
+def read_component(path: str) -> bytes:
+    """A file, or else a command component under every name that is one of `load_component` (.yml) or v1.5 (.yaml)."""
+    try:
+        return read_raw(path)
+    except FileNotFoundError:
+        if "missing" in path or not path.endswith((".yml", ".yaml")):
+            raise
+        return SPEC if path.endswith(".yaml") else COMPONENT
+
+
 def patch(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> FileResult:
-    return patch_source(path, dedent(text).encode(), settings)
+    return patch_bytes(path, dedent(text).encode(), settings)
+
+
+def patch_bytes(path: str, data: bytes, settings: Settings) -> FileResult:
+    return patch_source(path, data, settings, Library(read_component))
 
 
 def check_noop(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> tuple[Finding, ...]:
@@ -48,7 +79,7 @@ def check_transformed(
     assert result.refused is None
     assert result.after is not None, [finding.reason for finding in result.findings]
     assert result.after.decode() == dedent(after)
-    again = patch_source(path, result.after, settings)
+    again = patch_bytes(path, result.after, settings)
     assert again.after is None
     assert again.refused is None
     return result.findings
@@ -75,7 +106,7 @@ def notebook(*cells: str | list[str], indent: int = 1) -> bytes:
 
 
 def patch_cells(data: bytes, settings: Settings = BOTH) -> FileResult:
-    return patch_notebook("pipeline.ipynb", data, settings)
+    return patch_notebook("pipeline.ipynb", data, settings, Library(read_component))
 
 
 def sources(data: bytes) -> list[str]:

@@ -105,7 +105,7 @@ def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
         ["from azure.ai.ml import command\n"],
         ["def broken(:\n"],
         ["print 'two'\n"],
-        ["job = command(command='x')"],
+        ['job = command(command="x")'],
     )
     result = patch_notebook("n.ipynb", data, TYPE)
     assert result.after is not None
@@ -118,7 +118,7 @@ def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
         ("cell 3 line 1: left as it is", "Python 2 code: convert it to Python 3 first"),
     ]
     assert json.loads(result.after)["cells"][3]["source"] == [
-        "job = command(command='x', instance_type=\"32cpu128g\")"
+        'job = command(command="x", instance_type="32cpu128g")'
     ]
 
 

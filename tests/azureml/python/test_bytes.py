@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.python.support import TYPE
+from tests.azureml.python.support import TYPE, patch_bytes
 
 LINE = b'job = command(command="x")'
 DONE = b'job = command(command="x", instance_type="32cpu128g")'
@@ -37,10 +36,10 @@ IMPORT = b"from azure.ai.ml import command"
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_only_the_argument_is_new(before: bytes, note: str) -> None:
-    result = patch_source("p.py", before, TYPE)
+    result = patch_bytes("p.py", before, TYPE)
     assert result.refused is None, note
     assert result.after == before.replace(LINE, DONE)
-    assert patch_source("p.py", result.after or b"", TYPE).after is None
+    assert patch_bytes("p.py", result.after or b"", TYPE).after is None
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -54,16 +53,16 @@ def test_new_lines_have_the_newline_and_the_indent_of_the_file(newline: str, ind
         f"{indent}ñ = f(x='日本', y=é)  # 日本",
     ]
     before = newline.join(lines)
-    result = patch_source("p.py", before.encode(), TYPE)
-    lines.append(f'{indent}ñ.resources = JobResourceConfiguration(instance_type="32cpu128g")')
+    result = patch_bytes("p.py", before.encode(), TYPE)
+    lines.append(f"{indent}ñ.resources = JobResourceConfiguration(instance_type='32cpu128g')")
     lines.insert(1, "from azure.ai.ml.entities import JobResourceConfiguration")
     assert (result.after or b"").decode() == newline.join(lines)
 
 
 def test_columns_behind_wide_characters_are_right() -> None:
     before = "from azure.ai.ml import command\nx = ['日本語', 'é', '🎉', command(command='🎉', name='é'), 'é']\n"
-    result = patch_source("p.py", before.encode(), TYPE)
-    assert (result.after or b"").decode() == before.replace("name='é'", "name='é', instance_type=\"32cpu128g\"")
+    result = patch_bytes("p.py", before.encode(), TYPE)
+    assert (result.after or b"").decode() == before.replace("name='é'", "name='é', instance_type='32cpu128g'")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_columns_behind_wide_characters_are_right() -> None:
     ],
 )
 def test_files_without_the_key_words_are_not_parsed(data: bytes) -> None:
-    result = patch_source("p.py", data, TYPE)
+    result = patch_bytes("p.py", data, TYPE)
     assert (result.after, result.refused) == (None, None)
     assert result.skipped is not None
     assert result.skipped.reason == "no AzureML code"
@@ -85,7 +84,7 @@ def test_files_without_the_key_words_are_not_parsed(data: bytes) -> None:
 
 def test_what_the_encoding_cannot_write_is_refused() -> None:
     data = b"# coding: ascii\n" + IMPORT + b"\n" + LINE + b"\n"
-    result = patch_source("p.py", data, Settings(instance_type="gr\u00f6\u00dfe"))
+    result = patch_bytes("p.py", data, Settings(instance_type="gr\u00f6\u00dfe"))
     assert result.after is None
     assert result.refused == "its encoding, ascii, has no '\u00f6\u00df'"
 
@@ -93,6 +92,6 @@ def test_what_the_encoding_cannot_write_is_refused() -> None:
 def test_a_file_with_nothing_to_do_stays_byte_for_byte() -> None:
     data = IMPORT + b"\r\n" + DONE + b" \t\x0c\r\n"
     for settings in (Settings(), TYPE):
-        result = patch_source("p.py", data, settings)
+        result = patch_bytes("p.py", data, settings)
         assert result.before == data
         assert not result.changed

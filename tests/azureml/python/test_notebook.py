@@ -83,7 +83,7 @@ def test_a_value_over_several_lines_is_replaced() -> None:
     cell = ["from azure.ai.ml import command\n", "command(instance_type=('a'\n", "    'é'), name='n')"]
     after = patch_cells(notebook(cell), TYPE).after
     assert sources(after or b"{}") == [
-        "from azure.ai.ml import command\ncommand(instance_type=(\"32cpu128g\"), name='n')"
+        "from azure.ai.ml import command\ncommand(instance_type=('32cpu128g'), name='n')"
     ]
 
 
@@ -119,7 +119,7 @@ def test_cells_of_another_language_are_left(magic: str) -> None:
 def test_an_operator_at_the_beginning_of_a_line_is_not_magic() -> None:
     cell = "from azure.ai.ml import command\nx = ('%s'\n     % 1)\njob = command(command='x')\n"
     after = patch_cells(notebook(cell), TYPE).after
-    assert sources(after or b"{}") == [cell.replace("'x')", "'x', instance_type=\"32cpu128g\")")]
+    assert sources(after or b"{}") == [cell.replace("'x')", "'x', instance_type='32cpu128g')")]
 
 
 def test_findings_name_the_cell_and_the_line_of_the_file() -> None:

@@ -8,9 +8,8 @@ import difflib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.python.support import V2, V15, notebook, patch_cells, sources
+from tests.azureml.python.support import V2, V15, notebook, patch_bytes, patch_cells, sources
 
 ASKED = st.builds(
     Settings,
@@ -79,13 +78,13 @@ def pipelines(draw: st.DrawFn) -> str:
 @settings(max_examples=100, deadline=None)
 def test_what_is_written_parses_is_stable_and_keeps_all_other_lines(text: str, asked: Settings) -> None:
     ast.parse(text)
-    result = patch_source("p.py", text.encode(), asked)
+    result = patch_bytes("p.py", text.encode(), asked)
     assert result.refused is None
     if result.after is None:
         return
     after = result.after.decode()
     ast.parse(after)
-    assert patch_source("p.py", result.after, asked).after is None
+    assert patch_bytes("p.py", result.after, asked).after is None
     # Every old line is there, in order, as it was, or is one that a setting may change.
     old, new = (lines.replace("\r\n", "\n").split("\n") for lines in (text, after))
     for line in difflib.ndiff(old, new):
@@ -113,7 +112,7 @@ _MAY_CHANGE = (
 @given(pipelines(), ASKED)
 @settings(max_examples=50, deadline=None)
 def test_a_notebook_says_what_the_file_says(text: str, asked: Settings) -> None:
-    as_file = patch_source("p.py", text.encode(), asked)
+    as_file = patch_bytes("p.py", text.encode(), asked)
     as_notebook = patch_cells(notebook(text.splitlines(keepends=True)), asked)
     assert (as_file.after is None) == (as_notebook.after is None)
     if as_file.after is not None and as_notebook.after is not None:
@@ -124,6 +123,6 @@ def test_a_notebook_says_what_the_file_says(text: str, asked: Settings) -> None:
 @settings(max_examples=100, deadline=None)
 def test_no_bytes_make_it_fail(data: bytes, keyed: bool) -> None:
     data = (b"from azure.ai.ml import command\n" if keyed else b"") + data
-    result = patch_source("p.py", data, Settings(instance_type="t"))
+    result = patch_bytes("p.py", data, Settings(instance_type="t"))
     assert result.before == data
     assert patch_cells(data).after is None

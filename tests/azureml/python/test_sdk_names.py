@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.python.support import TYPE, V2, V15, check_left, patch
+from tests.azureml.python.support import TYPE, V2, V15, check_left, check_noop, patch
 
 PIPELINE = "\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    y = node.outputs.z\n"
 V2_STEP = 'node.resources = JobResourceConfiguration(instance_type="32cpu128g")'
@@ -29,6 +29,51 @@ def after(text: str, settings: Settings = TYPE) -> str:
 )
 def test_calls_that_make_a_job(made: str, expected: str) -> None:
     assert expected in after(made)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("azure.ai.ml.entities", "CommandJob"),
+        ("azure.ai.ml.entities._job.command_job", "CommandJob"),
+        ("azure.ai.ml.sweep", "SweepJob"),
+        ("azure.ai.ml.entities._job.sweep.sweep_job", "SweepJob"),
+        ("azure.ai.ml.parallel", "ParallelJob"),
+        ("azure.ai.ml.entities._job.parallel.parallel_job", "ParallelJob"),
+    ],
+)
+def test_entities_that_are_jobs(module: str, name: str) -> None:
+    made = after(f"from {module} import {name}\njob = {name}(compute='c')\n")
+    assert f"{name}(compute='c', resources=JobResourceConfiguration(instance_type=" in made
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("azureml.core", "ScriptRunConfig"),
+        ("azureml.core.script_run_config", "ScriptRunConfig"),
+        ("azureml.train.estimator", "Estimator"),
+        ("azureml.train.dnn", "PyTorch"),
+        ("azureml.train.dnn", "TensorFlow"),
+        ("azureml.train.sklearn", "SKLearn"),
+        ("azureml.pipeline.steps", "PythonScriptStep"),
+        ("azureml.pipeline.steps", "MpiStep"),
+        ("azureml.pipeline.steps", "EstimatorStep"),
+        ("azureml.pipeline.steps", "CommandStep"),
+    ],
+)
+def test_jobs_of_sdk_v1_are_reported_with_what_can_be_done(module: str, name: str) -> None:
+    text = f"from {module} import {name}\n\nrun = {name}(source_directory='.')\nrest = [{name}()]\n"
+    found = [finding for finding in check_noop(text, TYPE) if "kubernetescompute.instance_type" in finding.reason]
+    assert [finding.line for finding in found] == [3, 4]
+
+
+@pytest.mark.parametrize("name", ["copy_data", "import_data", "export_data"])
+def test_data_transfer_steps_take_no_settings(name: str) -> None:
+    text = (
+        f"from azure.ai.ml import dsl\nfrom azure.ai.ml.data_transfer import {name}\n\n@dsl.pipeline\ndef p(x):\n"
+    )
+    check_left(text + f"    node = {name}(inputs=x)\n", "does not run on Kubernetes", TYPE)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +138,6 @@ def test_components_of_a_workspace_are_of_unknown_kind(made: str) -> None:
     ("made", "reason"),
     [
         ("from azure.ai.ml.entities import SparkComponent\ntrain = SparkComponent(name='x')", "VM sizes"),
-        ("from azure.ai.ml import automl\ntrain = automl.classification", "set its resources by hand"),
     ],
 )
 def test_kinds_without_an_instance_type(made: str, reason: str) -> None:

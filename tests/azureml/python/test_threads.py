@@ -38,10 +38,10 @@ def test_a_step_gets_its_variables_in_one_assignment() -> None:
     ids=["dict", "empty", "call", "a literal of its own stays", "lines"],
 )
 def test_variables_that_are_there_are_merged(before: str, after: str) -> None:
-    assigned = STEP + "    node.environment_variables = "
+    assigned = STEP + '    print("a", "b", "c")\n    node.environment_variables = '
     after = after.rstrip()
     check_transformed(assigned + before + "\n", assigned + after + "\n", LIGHTGBM)
-    call = "from azure.ai.ml import command\n\njob = command(command='x', environment_variables={})\n"
+    call = 'from azure.ai.ml import command\n\nA = "a", "b", "c"\njob = command(environment_variables={})\n'
     check_transformed(call.replace("{}", before), call.replace("{}", after), LIGHTGBM)
 
 

@@ -96,8 +96,8 @@ def test_environment_variables_are_merged() -> None:
         STEP + assigned + "{'A': '1', 'AMLARC_PRESTEP': 'export OMP_NUM_THREADS=4'}\n",
         STEP
         + assigned
-        + "{'A': '1', 'AMLARC_PRESTEP': \"export OMP_NUM_THREADS=4 MKL_NUM_THREADS=` get_cores `"
-        + ' NUMEXPR_NUM_THREADS=` get_cores `"}\n',
+        + "{'A': '1', 'AMLARC_PRESTEP': 'export OMP_NUM_THREADS=4 MKL_NUM_THREADS=` get_cores `"
+        + " NUMEXPR_NUM_THREADS=` get_cores `'}\n",
         Settings(threads="lightgbm"),
     )
 
@@ -108,12 +108,12 @@ def test_a_helper_that_applies_settings_is_named() -> None:
 
 
 def test_prs_steps_share_the_processes() -> None:
-    text = STEP + "    step.runsettings.parallel.configure(node_count=2, process_count_per_node=4)\n"
-    # The kind is not known without the spec beside it, so that --kind parallel does not leave it out.
+    text = STEP.replace("train.yaml", "missing.yaml")
+    text += "    step.runsettings.parallel.configure(node_count=2, process_count_per_node=4)\n"
     check_transformed(
         text,
         text.replace("train(data=data)\n", "train(data=data)\n" + CONFIGURE + 'instance_type="32cpu128g")\n'),
-        Settings(instance_type="32cpu128g", instance_count=2, kinds=("parallel",)),
+        Settings(instance_type="32cpu128g", instance_count=2, kinds=("parallel",), assume="parallel"),
     )
 
 

@@ -111,11 +111,11 @@ def p(x):
 def test_an_import_inside_of_a_function_serves_that_function() -> None:
     check_transformed(
         """\
-        def build(path):
+        def build():
             from azure.ai.ml import load_component
             from azure.ai.ml.dsl import pipeline
 
-            train = load_component(path)
+            train = load_component("train.yml")
 
             @pipeline
             def p(x):
@@ -124,12 +124,12 @@ def test_an_import_inside_of_a_function_serves_that_function() -> None:
             return p
         """,
         """\
-        def build(path):
+        def build():
             from azure.ai.ml import load_component
             from azure.ai.ml.dsl import pipeline
             from azure.ai.ml.entities import JobResourceConfiguration
 
-            train = load_component(path)
+            train = load_component("train.yml")
 
             @pipeline
             def p(x):
@@ -360,8 +360,8 @@ else:
     check_transformed(text, text.replace('}")', '}"' + new).replace('a")', 'a"' + new).replace('b")', 'b"' + new))
 
 
-def test_a_job_in_a_loop_with_settings_of_its_own_is_left() -> None:
-    text = "from azure.ai.ml import command\n\nfor x in y:\n    job = command(command='a')\n    job.compute = x\n"
+def test_a_job_in_a_loop_with_settings_after_the_loop_is_left() -> None:
+    text = "from azure.ai.ml import command\n\nfor x in y:\n    job = command(command='a')\njob.compute = x\n"
     check_left(text, "made in a loop", line=4)
 
 
@@ -552,8 +552,8 @@ from azure.ai.ml import load_component
 from azure.ai.ml.entities import JobResourceConfiguration
 
 
-def build(path):
-    make = load_component(path)
+def build():
+    make = load_component("train.yml")
 
     def inner(x):
         node = make(x=x)
@@ -569,7 +569,7 @@ def test_attributes_set_on_a_command_object_are_replaced_as_on_a_step() -> None:
     text = "from azure.ai.ml import command\n\njob = command(command='x', instance_type='a')\n"
     check_transformed(
         text + "job.resources.instance_type = 'foo'\n",
-        text + 'job.resources.instance_type = "32cpu128g"\njob.resources.instance_count = 2\n',
+        text + "job.resources.instance_type = '32cpu128g'\njob.resources.instance_count = 2\n",
         BOTH,
     )
 
@@ -633,7 +633,10 @@ def test_an_attribute_of_resources_that_are_not_there_is_an_error(
 ) -> None:
     if spec:
         (tmp_path / "train.yml").write_text(spec)
-    text = V2 + f"\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    {lines}\n"
+    text = (
+        V2.replace("train.yml", "train.yml" if spec else "missing.yml")
+        + f"\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    {lines}\n"
+    )
     found = check_noop(text, Settings(), path=str(tmp_path / "p.py"))
     assert [(finding.severity, finding.line) for finding in found] == ([("error", 9)] if raises else [])
 
