@@ -100,8 +100,11 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
         if named:
             return Outcome(problem=Problem(path, f"cannot read {path}: {reason(error)}"))
         return Outcome(skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}"))
-    with collector_paused():
-        result = engine.process(path, data, in_folder=in_folder)
+    try:
+        with collector_paused():
+            result = engine.process(path, data, in_folder=in_folder)
+    except RecursionError:  # reading, editing and proving go down as deep as the file
+        return _skip(Skipped(path, SkipCause.BROKEN, "nested too deeply"), named, data)
     if result.skipped is not None:
         return _skip(result.skipped, named, data)
     if result.refused is not None:

@@ -116,6 +116,8 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
     problem = "standard input has no folder for its component" if plan.path == "-" else None
     if head is None:
         problem = "the types of its inputs are not known"
+    if "environment" not in step.own:
+        problem = "it has no environment, which a component must have"
     try:
         if problem is None:
             plan.attempt(move)
@@ -200,9 +202,7 @@ def _of_step(
     plan: YamlPlan, step: Target, name: str, section: str, port: str, depth: int
 ) -> dict[str, Any] | None:
     """The type of an input or output of another step: its component says it first."""
-    source = next(
-        (other for other in plan.known_targets() if other.parent is step.parent and other.name == name), None
-    )
+    source = plan.step(step.parent, name) if step.parent is not None else None
     if source is None:
         return None
     document = plan.library.referenced(source)

@@ -72,6 +72,7 @@ class YamlPlan(Plan):
         self._operations: list[tuple[str, Path, Operation]] = []
         self._proofs = 0
         self._parameters: dict[tuple[Path, Slot], str] = {}
+        self._steps: dict[Path, Target] = {}
         # Keys of steps that move into `resources`.
         self._moved: set[int] = set()
 
@@ -129,11 +130,11 @@ class YamlPlan(Plan):
 
     def attempt(self, operations: Operation) -> None:
         """Several operations, all or none: they are tried on an editor of their own first."""
-        operations(Editor(self.file.yaml, EDIT_STYLE))
+        operations(self.editor.fresh())
         operations(self.editor)
 
     def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
-        alone = Editor(self.file.yaml, EDIT_STYLE)
+        alone = self.editor.fresh()
         operation(alone)
         if usable:
             operation(self.editor)  # proved together with all other changes of the file
@@ -156,7 +157,7 @@ class YamlPlan(Plan):
         if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
             return reasons
         for rule, path, operation in self._operations:
-            editor = Editor(self.file.yaml, EDIT_STYLE)
+            editor = self.editor.fresh()
             try:
                 operation(editor)
                 editor.finish()
@@ -183,6 +184,12 @@ class YamlPlan(Plan):
         for document in self.documents:
             if document.root.kind.family != Family.PIPELINE:
                 report_root(self, document.root)
+
+    def step(self, pipeline: Target, name: str) -> Target | None:
+        """A step of a pipeline by its name."""
+        if not self._steps:
+            self._steps = {target.path: target for target in self.known_targets() if target.kind.role == Role.STEP}
+        return self._steps.get((*pipeline.path, "jobs", name))
 
     def parameter(self, pipeline: Target, slot: Slot) -> str:
         from arc_toolkit.azureml.expose_yaml import parameter_name

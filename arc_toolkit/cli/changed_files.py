@@ -112,7 +112,9 @@ class ChangedFiles:
             for name, _ in new:
                 console.warn(f"{name} is not written: standard input has no folder for it")
         elif self._mode == "diff":
-            console.out(self._colored(diff(result, new)), end="")
+            # As bytes: a diff has to apply, also of a file that is not UTF-8.
+            sys.stdout.flush()
+            sys.stdout.buffer.write(self._colored(diff(result, new)).encode(errors="surrogateescape"))
         else:
             verb = "wrote" if self._mode == "write" else "would change"
             for name in [*([result.path] if result.changed else []), *(path for path, _ in new)]:

@@ -5,7 +5,7 @@ Offsets count characters of the decoded text, not bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -68,13 +68,16 @@ class Refused(Exception):
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """The text with all edits made, right to left, so that offsets stay true.
+    """The text with all edits made.
 
     Edits that insert at the same place keep the order in which they were given. Overlaps are refused.
     """
-    for edit in _right_to_left(edits, len(text)):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    pieces: list[str] = []
+    end = 0
+    for edit in _in_order(edits, len(text)):
+        pieces += (text[end : edit.start], edit.text)
+        end = edit.end
+    return "".join(pieces) + text[end:]
 
 
 def compose_edits(text: str, first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
@@ -105,18 +108,18 @@ def _origins(text: str, *rounds: Iterable[Edit]) -> list[int | str]:
     """What each character of the new text is: an old one, by its offset, or a new one, by itself."""
     characters: list[int | str] = list(range(len(text)))
     for edits in rounds:
-        for edit in _right_to_left(edits, len(characters)):
+        for edit in reversed(_in_order(edits, len(characters))):  # so that offsets stay true
             characters[edit.start : edit.end] = edit.text
     return characters
 
 
-def _right_to_left(edits: Iterable[Edit], length: int) -> Iterator[Edit]:
-    ordered = sorted(enumerate(edits), key=lambda pair: (pair[1].start, pair[1].end, pair[0]))
+def _in_order(edits: Iterable[Edit], length: int) -> list[Edit]:
+    ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     end = 0
-    for _, edit in ordered:
+    for edit in ordered:
         if not 0 <= edit.start <= edit.end <= length:
             raise Refused(f"an edit at {edit.start}..{edit.end} is outside of the text")
         if edit.start < end:
             raise Refused(f"two edits overlap at character {edit.start}")
         end = edit.end
-    yield from (edit for _, edit in reversed(ordered))
+    return ordered

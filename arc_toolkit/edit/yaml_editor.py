@@ -16,7 +16,7 @@ changes, else `Refused`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any, Self
 
 import yaml
@@ -57,6 +57,13 @@ class Editor:
     def only_sets(self) -> bool:
         """Whether `set` was the only operation."""
         return not self._others
+
+    def fresh(self) -> Editor:
+        """An editor of the same text without any operation; what is known about the text is shared."""
+        editor = copy(self)
+        editor._changes, editor._replaced, editor._added, editor._filled = {}, {}, {}, {}
+        editor._appended, editor._removed, editor._others = {}, {}, False
+        return editor
 
     def apply(self, operation: Callable[[Editor], object]) -> Self:
         """One or more operations given as a function; `Editor(source).apply(fix).edits()`."""

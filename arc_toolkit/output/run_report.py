@@ -167,7 +167,7 @@ class RunReport:
             if self._mode is not Mode.REPORT:
                 entry |= {
                     "refused": result.refused,
-                    "diff": diff(result, new_files),
+                    "diff": diff(result, new_files).encode(errors="surrogateescape").decode(errors="replace"),
                     "new_files": [path for path, _ in new_files],
                 }
             self._files.append(entry)

@@ -15,6 +15,7 @@ import pytest
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.findings import FileResult
 from tests.azureml.support import COMMAND_JOB, COMPONENT, PIPELINE
+from tests.edit.test_diff import apply
 from tests.support import Result
 
 Arc = Callable[..., Result]
@@ -149,6 +150,48 @@ def test_the_same_note_for_many_steps_is_one_note(arc: Arc, tmp_path: Path) -> N
     assert result.err.count("Spark takes") == 1
     assert "the same at 29 more places" in result.err
     assert arc("--verbose", "patch", path, *TYPE).err.count("Spark takes") == 30
+
+
+def test_the_printed_diff_applies_and_is_what_write_does(arc: Arc, tmp_path: Path) -> None:
+    step = "  s{0}:\n    type: command\n    component: azureml:x:1\n    inputs:\n      a: 1\n"
+    long = "type: pipeline\njobs:\n" + "".join(step.format(number) for number in range(300))
+    inline = "type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    environment: e\n"
+    files = {
+        "job.yml": COMMAND_JOB,
+        "long.yml": long,
+        "windows.yml": long.replace("\n", "\r\n"),
+        "inline.yml": inline,
+    }
+    files |= {"last.yml": COMMAND_JOB.removesuffix("\n"), "a name.yml": COMMAND_JOB}
+    for folder in ("diff", "write"):
+        (tmp_path / folder).mkdir()
+        for name, text in files.items():
+            (tmp_path / folder / name).write_bytes(text.encode())
+    words = (*TYPE, "--instance-count", "2", "--expose-parameters", "--threads", "lightgbm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path / "diff")
+        apply(tmp_path / "diff", arc("patch", ".", *words).out)
+    arc("patch", tmp_path / "write", *words, "--write")
+    contents = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("diff", "write")
+    ]
+    assert contents[0] == contents[1]
+    assert b"instance_type" in contents[0]["windows.yml"]
+    assert "inline.a.yml" in contents[0]
+
+
+def test_a_file_that_is_nested_too_deeply_is_skipped_and_the_others_are_changed(arc: Arc, tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text(COMMAND_JOB)
+    for name, value in (
+        ("block", "".join("\n" + "  " * depth + "a:" for depth in range(1, 600))),
+        ("flow", " " + "{a: " * 600 + "1" + "}" * 600),
+    ):
+        (tmp_path / f"{name}.yml").write_text(f"{COMMAND_JOB}tags:{value}\n")
+    result = arc("patch", tmp_path, *TYPE, "--write")
+    assert result.code == 0
+    assert result.err.count("nested too deeply") == 2
+    assert "32cpu128g" in (tmp_path / "job.yml").read_text()
+    assert arc("patch", tmp_path / "block.yml", *TYPE).code == 2
 
 
 # --- check -----------------------------------------------------------------------------------------------------

@@ -161,6 +161,14 @@ jobs:
     assert steps["b"]["resources"] == {"instance_type": "8cpu32g1gpu", "instance_count": 3}
 
 
+def test_an_inline_step_without_an_environment_stays() -> None:
+    # azure-ai-ml loads it, and rejects such a component.
+    text = "type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    inputs: {n: 1}\n"
+    result = patch(text, path="pipeline.yml", **ASKED)
+    assert result.new_files == ()
+    assert yaml.safe_load(result.after or b"")["jobs"]["a"]["resources"] == {"instance_type": TYPE}
+
+
 # --- the inputs of a pipeline ----------------------------------------------------------------------------------
 
 OTHER_MEANING = """\
