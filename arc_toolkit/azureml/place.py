@@ -95,6 +95,7 @@ def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -
     for target in plan.targets() if asked else ():
         if target.kind.family == Family.PIPELINE:
             _report_other_file(plan, target, asked[0][0].rule)
+        if target.kind.family in (Family.PIPELINE, Family.CONTROL):
             continue  # its steps have them
         if target.parent is not None and target.kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
@@ -427,11 +428,9 @@ def _on_command(plan: YamlPlan, target: Target) -> None:
     yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
     export = decision.export_command(yielding)
     path = (*target.path, "command")
-    # A line of its own, or a command: `&&` before `./monitor.sh & python train.py` would export to the monitor only.
-    is_block = getattr(get(target.node, "command"), "style", None) == "|"
-    text = f"{export}\n" if is_block else f"{export}; "
-    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, text)):
-        plan.expect(path, text + command)
+    # A line of its own: `&&` before `./monitor.sh & python train.py` would export to the monitor only.
+    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, export)):
+        plan.expect(path, f"{export}\n{command}")
         _done(plan, target, f"`{export}` before the command", reason)
 
 

@@ -7,7 +7,7 @@ The operations are a closed set, each with its limits; what cannot be done safel
     remove   take a key with its value out of a block mapping that keeps another key
     rename   give a key another name
     replace  change a word inside a scalar (or key), without touching its quotes or folding
-    prepend  put text before the first character of a scalar
+    prepend  put a line of its own before the text of a scalar
 
 `finish` applies them, reads the new text again and compares: the data must be the old data with exactly the asked
 changes, else `Refused`.
@@ -157,7 +157,7 @@ class Editor:
         if value is not None:
             if not isinstance(child, yaml.ScalarNode):
                 raise Refused(f"`{_shown(path)}` is not a single value")
-            self._replace_scalar(child, value)
+            self._replace_scalar(child, value, block=False)
         _plant(self._changes, path, Named(name, value))
         self._replaced[id(key)] = (edit, name)
 
@@ -169,15 +169,14 @@ class Editor:
         _plant(self._changes, path, Put(node.value.replace(old, new)))
         self._replaced[id(node)] = (edit, new)
 
-    def prepend(self, path: Path, text: str) -> None:
-        """Put text without quotes, `#` or `: ` before a scalar's first character; lines only into a literal block."""
+    def prepend(self, path: Path, line: str) -> None:
+        """Put a line of its own before the text of a scalar; text on one line becomes a block scalar."""
         self._others = True
         node = self._scalar(path)
-        start = self._layout.first_character(node)
-        _plant(self._changes, path, Put(text + node.value))
-        line = self._text.rfind("\n", 0, start) + 1
-        newline = "\r\n" if self._text.startswith("\r\n", line - 2) else "\n"
-        self._replaced[id(node)] = (Edit(start, start, text.replace("\n", newline + self._text[line:start])), "")
+        _, _, key, flow = self._descend(path)
+        edit = self._layout.line_before(None if flow else key, node, line)
+        _plant(self._changes, path, Put(f"{line}\n{node.value}"))
+        self._replaced[id(node)] = (edit, "")
 
     # --- the result ----------------------------------------------------------------------------------------
 
@@ -283,11 +282,11 @@ class Editor:
 
     # --- collecting ----------------------------------------------------------------------------------------
 
-    def _replace_scalar(self, node: yaml.ScalarNode, value: Value, flow: bool = False) -> None:
+    def _replace_scalar(self, node: yaml.ScalarNode, value: Value, flow: bool = False, block: bool = True) -> None:
         old = self._replaced.get(id(node))
         if old is not None and old[1] != value:
             raise Refused("two different values are asked for where an anchor makes them one")
-        self._replaced[id(node)] = (self._layout.scalar(node, value, flow=flow), value)
+        self._replaced[id(node)] = (self._layout.scalar(node, value, flow=flow, block=block), value)
 
     def _planned(self, path: Sequence[Any]) -> Any:
         """The new value at a path, or inside one that was set; None if there is none."""

@@ -14,7 +14,7 @@ import yaml
 
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, pairs, walk
-from arc_toolkit.edit.yaml_writer import Writer, YamlStyle
+from arc_toolkit.edit.yaml_writer import Writer, YamlStyle, quoted
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=[\s,}]|\Z)")
@@ -40,16 +40,32 @@ class YamlLayout:
 
     # --- scalars and keys --------------------------------------------------------------------------------------
 
-    def scalar(self, node: yaml.ScalarNode, value: Any, *, flow: bool) -> Edit:
-        """Another value in place of a scalar; quotes stay."""
+    def scalar(self, node: yaml.ScalarNode, value: Any, *, flow: bool, block: bool = True) -> Edit:
+        """Another value in place of a scalar; quotes stay, and so does a block scalar, if asked."""
         start, end = self._scalar_slice(node)
         if start == end:  # an empty value: `key:` with nothing behind it
             text = " " + self._plain_writer.scalar(value, flow=flow)
+        elif block and isinstance(value, str) and node.style in ("|", ">") and (lines := self._block(node, value)):
+            text = lines
         elif isinstance(value, str) and node.style == "'" and value.isprintable():
             text = "'" + value.replace("'", "''") + "'"
         else:
             text = self._plain_writer.scalar(value, flow=flow, quote=node.style == '"')
         return Edit(start, end, text)
+
+    def _block(self, node: yaml.ScalarNode, value: str) -> str | None:
+        """Other text in the form of a block scalar; None where that form does not have it."""
+        start, end = self._scalar_slice(node)
+        header = _BLOCK_HEADER.match(self._text, start)
+        body = value.removesuffix("\n")
+        plain = body.replace("\n", "").isprintable() and not re.search(r"\A\s|\n\s|\s\Z", body)
+        if header is None or header.end() >= end or not body or not plain:
+            return None
+        blank = self._text[self._text.rfind("\n", 0, header.end()) + 1 : header.end()]
+        rest = self._text[start : self._text.find("\n", start)].rstrip("\r").lstrip("|>-+0123456789")
+        gap = self._newline * (1 if node.style == "|" else 2)
+        lines = gap.join(blank + line for line in body.split("\n"))
+        return f"{node.style}{'-' * (body == value)}{rest}{self._newline}{lines}"
 
     def word(self, node: Node, old: str, new: str) -> Edit:
         """Another word inside a key or scalar."""
@@ -59,15 +75,30 @@ class YamlLayout:
             raise Refused(f"`{old}` is folded or escaped in the text")
         return Edit(start, end, piece.replace(old, new))
 
-    def first_character(self, node: yaml.ScalarNode) -> int:
-        """Where the text of a scalar begins, after quotes or the header of a block scalar."""
+    def line_before(self, key: Node | None, node: yaml.ScalarNode, line: str) -> Edit:
+        """A line before the text of a scalar; `key` is the scalar's, if it is in a block mapping."""
         start, end = self._scalar_slice(node)
         if node.style in ("|", ">"):
             header = _BLOCK_HEADER.match(self._text, start)
             if header is None or header.end() >= end:
                 raise Refused("a block scalar without a first line")
-            return header.end()
-        return start + 1 if node.style else start
+            place = header.end()
+            # In a folded scalar, a blank line is what keeps two lines apart.
+            gap = self._newline * (1 if node.style == "|" else 2)
+            return Edit(place, place, f"{line}{gap}{self._text[self._text.rfind(chr(10), 0, place) + 1 : place]}")
+        if key is None or not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
+            return Edit(start, end, quoted(f"{line}\n{node.value}"))
+        written = self._text[start:end].splitlines()
+        if len(written) > 1 and not node.style:
+            head, lines = ">-", [line, "", *(part.strip() for part in written)]
+        else:
+            head, lines = "|-", [line, *node.value.split("\n")]
+        # A comment behind the text goes behind the header.
+        line_end = self._text.find("\n", end)
+        line_end = len(self._text) if line_end < 0 else line_end - (self._text[line_end - 1] == "\r")
+        blank = " " * (key.start_mark.column + self._indent)
+        body = self._newline.join(f"{blank}{part}" if part else "" for part in lines)
+        return Edit(start, line_end, f"{head}{self._text[end:line_end]}{self._newline}{body}")
 
     def removal(self, key: Node, value: Node, *, comments: bool = False) -> Edit:
         """A key and its value taken out, as whole lines; if asked, with the comments of its indent right above it."""

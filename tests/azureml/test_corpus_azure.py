@@ -30,7 +30,7 @@ SETTINGS = Settings(instance_type=TYPE, instance_count=COUNT, threads="lightgbm"
 # PRS without max_concurrency_per_instance, and with 2, on 32 cores.
 THREADS = {PRESTEP, "1", "16"}
 # The trial of a sweep in a pipeline loses variables.
-EXPORTS = "export MKL_NUM_THREADS=32 NUMEXPR_NUM_THREADS=32 OMP_NUM_THREADS=32; "
+EXPORTS = "export MKL_NUM_THREADS=32 NUMEXPR_NUM_THREADS=32 OMP_NUM_THREADS=32\n"
 
 
 @pytest.fixture(scope="module")

@@ -124,8 +124,11 @@ def test_the_trial_of_a_standalone_sweep_keeps_variables() -> None:
 
 
 def test_the_trial_of_a_sweep_in_a_pipeline_gets_exports_before_its_command() -> None:
-    exports = "export MKL_NUM_THREADS=8 NUMEXPR_NUM_THREADS=8 OMP_NUM_THREADS=8; "
-    result = check_transformed(SWEEP_STEP, SWEEP_STEP.replace("python", exports + "python"), threads="auto")
+    exports = "export MKL_NUM_THREADS=8 NUMEXPR_NUM_THREADS=8 OMP_NUM_THREADS=8"
+    command = yaml.safe_load(SWEEP_STEP)["jobs"]["s"]["trial"]["command"]
+    result = patch(SWEEP_STEP, threads="auto")
+    assert yaml.safe_load(result.after or b"")["jobs"]["s"]["trial"]["command"] == f"{exports}\n{command}"
+    check_noop((result.after or b"").decode(), threads="auto")
     assert any("loses environment variables" in finding.reason for finding in result.findings)
 
 
@@ -171,11 +174,10 @@ def test_a_trial_file_has_the_threads_of_the_sweep_that_uses_it() -> None:
     trial = COMPONENT + "resources: {instance_type: 32cpu128g}\n"
     files = {"pipeline.yml": sweeps(a="4cpu16g"), "train.yml": trial}
     result = patch(trial, path="train.yml", files=files, threads="auto")
-    assert b"command: export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4; python" in (
-        result.after or b""
-    )
+    exports = b"command: |-\n  export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4\n  python"
+    assert exports in (result.after or b"")
     asked = patch(trial, path="train.yml", files=files, threads="auto", instance_type="8cpu32g")
-    assert b"OMP_NUM_THREADS=8; " in (asked.after or b"")
+    assert b"OMP_NUM_THREADS=8\n" in (asked.after or b"")
 
 
 def test_a_trial_file_of_sweeps_that_differ_is_left_with_the_reason() -> None:
@@ -190,7 +192,7 @@ def test_a_trial_file_of_sweeps_that_differ_is_left_with_the_reason() -> None:
 def test_a_trial_file_that_is_also_a_command_component_yields_to_variables() -> None:
     files = {"pipeline.yml": sweeps(a="32cpu128g"), "other.yml": PIPELINE, "train.yml": COMPONENT}
     result = patch(COMPONENT, path="train.yml", files=files, threads="auto")
-    assert b"OMP_NUM_THREADS=${OMP_NUM_THREADS:-32}; python" in (result.after or b"")
+    assert b"OMP_NUM_THREADS=${OMP_NUM_THREADS:-32}\n  python" in (result.after or b"")
     check_noop(result.after.decode(), path="train.yml", files=files, threads="auto")  # type: ignore[union-attr]
 
 
@@ -305,6 +307,6 @@ def test_exports_reach_a_command_that_starts_something_in_the_background(newline
     text = SWEEP_STEP.replace("python train.py\n        --x ${{inputs.x}}", "./monitor.sh & python train.py")
     result = patch(text.replace(">-", style).replace("\n", newline), threads="auto")
     command = yaml.safe_load(result.after or b"")["jobs"]["s"]["trial"]["command"]
-    assert (command.splitlines()[1:] == ["./monitor.sh & python train.py"]) == (style != ">-")
+    assert command.splitlines()[1:] == ["./monitor.sh & python train.py"]
     shell = command.replace("./monitor.sh", "true").replace("python train.py", "printenv OMP_NUM_THREADS")
     assert subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == "8\n"

@@ -68,7 +68,7 @@ CASES = {
     "non-ASCII text before it": ("ä: ü # ö\nb: 1\n", (("b",), 2), "ä: ü # ö\nb: 2\n"),
     "a merge key beside it": (MERGED, (("s", "z"), 3), MERGED + "  z: 3\n"),
     "a key that overrides a merged one": (MERGED, (("s", "x"), 3), MERGED + "  x: 3\n"),
-    "a block value becomes a quoted one": ("a: >-\n  export A=1\n  B=2\nb: 1\n", (("a",), "x y"), 'a: "x y"\nb: 1\n'),
+    "a block value stays one": ("a: >-\n  export A=1\n  B=2\nb: 1\n", (("a",), "x y"), "a: >-\n  x y\nb: 1\n"),
 }  # fmt: skip
 
 
@@ -166,14 +166,52 @@ def test_rename_refuses_a_name_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("style", ["{}", "'{}'", '"{}"', ">-\n  {}", "|\n  {}"])
-def test_replace_and_prepend_work_in_every_style(style: str) -> None:
+def test_replace_works_in_every_style(style: str) -> None:
     text = f"c: {style.format('run OLD now')}\n"
     editor = Editor(read(text.encode()))
     editor.replace((0, "c"), "OLD", "NEW")
     assert editor.finish()[0] == text.replace("OLD", "NEW")
-    editor = Editor(read(text.encode()))
-    editor.prepend((0, "c"), "export A=1 && ")
-    assert editor.finish()[0] == text.replace("run", "export A=1 && run")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("c: run --x 1\n", "c: |-\n  first\n  run --x 1\n"),
+        ("c: run", "c: |-\n  first\n  run"),
+        ("c: run  # why\nd: 1\n", "c: |-  # why\n  first\n  run\nd: 1\n"),
+        ("c: run\r\nd: 1\r\n", "c: |-\r\n  first\r\n  run\r\nd: 1\r\n"),
+        ("c: 'it''s'\n", "c: |-\n  first\n  it's\n"),
+        ('c: "a\\nb"\n', "c: |-\n  first\n  a\n  b\n"),
+        (
+            "a:\n    c: run\n      --x\n    d: 1\n",
+            "a:\n    c: >-\n        first\n\n        run\n        --x\n    d: 1\n",
+        ),
+        ("c: |\n  run\n    more\n", "c: |\n  first\n  run\n    more\n"),
+        ("c: >-\n  run\n  --x\n", "c: >-\n  first\n\n  run\n  --x\n"),
+        ("{c: run, d: 1}\n", '{c: "first\\nrun", d: 1}\n'),
+    ],
+)
+def test_a_line_goes_before_the_text_in_every_style(before: str, after: str) -> None:
+    path = (0, "a", "c") if before.startswith("a:") else (0, "c")
+    editor = Editor(read(before.encode()))
+    editor.prepend(path, "first")
+    assert editor.finish()[0] == after
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ("c: |-\n  a\nd: 1\n", "b\nx", "c: |-\n  b\n  x\nd: 1\n"),
+        ("c: |  # why\n  a\nd: 1\n", "b", "c: |-  # why\n  b\nd: 1\n"),
+        ("c: >-\n  a\n  b\n", "b\nx\n", "c: >\n  b\n\n  x\n"),
+        ("c: |2-\n   a\n", "b", "c: |-\n   b\n"),
+        ("c: |-\n  a\n", " b", 'c: " b"\n'),
+    ],
+)
+def test_a_block_scalar_stays_one(before: str, value: str, after: str) -> None:
+    editor = Editor(read(before.encode()))
+    editor.set((0, "c"), value)
+    assert editor.finish()[0] == after
 
 
 # --- what cannot be read ---------------------------------------------------------------------------------------
