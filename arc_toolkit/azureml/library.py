@@ -26,9 +26,9 @@ _YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?([
 # The name and the version of a component file: plain keys at the start of a line.
 _NAME = re.compile(rb"""^(name|version)[ \t]*:[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
 # "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"), folder / "components" / "train.yml"
-_PYTHON_FILE = re.compile(
-    rb"""((?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){0,9})["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']"""
-)
+_PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
+_JOINED = re.compile(rb"""(?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){1,9}\Z""")
+_JOINED_BYTES = 300
 _QUOTED = re.compile(rb"""["']([\w. /-]+)\\?["']""")
 # A component of the workspace that code asks for by its name.
 _PYTHON_CALL = re.compile(rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})")
@@ -99,8 +99,9 @@ class Library:
     def _note_python(self, path: str, data: bytes) -> None:
         if b".yml" in data or b".yaml" in data:
             for match in _PYTHON_FILE.finditer(data):
-                joined = [_text(part) for part in _QUOTED.findall(match[1])]
-                before, last = _text(match[2]), _text(match[3])
+                parts_before = _JOINED.search(data, max(0, match.start() - _JOINED_BYTES), match.start())
+                joined = [_text(part) for part in _QUOTED.findall(parts_before[0])] if parts_before else []
+                before, last = _text(match[1]), _text(match[2])
                 if reference := local_reference(before + last, path):
                     self._uses.setdefault(reference, set()).add("python")
                 whole = os.path.normpath("/".join([*joined, before])).split("/")
