@@ -261,11 +261,13 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
     begin, end, tie = _window(context)
     events = cluster.node_events.get(context.node, [])
     candidates: list[CauseCandidate] = []
+    cut_off = context.pod is not None and any(item.was_cut_off for item in _main(context.pod.containers))
     for event in within(events, begin, end + FAULT_REPORT_SECONDS):
         candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
         if candidate and _is_own_kill(event, context):
             candidate = replace(candidate, kind=CauseKind.OWN_MEMORY, confidence="medium")
-        if candidate is None or (candidate.kind is not CauseKind.NODE_FAULT and (event.time or 0.0) > end):
+        late = candidate and (candidate.kind is CauseKind.NODE_FAULT or (event.reason == "Rebooted" and cut_off))
+        if candidate is None or (not late and (event.time or 0.0) > end):
             continue
         if tie == "exact" and _is_over(event, candidate, events, context.end):
             candidate = replace(candidate, kind=None)

@@ -16,6 +16,7 @@ from arc_toolkit.diagnosis import families, signals, times
 from arc_toolkit.diagnosis.log_paths import rank_of
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
+from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS
 from arc_toolkit.kube.devices import GPU_RESOURCES
 from arc_toolkit.kube.nodes import Node, read_node
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
@@ -48,6 +49,11 @@ class ContainerState:
     finished: float | None
     init: bool = False
     message: str = ""  # as the kubelet or the container wrote it: to be searched, never to be shown
+
+    @property
+    def was_cut_off(self) -> bool:
+        """The runtime lost it and knows no exit code, as after a reboot of the node, which takes some minutes."""
+        return self.state == "terminated" and self.reason in ("Unknown", "ContainerStatusUnknown")
 
     @property
     def fails_without_code(self) -> bool:
@@ -312,6 +318,9 @@ def _pod(raw: Json) -> PodState:
     created = times.parse(meta.get("creationTimestamp"))
     deleted = times.parse(meta.get("deletionTimestamp"))
     ends = [container.finished for container in containers if container.finished is not None]
+    own_ends = [item.finished for item in containers if item.finished is not None and not item.init]
+    if disrupted is not None and own_ends and min(own_ends) - disrupted > _time_to_stop(spec):
+        disruption, disrupted = "", None  # it was called off: the condition is set before the pod is deleted
     return PodState(
         uid=text(meta.get("uid")),
         name=name,
@@ -337,6 +346,12 @@ def _pod(raw: Json) -> PodState:
         unscheduled=unscheduled,
         memory_limit=max((_memory_limit(item) for item in rows(spec.get("containers"))), default=0),
     )
+
+
+def _time_to_stop(spec: Mapping[str, Any]) -> float:
+    """How long after its disruption a pod may still run."""
+    grace = spec.get("terminationGracePeriodSeconds")
+    return LOOK_BACK_SECONDS + (grace if isinstance(grace, int) else 0)
 
 
 def _memory_limit(container: Mapping[str, Any]) -> int:

@@ -97,6 +97,7 @@ REJECTED = "Pod was rejected: "
 _NO_DEVICES = re.compile(
     r"no healthy devices present|previously allocated devices are no longer healthy"
     r"|can(?:not|'t) allocate unregistered device"
+    r"|Allocate failed due to rpc error: code = (?:Unavailable|DeadlineExceeded)"  # the device plugin does not answer
 )
 _FEWER_DEVICES = re.compile(
     r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"

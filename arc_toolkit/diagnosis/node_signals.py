@@ -28,6 +28,13 @@ EXPLANATIONS = (CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
 # Causes that are not the job's own either.
 TAKEN_AWAY = (*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED)
 
+# How long after a loss a notice may be its reason. The autoscaler reports a removal when the VM is gone, but it also
+# removes nodes that have not been ready for some time.
+_NOTICE_AFTER: dict[CauseKind | None, float] = {
+    CauseKind.DRAIN: LOOK_AHEAD_SECONDS,
+    CauseKind.SCALE_DOWN: DELETION_SECONDS,
+}
+
 _WEAKER: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 
 
@@ -236,8 +243,9 @@ def _deletion(events: list[ClusterEvent], moment: float | None) -> CauseCandidat
 
 
 def _is_notice_near(kind: CauseKind | None, time: float | None, moment: float | None) -> bool:
-    """A drain, a reboot or a redeploy that is announced after the loss is its repair, not its reason."""
-    if kind is CauseKind.DRAIN and time is not None and moment is not None and time > moment + LOOK_AHEAD_SECONDS:
+    """A reboot or a removal that is announced after the loss is its repair, not its reason."""
+    latest = _NOTICE_AFTER.get(kind)
+    if latest is not None and time is not None and moment is not None and time > moment + latest:
         return False
     return _is_near(time, moment)
 

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from arc_toolkit.diagnosis import times
@@ -50,6 +49,7 @@ TABLES = {
 # collects every 1 to 30 minutes (learn.microsoft.com/azure/azure-monitor/containers/container-insights-cost-config).
 GONE_INTERVALS = 3
 GONE_SECONDS = (600.0, GONE_INTERVALS * 1800.0)  # at least and at most
+SHORTEST_INTERVAL = 45.0  # rows that are closer are of one collection; the agent collects every minute at most
 STARTUP_SECONDS = 600  # a new node is not ready yet
 TERMINATING = "Terminating"  # the agent's word for a pod with a deletionTimestamp
 INIT_CONTAINER = re.compile(r"(?:.*-)?init")  # the table does not distinguish them; AzureML's are called so
@@ -220,9 +220,10 @@ def _groups(rows: list[tuple[float, Row]], *keys: str) -> Iterator[tuple[list[tu
         groups[tuple(row[key] for key in keys)].append((moment, row))
     limits = {}
     for cluster, moments in batches.items():
-        gaps = [later - sooner for sooner, later in pairwise(sorted(moments))]
+        # The queries in the documentation leave most rows out, so the shortest gap is the best guess at the interval.
+        gaps = [gap for sooner, later in pairwise(sorted(moments)) if (gap := later - sooner) >= SHORTEST_INTERVAL]
         least, most = GONE_SECONDS
-        limits[cluster] = max(moments) - min(most, max(least, GONE_INTERVALS * median(gaps) if gaps else least))
+        limits[cluster] = max(moments) - min(most, max(least, GONE_INTERVALS * min(gaps, default=0.0)))
     for group in groups.values():
         moment, row = group[-1]
         yield group, moment if moment < limits[row["ClusterId"]] else None
