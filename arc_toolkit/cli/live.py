@@ -218,7 +218,7 @@ def drift_text(rows: list[Fit], console: Console) -> str:
 
 
 def reason_text(fit: Fit) -> str:
-    return f"{fit.name}: {fit.state} {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
+    return f"{fit.name}: {fit.state}, {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
 
 
 def types_table(fits: list[Fit], console: Console) -> str:

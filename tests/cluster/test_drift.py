@@ -42,9 +42,10 @@ def test_check_finds_types_that_a_new_daemonset_defeats_and_shows_the_waterfall(
     result = gen("--check")
     assert result.code == 1
     assert (
-        "8cpu32g: does not fit on big-0: it asks 200m cpu and 512Mi memory more than big-0 can give" in result.out
+        "8cpu32g: does not fit, larger than what is schedulable on big-0 by 200m cpu and 512Mi memory"
+        in result.out
     )
-    assert "4cpu16g: fits less often on big-0: 2 of it ask 200m cpu" in result.out
+    assert "4cpu16g: fits less often, on big-0: 2 of it ask 200m cpu" in result.out
     assert "- security-agent" in result.out
     found = {row["name"]: row for row in json.loads(gen("--check", "--format", "json").out)["instance_types"]}
     assert (found["4cpu16g"]["meant"], found["4cpu16g"]["fits"], found["4cpu16g"]["state"]) == (
@@ -65,7 +66,7 @@ def test_check_names_the_upgrade_and_the_max_pods_that_made_a_type_too_large(
     ready(cluster, "big-new")
     result = gen("--check")
     assert result.code == 1
-    assert "2800Mi memory more" in result.out
+    assert "by 2800Mi memory" in result.out
     assert "(Kubernetes 1.32.7 -> 1.34.1, maxPods 110 -> 250)" in result.out
 
 
@@ -166,7 +167,7 @@ def test_cluster_instance_types_shows_each_type_and_where_it_fits(
     header, *rows = [line.split() for line in result.out.splitlines()]
     assert header == ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
     assert [(row[0], row[-1]) for row in rows] == [("24cpu220g-1gpu", "node"), ("4cpu16g", "fits")]
-    assert "24cpu220g-1gpu: no node that jobs can use has" in result.err
+    assert "24cpu220g-1gpu: no given node has the labels node.kubernetes.io/instance-type=" in result.err
     found = json.loads(look("instance-types", "--format", "json").out)["instance_types"]
     assert [(row["name"], row["nodes"], row["fits"]) for row in found] == [
         ("24cpu220g-1gpu", 0, None),

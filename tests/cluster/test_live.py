@@ -57,14 +57,14 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
     ]
     assert "Standard_B8ms (pool big, 2 nodes)" in gen("--format", "table").out
     reasons = {row["node"]: row["reason"] for row in found["left_out"]}
-    assert reasons.keys() == {"tainted", "spot", "windows", "arm", "master", "lost", "cordoned"}
+    assert reasons.keys() == {"tainted", "spot", "windows", "arm", "master", "lost", "cordoned", "joining"}
     assert "team=other:NoSchedule" in reasons["tainted"]
     assert "spot pool" in reasons["spot"]
     assert "arm64" in reasons["arm"]
     assert reasons["master"] == "control plane"
     assert reasons["cordoned"] == "cordoned"
     assert "left out 1 node (cordoned): cordoned" in result.err
-    assert "left out joining: it reports no capacity yet" in result.err
+    assert "left out 1 node (joining): " in result.err
 
 
 def test_the_requests_of_daemonsets_are_counted(cluster: ControlPlane, gen: Arc) -> None:
