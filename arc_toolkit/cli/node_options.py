@@ -11,6 +11,7 @@ from arc_toolkit import inputs
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import ArcError
+from arc_toolkit.files import collector_paused
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import items_of
 from arc_toolkit.kube.taints import Toleration
@@ -114,9 +115,10 @@ def collect(args: argparse.Namespace) -> Selection | None:
         plugin = "" if args.max_pods else args.network_plugin
         return select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)
     if args.nodes:
-        nodes = items_of(inputs.load(args.nodes), "Node", args.nodes)
-        pods = items_of(inputs.load(args.pods), "Pod", args.pods) if args.pods else None
-        return select(args, nodes, pods, source="nodes", where=args.nodes)
+        with collector_paused():
+            nodes = items_of(inputs.load(args.nodes), "Node", args.nodes)
+            pods = items_of(inputs.load(args.pods), "Pod", args.pods) if args.pods else None
+            return select(args, nodes, pods, source="nodes", where=args.nodes)
     return None
 
 

@@ -13,6 +13,7 @@ from arc_toolkit.kube.quantities import bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import mapping
 
 RUN_ID_LABEL = "ml.azure.com/run-id"
+_PLAIN = frozenset({"cpu", "memory"})  # all that most containers ask for
 
 
 class PodKind(Enum):
@@ -122,21 +123,21 @@ class Pod:
         """GPUs of any kind. Init containers get theirs before the containers do, from the same devices."""
         total: dict[str, int] = {}
         for container in self.spec.get("containers") or ():
-            for resource, count in _devices(container).items():
-                total[resource] = total.get(resource, 0) + count
+            if (asked := _asked(container)) and not asked.keys() <= _PLAIN:
+                for resource, count in devices_in(asked).items():
+                    total[resource] = total.get(resource, 0) + count
         for container in self.spec.get("initContainers") or ():
-            for resource, count in _devices(container).items():
+            for resource, count in devices_in(_asked(container)).items():
                 total[resource] = max(total.get(resource, 0), count)
         return total
 
 
 def _requests(container: Mapping[str, Any]) -> tuple[int, int]:
-    asked = (container.get("resources") or {}).get("requests")
+    asked = _asked(container)
     if not asked:
         return 0, 0
     return cpu_requested(str(asked.get("cpu", "0"))), bytes_requested(str(asked.get("memory", "0")))
 
 
-def _devices(container: Mapping[str, Any]) -> dict[str, int]:
-    asked = (container.get("resources") or {}).get("requests")
-    return devices_in(asked) if asked else {}
+def _asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (container.get("resources") or {}).get("requests") or {}

@@ -141,16 +141,17 @@ def size_nodes(
     refused = {node.name: unusable(node, known, architecture) for node in nodes}
     most: dict[tuple[str, tuple[str, ...]], int] = {}  # devices that a usable node of that size and kinds shows
     for node in nodes:
-        if refused[node.name] is None:
-            key = node.size, tuple(node.devices)
-            most[key] = max(most.get(key, 0), node.gpus)
+        if node.devices and refused[node.name] is None:
+            for kinds in ((), tuple(node.devices)):  # a node that shows none should have those of any other
+                most[node.size, kinds] = max(most.get((node.size, kinds), 0), node.gpus)
     candidates = []
     for node in nodes:
         extra = daemonsets.on(version_of(node, assumptions))
         sized = schedulable_of_node(node, assumptions, [*occupants.get(node.name, ()), *extra])
         reason = refused[node.name]
         if reason is None:
-            reason = _fewer_gpus(node, most[node.size, tuple(node.devices)]) or _full(node, sized)
+            others = most.get((node.size, tuple(node.devices)), 0)
+            reason = _fewer_gpus(node, others) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
     return candidates
 

@@ -69,6 +69,7 @@ def parse_version(text: str) -> Version:
     return int(match[1]), int(match[2])
 
 
+@cache
 def kube_reserved_cpu(cores: int) -> Reservation:
     """Milli-cores kept on a node of that many cores (all versions)."""
     remaining, amount, terms = cores, 0, []
