@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,17 @@ def _once(command: Sequence[str], env: dict[str, str] | None) -> float:
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def memory_of_command(command: Sequence[str]) -> float:
+    """The most memory that the command had at any time, in MiB."""
+    ask = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", ask, *command], check=True, capture_output=True, text=True)
+    return int(done.stdout) / 1024
 
 
 def cpu_of_call(call: Callable[[], object], rounds: int = 3) -> float:
