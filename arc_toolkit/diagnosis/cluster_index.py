@@ -85,7 +85,7 @@ class PodState:
     gang: str | None = None  # its Volcano job; AzureML makes a new one for a retry of its own
     pod_group: str | None = None
     unscheduled: ClusterEvent | None = None  # the condition PodScheduled=False
-    memory_limit: int = 0  # of the job's own container, in bytes; 0: none, or not known
+    memory_limit: int = 0  # the largest of its containers, the job's own, in bytes; 0: none, or not known
 
 
 class NodePlace(NamedTuple):
