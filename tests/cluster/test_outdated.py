@@ -88,6 +88,14 @@ def test_types_of_a_pool_that_is_not_itself_today_are_kept(another_day: list[Obj
     assert all(why in reason for reason in keep.values()), keep
 
 
+def test_gpus_that_a_size_outside_the_table_no_longer_shows_keep_the_type() -> None:
+    unknown = {**GPU, "size": "Standard_Unheard_v9"}
+    today = live(node("b", **{**unknown, "gpus": 0}))
+    prune, keep = decide(manifests(today), stored(manifests(live(node("b", **unknown)))), today)
+    assert prune == []
+    assert "its nodes show 0 of 8 nvidia.com/gpu now" in next(iter(keep.values()))
+
+
 def test_one_node_with_all_its_gpus_is_enough_because_the_broken_one_is_left_out() -> None:
     first = live(node("a", **GPU), node("b", **GPU))
     today = live(node("a", **GPU), node("b", **{**GPU, "gpus": 7}))
