@@ -5,6 +5,8 @@
 2. The episodes of each kind by an exact test of rates: given how many the pool had, does this node have too many?
 3. The p-value of a node is the smallest of its tests; the Benjamini-Hochberg procedure for discrete tests, over all
    tests of all nodes, keeps the expected share of wrong names under the level.
+4. A node that runs very much may differ significantly by little, and one that runs very little by two failures: it is
+   bad only with three failed votes, and odds of failing five times those of the rest; otherwise it is suspect.
 A pool with several bad nodes looks worse than it is and hides them, so nodes that a first round finds are set aside
 when the others are the rest; at most a tenth of the pool.
 """
@@ -24,8 +26,10 @@ from arc_toolkit.diagnosis.statistics import (
     tails,
 )
 
-BAD_LEVEL = 0.025  # the expected share of wrong names among those called bad
+BAD_LEVEL = 0.05  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
+LEAST_BAD_FAILURES = 3  # failed votes of a bad node
+LEAST_BAD_ODDS = 5.0  # its odds of failing against those of the rest
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
 MOST_SET_ASIDE = 0.1  # of a pool
@@ -67,8 +71,18 @@ def compare(records: Mapping[str, Record]) -> dict[str, Comparison]:
             break
     suspect = _pass(results, SUSPECT_LEVEL)
     for name, result in results.items():
-        result.bad, result.suspect = name in bad, name in suspect
+        result.bad = name in bad and _is_large(records[name], result)
+        result.suspect = name in suspect
     return results
+
+
+def _is_large(record: Record, result: Comparison) -> bool:
+    """Whether the difference matters, besides not being chance."""
+    if result.kind is not None or result.rate is None:
+        return True
+    # Half a failure and half a success more, as for the rate of the rest.
+    odds = (record.failures + 0.5) / (record.votes - record.failures + 0.5)
+    return record.failures >= LEAST_BAD_FAILURES and odds >= LEAST_BAD_ODDS * result.rate / (1 - result.rate)
 
 
 def _pass(results: Mapping[str, Comparison], level: float) -> frozenset[str]:

@@ -86,6 +86,18 @@ def test_suspect_is_corrected_for_the_number_of_nodes_too() -> None:
     assert among(200) is Level.NOT_ENOUGH_DATA
 
 
+def test_a_significant_but_small_difference_is_suspect() -> None:
+    others = [attempt for number in range(30) for attempt in runs(f"n{number}", 98, 2)]
+    assert verdict_of("heavy", [*runs("heavy", 274, 26), *others]).level is Level.SUSPECT
+    assert verdict_of("heavy", [*runs("heavy", 270, 30), *others]).level is Level.BAD
+
+
+def test_two_failures_never_make_a_node_bad() -> None:
+    others = [attempt for number in range(10) for attempt in runs(f"n{number}", 200, 1)]
+    assert verdict_of("few", [*runs("few", 1, 2), *others]).level is Level.SUSPECT
+    assert verdict_of("few", [*runs("few", 0, 3), *others]).level is Level.BAD
+
+
 def test_one_failure_is_never_enough() -> None:
     assert verdict_of("new", [*REST, *runs("new", 0, 1)]).level is Level.NOT_ENOUGH_DATA
 
@@ -610,6 +622,13 @@ def test_of_a_gang_only_the_root_votes() -> None:
         verdict.node: verdict.failures for verdict in judge(gang(collateral, UNKNOWN, stopped), ClusterIndex())[0]
     }
     assert found == {"n0": 0, "n1": 1, "n2": 0}
+
+
+def test_of_a_gang_whose_first_ranks_end_at_once_one_votes_however_many_follow() -> None:
+    first = gang(UNKNOWN, UNKNOWN)
+    later = [replace(rank, end=(rank.end or 0) + 5) for rank in gang(*[UNKNOWN] * 9)[2:]]
+    found = {verdict.node: verdict.failures for verdict in judge([*first, *later], ClusterIndex())[0]}
+    assert {name for name, failures in found.items() if failures} == {"n0"}
 
 
 def test_if_many_ranks_of_a_gang_end_at_once_none_votes() -> None:

@@ -202,6 +202,19 @@ def no_recorder(**change: Any) -> Scenario:
     )
 
 
+def churn(**change: Any) -> Scenario:
+    """Pools that fail 1 % and 4 %; the autoscaler removes and adds nodes all the time, and one pool is upgraded."""
+    pools = (replace(CPU, size=50, rate=0.01), replace(GPU, size=50, rate=0.04, bad_rate=0.4))
+    scenario = replace(base(), name="churn", about="nodes come and go, pools fail 1 % and 4 %", pools=pools)
+    return replace(replace(scenario, scale_downs=0.3, drains=0.2, upgrade_at=0.3, benign_flaps=0.2), **change)
+
+
+def one_user(**change: Any) -> Scenario:
+    """One user's jobs are half of all failures: they exit 1 in most tries and succeed on another node in the end."""
+    scenario = replace(base(), name="one-user", about="flaky jobs are half of all failures", buggy_share=0.01)
+    return replace(replace(scenario, flaky_share=0.05), **change)
+
+
 SCENARIOS: tuple[Callable[..., Scenario], ...] = (
     base,
     no_bad,
@@ -219,5 +232,7 @@ SCENARIOS: tuple[Callable[..., Scenario], ...] = (
     repaired,
     no_recorder,
     everything,
+    churn,
+    one_user,
     small,
 )
