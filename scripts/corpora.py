@@ -100,8 +100,11 @@ MAY_CHANGE = {
     "expose": _SET | _THREADS | _MOVED,
     "to v2": _SET | _THREADS,
 }
-# Files that cannot matter and may be large.
+# The files that `patch` may write.
+_CHANGED = (".yml", ".yaml", ".json", ".py", ".ipynb")
+# Larger files and pictures cannot matter.
 _SMALL = 4 * 1024 * 1024
+_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".csv", ".parquet", ".onnx", ".pkl", ".zip", ".gz")
 
 
 @dataclass
@@ -139,14 +142,17 @@ def command(folder: Path, *arguments: str) -> Ran:
 
 
 def copy(source: Path, target: Path) -> None:
-    """The files of a repository, without its history and without large ones."""
+    """The files of a repository, without its history and without large ones and pictures."""
 
     def large(folder: str, names: list[str]) -> list[str]:
         paths = {name: os.path.join(folder, name) for name in names}
         return [
             name
             for name, path in paths.items()
-            if name == ".git" or os.path.islink(path) or (os.path.isfile(path) and os.path.getsize(path) > _SMALL)
+            if name == ".git"
+            or name.endswith(_PICTURES)
+            or os.path.islink(path)
+            or (os.path.isfile(path) and os.path.getsize(path) > _SMALL)
         ]
 
     shutil.copytree(source, target, ignore=large, copy_function=shutil.copyfile)
@@ -203,7 +209,8 @@ def faults_of(name: str, runs: list[Ran], source: Path, after: Path) -> list[str
 
 
 def readable(path: Path) -> bool:
-    """Whether the parser of its language reads a file. Duplicate keys, which PyYAML reads, mean nothing certain."""
+    """Whether the parser of its language reads a file. PyYAML composes duplicate keys, loops and keys that are mappings
+    (`{{ name }}` of a template) too, but they mean nothing certain."""
     try:
         if path.suffix == ".py":
             ast.parse(path.read_bytes())
@@ -211,21 +218,21 @@ def readable(path: Path) -> bool:
             json.loads(path.read_bytes())
         else:
             for node in yaml.compose_all(path.read_bytes(), yaml.CSafeLoader):
-                if _has_duplicates(node):
+                if _is_uncertain(node):
                     return False
     except (yaml.YAMLError, SyntaxError, ValueError, RecursionError):
         return False
     return True
 
 
-def _has_duplicates(node: Any, seen: frozenset[int] = frozenset()) -> bool:
+def _is_uncertain(node: Any, seen: frozenset[int] = frozenset()) -> bool:
     if id(node) in seen:
         return True
     seen |= {id(node)}
     if isinstance(node, yaml.MappingNode):
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        return len(keys) != len(set(keys)) or any(_has_duplicates(value, seen) for _, value in node.value)
-    return isinstance(node, yaml.SequenceNode) and any(_has_duplicates(item, seen) for item in node.value)
+        keys = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}
+        return len(keys) != len(node.value) or any(_is_uncertain(value, seen) for _, value in node.value)
+    return isinstance(node, yaml.SequenceNode) and any(_is_uncertain(item, seen) for item in node.value)
 
 
 def changes_of(name: str, before: Path, after: Path) -> list[str]:
@@ -276,10 +283,11 @@ def apply_diff(shown: Ran, folder: Path, written: Path) -> list[str]:
         done = subprocess.run(words, cwd=folder, input=text, capture_output=True, check=False)
         if done.returncode:
             return [f"the printed diff does not apply: {done.stderr.decode(errors='replace')[:300]}"]
+    files = (path for path in sorted(written.rglob("*")) if path.suffix in _CHANGED and path.is_file())
     return [
         f"{path.relative_to(written)}: --write gives another text than the diff"
-        for path in sorted(written.rglob("*"))
-        if path.is_file() and not _same(path, folder / path.relative_to(written))
+        for path in files
+        if not _same(path, folder / path.relative_to(written))
     ]
 
 
@@ -328,6 +336,7 @@ def corpora(names: list[tuple[str, Path]]) -> tuple[str, list[str]]:
         for variant in VARIANTS:
             with tempfile.TemporaryDirectory() as scratch:
                 outcomes = run_variant(variant, folder, Path(scratch))
+            print(f"{title}: {outcomes.lines[0][3:]}; {len(outcomes.faults)} faults", file=sys.stderr, flush=True)
             lines += outcomes.lines
             faults += [f"{title}: {fault}" for fault in outcomes.faults]
     return "\n".join(lines) + "\n", faults

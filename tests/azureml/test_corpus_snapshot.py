@@ -41,7 +41,9 @@ def test_a_crash_another_exit_code_and_a_second_change_are_faults(tmp_path: Path
 def test_a_file_that_a_parser_reads_is_not_unreadable(tmp_path: Path) -> None:
     (tmp_path / "good.yml").write_text("a: 1\n")
     (tmp_path / "bad.yml").write_text("a: 1\na: 2\n")
-    skipped = [{"path": name, "cause": "unreadable", "reason": "r"} for name in ("good.yml", "bad.yml")]
+    (tmp_path / "template.yml").write_text("a: {{ name }}\n")
+    names = ("good.yml", "bad.yml", "template.yml")
+    skipped = [{"path": name, "cause": "unreadable", "reason": "r"} for name in names]
     assert corpora.faults_of("check", [ran(skipped=skipped)], tmp_path, tmp_path) == [
         "good.yml is called unreadable (r), and a parser reads it"
     ]

@@ -12,12 +12,12 @@ import ast
 import os.path
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.migrate.hyperdrive import SAMPLINGS, HyperdriveReader, SweepChange, resources_text
 from arc_toolkit.azureml.migrate.hyperdrive_job import sweep_job
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
+from arc_toolkit.azureml.migrate.new_jobs import add_job
 from arc_toolkit.azureml.migrate.script_run_source import read_script_run
 from arc_toolkit.azureml.migrate.space import call_lines, call_text
 from arc_toolkit.azureml.migrate.trial import legal
@@ -150,11 +150,7 @@ def _write_job(
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
     name = legal(target.id, component=True) if isinstance(target, ast.Name) else "hyperdrive"
     text, notes = sweep_job(name, body, flags, run, plan.settings)
-    stem = os.path.splitext(plan.path)[0]
-    taken = {path for path, _ in plan.new_files}
-    paths = (f"{stem}.{name}{f'_{number}' if number > 1 else ''}.sweep.yml" for number in count(1))
-    file = next(path for path in paths if path not in taken)
-    plan.new_files.append((file, text.encode()))
+    file = add_job(plan, name, "sweep", text)
     at = plan.at(statement)
     plan.add_finding(RULE, "note", f"{NAME} is written as a v2 sweep job: {os.path.basename(file)}", at)
     if lost or run.lost:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
 import re
-from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from arc_toolkit.azureml.plan import Plan
@@ -67,6 +65,7 @@ def _check(any_plan: Plan) -> None:
 
 def _convert(plan: PythonPlan, at: Node, fields: PrsFields) -> None:
     from arc_toolkit.azureml.migrate import parallel_run
+    from arc_toolkit.azureml.migrate.new_jobs import add_job
 
     settings, values = plan.settings, fields.values
     for name, asked in (
@@ -79,11 +78,7 @@ def _convert(plan: PythonPlan, at: Node, fields: PrsFields) -> None:
             fields.unknown.pop(name, None)
     text, notes = parallel_run.to_yaml(values, fields.unknown)
     stem = re.sub(r"[^a-z0-9]+", "_", str(values.get("name") or "parallel").lower()).strip("_")
-    folder, file = os.path.split(plan.path)
-    taken = {path for path, _ in plan.new_files}
-    names = (f"{stem}_{number}" if number > 1 else stem for number in count(1))
-    targets = (os.path.join(folder, f"{os.path.splitext(file)[0]}.{name}.parallel.yml") for name in names)
-    plan.new_files.append((next(path for path in targets if path not in taken), text.encode()))
+    add_job(plan, stem, "parallel", text)
     if fields.unknown:
         words = ", ".join(f"{field} ({text})" for field, text in fields.unknown.items())
         message = f"these values are not in this file, write them in by hand: {words}"

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.azureml.migrate.support import azure, body, convert_python
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.yaml_engine import patch_yaml
+from tests.azureml.migrate.support import azure, body, convert_python, read
 
 HEAD = """\
 from azureml.core import Dataset, Environment, ScriptRunConfig
@@ -187,3 +191,12 @@ def test_the_job_loads_and_sends_what_it_says(tmp_path: Path) -> None:
     assert rest["trial"]["command"] == JOB["trial"]["command"]  # type: ignore[index]
     assert rest["resources"]["instanceType"] == "t"
     assert rest["inputs"]["images"]["mode"] == "EvalMount"
+
+
+@pytest.mark.parametrize("settings", [{}, {"instance_type": "t", "instance_count": 2, "compute": "arc"}])
+def test_a_second_run_finds_nothing_to_set_in_the_job(settings: dict[str, Any]) -> None:
+    asked = Settings(sweep_to_v2=True, **settings)
+    [(path, content)] = patch_source("p.py", NOTEBOOK.encode(), asked).new_files
+    assert patch_yaml(path, content, asked, Library(read)).after is None
+    trial = yaml.safe_load(content)["trial"]
+    assert trial.get("resources", {}).get("instance_type") == settings.get("instance_type")
