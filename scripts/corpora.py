@@ -137,8 +137,9 @@ class Outcomes:
 
 def command(folder: Path, *arguments: str) -> Ran:
     words = [sys.executable, "-m", "arc_toolkit", *arguments, "--config", "none", "."]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, errors="surrogateescape", check=False)
-    return Ran(done.returncode, done.stdout, done.stderr)
+    # Not as text, which would change the line endings of a diff.
+    done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
+    return Ran(done.returncode, *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr)))
 
 
 def copy(source: Path, target: Path) -> None:
