@@ -24,7 +24,7 @@ _KEPT_FILES = 32
 
 _YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""")
 # The name and the version of a component file: plain keys at the start of a line.
-_NAME = re.compile(rb"""^(name|version)[ \t]*:[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
+_VALUE = re.compile(rb"""[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
 # "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"), folder / "components" / "train.yml"
 _PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
 _JOINED = re.compile(rb"""(?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){1,9}\Z""")
@@ -76,7 +76,7 @@ class Library:
             self._note_python(path, data)
 
     def _note_yaml(self, path: str, data: bytes) -> None:
-        if b"component:" in data or b"trial:" in data or b'component"' in data or b'trial"' in data:
+        if b"component" in data or b"trial" in data:
             for match in _YAML_USE.finditer(data):
                 if b"#" in data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]:
                     continue  # in a comment
@@ -89,12 +89,10 @@ class Library:
                     self._uses.setdefault(reference, set()).add(how)
                     if how == "trial":
                         self._sweeps.setdefault(reference, []).append(path)
-        if b"name:" in data and (b"type:" in data or b"$schema" in data):
-            found = {match[1]: match[2].decode() for match in _NAME.finditer(data)}
-            if name := found.get(b"name"):
-                full, version = os.path.abspath(path), found.get(b"version", "")
-                self._named_files.setdefault(name, []).append((version, full))
-                self._names[full] = name, version
+        if (b"type:" in data or b"$schema" in data) and (name := _top_value(data, b"name:")):
+            full, version = os.path.abspath(path), _top_value(data, b"version:")
+            self._named_files.setdefault(name, []).append((version, full))
+            self._names[full] = name, version
 
     def _note_python(self, path: str, data: bytes) -> None:
         if b".yml" in data or b".yaml" in data:
@@ -247,6 +245,13 @@ class Library:
             return self.read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
         except (OSError, ValueError):
             return None
+
+
+def _top_value(data: bytes, key: bytes) -> str:
+    """The plain value of a key at the start of a line, or nothing."""
+    at = 0 if data.startswith(key) else data.find(b"\n" + key) + 1
+    match = _VALUE.match(data, at + len(key)) if at or data.startswith(key) else None
+    return match[1].decode(errors="replace") if match else ""
 
 
 def _text(raw: bytes) -> str:
