@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, needs_corpus, pytest.mark.filt
 
 TYPE, COUNT, PRESTEP = "32cpu128g", 2, prestep(LIGHTGBM_NAMES)
 SETTINGS = Settings(instance_type=TYPE, instance_count=COUNT, threads="lightgbm")
-# PRS without max_concurrency_per_instance, and with 2, on 32 cores.
-THREADS = {PRESTEP, "1", "16"}
+# PRS without max_concurrency_per_instance, and 2, 4 or 8 processes of PRS, MPI or PyTorch, on 32 cores.
+THREADS = {PRESTEP, "1", "16", "8", "4"}
 # The trial of a sweep in a pipeline loses variables.
 EXPORTS = "export MKL_NUM_THREADS=32 NUMEXPR_NUM_THREADS=32 OMP_NUM_THREADS=32\n"
 
@@ -135,7 +135,8 @@ def _asked(path: tuple[Any, ...], old: Any, new: Any) -> bool:
         return bool(new == EXPORTS + old)
     if name in ("instance_type", "instanceType"):
         return bool(new == TYPE)
-    if name in ("instance_count", "instanceCount", "node_count"):
+    # The workers of TensorFlow follow the count.
+    if name in ("instance_count", "instanceCount", "node_count", "worker_count", "workerCount"):
         return str(new) == str(COUNT)
     return name in ("AMLARC_PRESTEP", *LIGHTGBM_NAMES) and new in THREADS
 
