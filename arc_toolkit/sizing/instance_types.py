@@ -299,7 +299,7 @@ def _suffixed(same: list[InstanceType], taken: Collection[str]) -> list[str] | N
     parts: dict[str, list[str]] = {
         "size": [entry.group.size for entry in same],
         "pool": ["-".join(entry.group.pools) for entry in same],
-        "share": [entry.request.slug if isinstance(entry.request, Share) else "" for entry in same],
+        "share": [entry.request.slug if isinstance(entry.request, Share) else "exact" for entry in same],
     }
     for keys in (("size",), ("pool",), ("size", "pool"), ("share",), ("size", "share"), ("size", "pool", "share")):
         suffixes = list(zip(*(parts[key] for key in keys), strict=True))

@@ -126,6 +126,25 @@ def test_shares_of_one_group_with_one_name_get_the_share_as_a_suffix(arc: Arc) -
     assert names(result) == ["job-whole", "job-third"]
 
 
+def test_a_size_that_has_the_name_of_a_share_of_the_same_nodes_works(arc: Arc) -> None:
+    found = names(
+        gen(
+            arc,
+            "--sku",
+            "D4ls_v5",
+            "--share",
+            "half",
+            "--size",
+            "2cpu4g",
+            "--daemonsets",
+            "none",
+            "--reserve",
+            "0",
+        )
+    )
+    assert found == ["2cpu4g-half", "2cpu4g-exact"]
+
+
 def test_equal_names_without_a_difference_to_add_are_refused_with_the_ways_out(arc: Arc) -> None:
     words = ("--size", "1cpu1g", "--size", "2cpu2g", "--name-template", "job")
     result = gen(arc, "--sku", "D64s_v5", *words)
