@@ -25,6 +25,13 @@ SETTINGS = Settings(instance_type="32cpu128g", instance_count=2)
 PIPELINES = 60
 ORDINARY = 900
 
+COMPONENT = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
+type: command
+name: {name}
+command: python {name}.py
+environment: azureml:env:1
+"""
 # A pipeline as they are written: arguments, a docstring, helpers, outputs, a submission. {n} makes each its own.
 PIPELINE = '''\
 """Train and score model {n}; see the readme for the data that it needs."""
@@ -140,6 +147,8 @@ def make_tree(folder: Path) -> tuple[list[Path], list[Path]]:
             break
     pipelines = []
     (folder / "pipelines").mkdir()
+    for name in ("prepare", "train", "score"):
+        (folder / "pipelines" / f"{name}.yml").write_text(COMPONENT.format(name=name))
     for number in range(PIPELINES):
         target = folder / "pipelines" / f"pipeline_{number}.py"
         target.write_text(PIPELINE.format(n=number))

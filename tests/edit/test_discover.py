@@ -24,6 +24,16 @@ def test_folders_are_walked_in_order_and_files_named_count_once(tmp_path: Path) 
     assert names == ["a.yaml", "b.yml", "c.py", "sub/e.ipynb"]
 
 
+def test_folders_that_tools_make_are_entered_only_if_named(tmp_path: Path) -> None:
+    for name in ("venv/a.yml", ".tox/b.py", ".nox/c.py", "build/d.yml", "lib/site-packages/e.py", "sub/f.yml"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    assert [os.path.relpath(path, tmp_path) for path in found(tmp_path)] == ["sub/f.yml"]
+    skipped = [item for item in discover([str(tmp_path)]) if isinstance(item, Skipped)]
+    assert len(skipped) == 5
+    assert found(tmp_path / "build") == [str(tmp_path / "build" / "d.yml")]
+
+
 def test_gitignore_is_obeyed_below_folders_and_not_for_named_files(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("build/\n*.gen.yml\n!keep.gen.yml\n")

@@ -71,7 +71,12 @@ def read_module(sources: Sequence[Source]) -> Module:
     module.makers = [
         f"{name}(" for name, bindings in scope.bindings.items() if any(map(_makes_component, bindings))
     ]
-    module.makers += {f"self.{name}(" for source in sources for name in _HELD.findall(source.text)}
+    module.makers += {
+        f"self.{name}("
+        for source in sources
+        if "self." in source.text and "omponent" in source.text
+        for name in _HELD.findall(source.text)
+    }
     walker.finish([*_FUNCTION_WORDS, *makers, *module.makers])
     return module
 
