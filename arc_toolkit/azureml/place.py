@@ -130,22 +130,27 @@ _NODES = re.compile(r"(?<!\S)--?((?:n|num[-_]?)nodes|node[-_]count|num[-_]machin
 
 def _follow_count(plan: Plan, target: Target) -> list[Setting]:
     """What depends on the count: changed with it, or reported."""
-    count = plan.settings.instance_count
-    rule = Slot.INSTANCE_COUNT.rule
-    at = target.path_of(Slot.INSTANCE_COUNT.path)
-    if plan.language == "python" or count is None or target.is_bound(at):
+    count, rule = plan.settings.instance_count, Slot.INSTANCE_COUNT.rule
+    if plan.language == "python":
         return []
-    if not plan.wants(rule, target) or plan.ignored(rule, target, at) or not target.kind.resources:
-        return []
-    for match in _NODES.finditer(target.text("command") or ""):
-        if match[2] != str(count):
-            message = f"the command of {target.shown} has {match[0]}"
-            reason = f"it does not follow --instance-count {count}: change it by hand"
-            plan.add_finding(rule, "warning", message, target.place_of(("command",)), reason=reason)
+    command = target.text("command") or ""
+    is_named = "node" in command or "machines" in command  # cheap, and false nearly always
+    nodes = [match[0] for match in _NODES.finditer(command) if match[2] != str(count)] if is_named else []
     # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
     path = ("distribution", "worker_count")
     workers = target.text(*path)
-    if workers is None or workers == str(count):
+    if count is None or (not nodes and workers in (None, str(count))):
+        return []
+    at = target.path_of(Slot.INSTANCE_COUNT.path)
+    if target.is_bound(at) or not target.kind.resources:
+        return []
+    if not plan.wants(rule, target) or plan.ignored(rule, target, at):
+        return []
+    for argument in nodes:
+        message = f"the command of {target.shown} has {argument}"
+        reason = f"it does not follow --instance-count {count}: change it by hand"
+        plan.add_finding(rule, "warning", message, target.place_of(("command",)), reason=reason)
+    if workers in (None, str(count)):
         return []
     servers = target.text("distribution", "parameter_server_count") or "0"
     if workers == _count_before(plan, target) and servers == "0":
