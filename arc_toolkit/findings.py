@@ -5,8 +5,10 @@ Frozen data: whoever finds something never prints it, and a fix can be listed, c
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Literal
 
 from arc_toolkit.edit.discover import Skipped
@@ -112,3 +114,13 @@ def without_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         for finding in findings
         if not (finding.applied and finding.severity == "note")
     )
+
+
+def rules_in(folders: Iterable[str], package: str) -> dict[str, Rule]:
+    """The rules of a package by id, in order of module: a module with a `RULE` is one, and no list needs an edit."""
+    rules = {}
+    for module in sorted(pkgutil.iter_modules(folders), key=lambda entry: entry.name):
+        rule = getattr(import_module(f"{package}.{module.name}"), "RULE", None)
+        if isinstance(rule, Rule):
+            rules[rule.id] = rule
+    return rules

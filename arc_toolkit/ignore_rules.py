@@ -58,6 +58,12 @@ def of_unknown_rule(ignores: Ignores, known: Collection[str]) -> Iterator[tuple[
             yield line, f"an ignore of `{name}`, which is not a rule for this file", name_hint(name, known)
 
 
+def ignore_problems(ignores: Ignores, known: Collection[str]) -> Iterator[tuple[Rule, int, str, str]]:
+    """What both rules find: the rule, the line, the message and the hint."""
+    yield from ((WITHOUT_REASON, line, message, "") for line, message in without_reason(ignores))
+    yield from ((OF_UNKNOWN_RULE, *row) for row in of_unknown_rule(ignores, known))
+
+
 def name_hint(name: str, known: Collection[str]) -> str:
     """What to do about a rule that does not exist."""
     near = difflib.get_close_matches(name, known, n=1)

@@ -1,4 +1,4 @@
-"""`check`: the rules of `patch` as findings; nothing is changed."""
+"""`check`: the rules for AzureML files and Kubernetes manifests as findings; nothing is changed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import argparse
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.patch_options import add_common
+from arc_toolkit.edit.edits import SkipCause
+from arc_toolkit.findings import FileResult
 
 EPILOG = """\
 examples:
   arc-toolkit check .
+  arc-toolkit check manifests/ --only no-retry-on-spot
   arc-toolkit check pipelines/ components/ --instance-types instance_types/ --format sarif > findings.sarif
   printf 'command: python t.py\\nenvironment: e\\ncompute: azureml:aks\\n' | arc-toolkit check -
 
 exit codes: 0 nothing but notes, 1 an error or a warning, 2 a path that cannot be used
 """
+
+
+_CODE = (".py", ".ipynb")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,17 +29,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.azureml.azureml_files import AzureMLFiles
     from arc_toolkit.azureml.rules import all_rules
     from arc_toolkit.batch import run as run_over
-    from arc_toolkit.cli.patch_options import settings_by_folder, settings_of
     from arc_toolkit.cli.reporter import Reporter
     from arc_toolkit.output.run_report import RunReport
+    from arc_toolkit.placement.rules import manifest_rules
 
-    engine = AzureMLFiles(settings_of(args), settings_by_folder(args))
-    report = RunReport("check", args.format, all_rules(), exit_zero=args.exit_zero)
+    rules = {**all_rules(), **manifest_rules()}
+    report = RunReport("check", args.format, rules, exit_zero=args.exit_zero)
     reporter = Reporter(report, console, text=args.format == "text")
-    for outcome in reporter.reported(run_over(args.paths, engine, console.progress)):
+    for outcome in reporter.reported(run_over(args.paths, CheckedFiles(args), console.progress)):
         if outcome.result is not None:
             reporter.findings(outcome.result, report.file(outcome.result)[1])
     return reporter.finish()
+
+
+class CheckedFiles:
+    """Each file to the rules of what it is: AzureML, or else Kubernetes."""
+
+    subject = "AzureML files or Kubernetes workloads"
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from arc_toolkit.azureml.azureml_files import AzureMLFiles
+        from arc_toolkit.cli.patch_options import settings_by_folder, settings_of
+        from arc_toolkit.placement.place_files import CheckedManifests
+        from arc_toolkit.placement.place_plan import PlaceSettings
+
+        settings = settings_of(args)
+        self._azureml = AzureMLFiles(settings, settings_by_folder(args))
+        self._manifests = CheckedManifests(PlaceSettings(only=settings.only, skip=settings.skip))
+        self.prepare, self.finish = self._azureml.prepare, self._azureml.finish
+
+    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+        result = self._azureml.process(path, data, in_folder=in_folder)
+        if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN or path.endswith(_CODE):
+            return result
+        checked = self._manifests.process(path, data)
+        return checked if checked.skipped is None else result

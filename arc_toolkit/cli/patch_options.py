@@ -182,8 +182,9 @@ def _rules(option: str, names: list[str]) -> frozenset[str]:
     if not names:
         return frozenset()
     from arc_toolkit.azureml.rules import all_rules
+    from arc_toolkit.placement.rules import manifest_rules
 
-    return rule_names(option, names, {*SETTING_RULES, *all_rules()})
+    return rule_names(option, names, {*SETTING_RULES, *all_rules(), *manifest_rules()})
 
 
 def _types(path: str | None) -> dict[str, InstanceTypeSpec]:

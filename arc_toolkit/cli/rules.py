@@ -29,9 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def every_rule() -> dict[str, Rule]:
     """The rules of all commands, in order of name."""
     from arc_toolkit.azureml.rules import all_rules
+    from arc_toolkit.placement.rules import manifest_rules
     from arc_toolkit.sizing.validation_rules import RULES
 
-    return dict(sorted({**all_rules(), **RULES}.items()))
+    return dict(sorted({**all_rules(), **manifest_rules(), **RULES}.items()))
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

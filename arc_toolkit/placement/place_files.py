@@ -7,9 +7,36 @@ from collections.abc import Iterator
 from arc_toolkit.edit.discover import Problem, Skipped
 from arc_toolkit.edit.edits import Refused, SkipCause, Unreadable
 from arc_toolkit.edit.yaml_nodes import YamlText, read
-from arc_toolkit.findings import FileResult, without_changes
+from arc_toolkit.findings import FileResult, Finding, without_changes
+from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest
-from arc_toolkit.placement.place_plan import PlacePlan, PlaceSettings, make_place_plan
+from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlacePlan, PlaceSettings, make_place_plan
+
+
+class CheckedManifests:
+    """Checks Kubernetes manifests against the rules."""
+
+    def __init__(self, settings: PlaceSettings) -> None:
+        self._settings = settings
+
+    def process(self, path: str, data: bytes) -> FileResult:
+        """The findings of one file; skipped if it has no workload."""
+        source = _manifests(data) if b"apiVersion" in data else None
+        if source is None:
+            return _skip(path, data)
+        from arc_toolkit.placement.rules import manifest_rules, run_manifest_rules
+
+        plan = PlacePlan(path, source, self._settings)
+        if not plan.objects:
+            return _skip(path, data)
+        run_manifest_rules(plan)
+        known = (*PLACE_SETTINGS, *manifest_rules(), WITHOUT_REASON.id, OF_UNKNOWN_RULE.id)
+        plan.findings += [
+            Finding(rule.id, rule.severity, message, path, line, 1, reason)
+            for rule, line, message, reason in ignore_problems(plan.ignores, known)
+            if self._settings.wants(rule.id)
+        ]
+        return FileResult(path, data, findings=tuple(plan.findings))
 
 
 class PlaceFiles:
@@ -27,13 +54,11 @@ class PlaceFiles:
         """Nothing in a manifest refers to another file."""
 
     def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
-        if b"apiVersion" not in data:
-            return _skip(path, data)
         try:
-            source = read(data)
+            source = _manifests(data) if b"apiVersion" in data else None
         except Unreadable as error:
             return FileResult(path, data, skipped=Skipped.of(path, error))
-        if not any(is_manifest(document) for document in source.documents):
+        if source is None:
             return _skip(path, data)
         plan = make_place_plan(path, source, self._settings)
         self._kinds |= plan.kinds
@@ -56,6 +81,12 @@ class PlaceFiles:
             for name in sorted(names - known):
                 there = ", ".join(sorted(filter(None, known))) or "none"
                 yield Problem("", f"{option} {name} matches nothing; there are: {there}")
+
+
+def _manifests(data: bytes) -> YamlText | None:
+    """The documents of a file, if one of them is a Kubernetes object."""
+    source = read(data)
+    return source if any(is_manifest(document) for document in source.documents) else None
 
 
 def _skip(path: str, data: bytes) -> FileResult:

@@ -12,7 +12,7 @@ from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
-from arc_toolkit.findings import Finding, Severity
+from arc_toolkit.findings import Finding, Rule, Severity
 from arc_toolkit.kube.workloads import CONTROL_PLANE_NAMESPACES, Retry, Shape, image_refusal
 from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, makes_pod, read_objects
 from arc_toolkit.placement.place_spec import place_pods
@@ -86,6 +86,10 @@ class PlacePlan:
             self.findings.append(
                 Finding(rule, severity, message, self.path, line, column, reason=reason, applied=applied)
             )
+
+    def report(self, rule: Rule, message: str, at: Node, reason: str = "") -> None:
+        """What a rule found."""
+        self.add(rule.id, rule.severity, message, at, reason)
 
     def refuse(self, rule: str, message: str, at: Node, reason: str) -> None:
         """What was asked for and is not done."""

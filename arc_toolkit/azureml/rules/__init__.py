@@ -6,25 +6,18 @@ which files it is run on; a target is the same thing in YAML and in code, so mos
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.findings import Language, Rule
+from arc_toolkit.findings import Language, Rule, rules_in
 
 
 @cache
 def all_rules() -> dict[str, Rule]:
     """Every rule of this package by its id, in order of name."""
-    rules = {}
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name):
-        rule = getattr(import_module(f"{__name__}.{module.name}"), "RULE", None)
-        if isinstance(rule, Rule):
-            rules[rule.id] = rule
-    return rules
+    return rules_in(__path__, __name__)
 
 
 def run_rules(plan: Plan, text: str) -> None:

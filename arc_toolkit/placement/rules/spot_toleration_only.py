@@ -1,0 +1,69 @@
+"""Pods that tolerate the taint of spot nodes and are not pulled there."""
+
+from __future__ import annotations
+
+from arc_toolkit.findings import Rule
+from arc_toolkit.placement.place_plan import PlacePlan
+from arc_toolkit.placement.rules._on_spot import is_on_spot, names_spot_taint, shown
+from arc_toolkit.placement.spot import CLOUDS, Pull, pulls
+
+
+def _check(plan: PlacePlan) -> None:
+    for workload in plan.workloads:
+        if workload.kind.kind == "DaemonSet":
+            continue  # runs on every node that it tolerates, which is what is wanted
+        for spec in workload.pod_specs:
+            away = Pull.AWAY in pulls(spec, CLOUDS["aks"].label)
+            if names_spot_taint(spec) and not is_on_spot(spec) and not away:
+                message = f"{shown(workload, spec)} tolerates spot nodes, but nothing pulls it there"
+                plan.report(
+                    RULE, message, spec.node, "`place --spot require` or `--spot prefer` adds a node affinity"
+                )
+
+
+RULE = Rule(
+    id="spot-toleration-only",
+    severity="warning",
+    fix="none",
+    summary="a toleration of spot nodes without an affinity",
+    why="""\
+A toleration allows spot nodes and asks for nothing: the scheduler spreads the pods over all nodes, and some of
+them run on ordinary nodes at the full price
+([Kubernetes](https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/)).""",
+    before="""\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  backoffLimit: 3
+  podFailurePolicy:
+    rules:
+    - action: Ignore
+      onPodConditions: [{type: DisruptionTarget}]
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: train, image: train}]
+      tolerations:
+      - {key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}
+""",
+    after="""\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  backoffLimit: 3
+  podFailurePolicy:
+    rules:
+    - action: Ignore
+      onPodConditions: [{type: DisruptionTarget}]
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: train, image: train}]
+      tolerations:
+      - {key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}
+      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
+""",
+    check=_check,
+)

@@ -1,0 +1,83 @@
+"""The rules of `check` for manifests: each finds its own example, and nothing in the example after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.placement.place_files import CheckedManifests
+from arc_toolkit.placement.place_plan import PlaceSettings
+from arc_toolkit.placement.rules import manifest_rules
+from tests.support import CORPUS
+
+RULES = manifest_rules()
+
+
+def check(text: str, **settings: frozenset[str]) -> FileResult:
+    return CheckedManifests(PlaceSettings(**settings)).process("x.yaml", text.encode())  # type: ignore[arg-type]
+
+
+def findings(text: str) -> list[Finding]:
+    return list(check(text).findings)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_finds_its_example_and_is_content_with_the_corrected_one(name: str) -> None:
+    rule = RULES[name]
+    found = [finding for finding in findings(rule.before) if finding.rule == name]
+    assert found
+    assert found[0].severity == rule.severity
+    assert found[0].line > 0
+    assert [finding.rule for finding in findings(rule.after)] == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_can_be_skipped_and_ignored(name: str) -> None:
+    before = RULES[name].before
+    assert name not in {finding.rule for finding in check(before, skip=frozenset([name])).findings}
+    ignored = f"# arc-toolkit: ignore-file[{name}] it is meant so\n{before}"
+    assert name not in {finding.rule for finding in findings(ignored)}
+
+
+def test_an_ignore_of_an_unknown_rule_is_reported() -> None:
+    text = "# arc-toolkit: ignore-file[no-such-rule] because\n" + RULES["serving-on-spot"].after
+    assert [finding.rule for finding in findings(text)] == ["ignore-of-unknown-rule"]
+
+
+TRIAL = """\
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {name: tune}
+spec:
+  trialTemplate:
+    trialSpec:
+      apiVersion: batch/v1
+      kind: Job
+      spec:
+        nodeSelector: {pool: spot}
+        containers: [{name: c, image: train}]
+"""
+
+
+def test_the_trial_of_an_experiment_is_looked_into() -> None:
+    assert [finding.rule for finding in findings(TRIAL)] == ["pod-spec-wrong-depth"] * 2
+
+
+def test_a_daemonset_may_only_tolerate() -> None:
+    text = (
+        RULES["spot-toleration-only"].before.replace("batch/v1", "apps/v1").replace("kind: Job", "kind: DaemonSet")
+    )
+    assert findings(text) == []
+
+
+def test_public_manifests_are_not_on_spot_nodes_of_azure() -> None:
+    """A manifest of the corpus that is on no spot node gets none of these findings."""
+    if not (CORPUS / "kubernetes").is_dir():
+        pytest.skip("needs ../shared/corpus")
+    rules = {
+        finding.rule
+        for path in sorted((CORPUS / "kubernetes" / "manifests").rglob("*.yaml"))
+        if b"spot" not in (data := path.read_bytes()).lower() and b"preemptible" not in data
+        for finding in CheckedManifests(PlaceSettings()).process(str(path), data).findings
+    }
+    assert rules == set()
