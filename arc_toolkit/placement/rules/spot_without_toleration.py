@@ -12,9 +12,7 @@ def _check(plan: PlacePlan) -> None:
     for workload in plan.workloads:
         for spec in workload.pod_specs:
             if requires_spot(spec) and cloud_of(spec) is CLOUDS["aks"] and not tolerates(spec, TAINT):
-                message = (
-                    f"{shown(workload, spec)} asks for spot nodes and does not tolerate their taint"
-                )
+                message = f"{shown(workload, spec)} asks for spot nodes and does not tolerate their taint"
                 plan.report(RULE, message, spec.node, "`place --spot require` adds the toleration")
 
 
