@@ -12,7 +12,7 @@ from arc_toolkit.findings import FileResult
 EPILOG = """\
 examples:
   arc-toolkit check .
-  arc-toolkit check manifests/ --only no-retry-on-spot
+  arc-toolkit check . --only no-retry-on-spot
   arc-toolkit check pipelines/ components/ --instance-types instance_types/ --format sarif > findings.sarif
   printf 'command: python t.py\\nenvironment: e\\ncompute: azureml:aks\\n' | arc-toolkit check -
 
