@@ -52,6 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--label", metavar="KEY=VALUE", help="their label, instead of the cloud's")
     where.add_argument("--taint", metavar="KEY=VALUE:EFFECT", help="their taint, instead of the cloud's")
+    where.add_argument(
+        "--trainer",
+        choices=["2.0", "2.1", "2.2", "2.3"],
+        help="the release of Kubeflow Trainer, for a TrainJob whose fields do not show it",
+    )
     which = parser.add_argument_group("which workloads")
     which.add_argument("--kind", dest="kinds", **REPEATED, metavar="KIND", help="only this kind; repeat for more")
     which.add_argument(
@@ -97,6 +102,7 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
         capacity=_capacity(args),
         grace=_seconds(args.grace),
         retries=args.retries,
+        trainer=args.trainer,
         kinds=frozenset(kind.lower() for kind in args.kinds),
         names=frozenset(args.names),
         roles=frozenset(role.lower() for role in args.roles),

@@ -102,12 +102,7 @@ class YamlLayout:
 
     def removal(self, key: Node, value: Node, *, comments: bool = False) -> Edit:
         """A key and its value taken out, as whole lines; if asked, with the comments of its indent right above it."""
-        start = self._line_start(key)
-        mark = " " * key.start_mark.column + "#"
-        while (
-            comments and start and self._text.startswith(mark, above := self._text.rfind("\n", 0, start - 1) + 1)
-        ):
-            start = above
+        start = self._comments_above(key) if comments else self._line_start(key)
         if self._text[self._line_start(key) : key.start_mark.index].strip():
             raise Refused(f"`{key.value}` shares its line with something else")
         end = self._content_end(key, value)
@@ -127,9 +122,13 @@ class YamlLayout:
             quote = _is_json(key, node)
             new = [self._plain_writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()]
             return self._flow_growth(node, "{", node.value[-1] if node.value else None, new)
-        neighbour, end = self._neighbour(node, next(iter(tree)), removed)
-        column = neighbour.start_mark.column
-        return [self._lines_after(end, column, self._writer(tree).lines(tree, column))]
+        key, end = self._neighbour(node, next(iter(tree)), removed)
+        column = key.start_mark.column
+        lines = self._writer(tree).lines(tree, column)
+        if end is None:
+            start = self._comments_above(key)
+            return [Lines(Edit(start, start, "".join(line + self._newline for line in lines)), column)]
+        return [self._lines_after(end, column, lines)]
 
     def filling(self, key: Node | None, child: Node, value: Any) -> Edit | Lines:
         """A null value becomes a collection: lines below an empty one, `{...}` or `[...]` for a written one."""
@@ -149,14 +148,20 @@ class YamlLayout:
             lines = writer.items(value, column)
         return self._lines_after(child.end_mark.index, column, lines)
 
-    def _neighbour(self, node: yaml.MappingNode, new: str, removed: Container[int]) -> tuple[Node, int]:
-        """The key after whose value new lines go, and where that value ends."""
+    def _neighbour(self, node: yaml.MappingNode, new: str, removed: Container[int]) -> tuple[Node, int | None]:
+        """The key after whose value new lines go, and where that value ends; no end: before the first key.
+
+        The latter is for a mapping that ends with a block scalar which takes everything behind it for its own.
+        """
         preferred = self._style.neighbours.get(new, ())
         own = pairs(node) if preferred else {}
         candidates = [own[name] for name in preferred if name in own]
         for key, value in (*candidates, *reversed(node.value)):
             if (end := self._place_after(key, value, removed)) is not None:
                 return key, end
+        key = node.value[0][0]
+        if id(key) not in removed and not self._text[self._line_start(key) : key.start_mark.index].strip():
+            return key, None
         raise Refused(f"there is no line after which `{new}` could be added")
 
     def _place_after(self, key: Node, value: Node, removed: Container[int]) -> int | None:
@@ -237,6 +242,13 @@ class YamlLayout:
 
     def _line_start(self, node: Node) -> int:
         return self._text.rfind("\n", 0, node.start_mark.index) + 1
+
+    def _comments_above(self, key: Node) -> int:
+        """Where the line of a key begins, or the comments of its indent right above it."""
+        start, mark = self._line_start(key), " " * key.start_mark.column + "#"
+        while start and self._text.startswith(mark, above := self._text.rfind("\n", 0, start - 1) + 1):
+            start = above
+        return start
 
     def _opening(self, node: Node, bracket: str) -> int:
         """Where the bracket or first dash of a collection is, after its anchor and tag."""

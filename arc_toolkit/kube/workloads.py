@@ -25,6 +25,8 @@ class Shape(Enum):
 
     POD_SPEC = "pod spec"  # all of them
     OVERRIDE = "override"  # TrainJob 2.0: nodeSelector and tolerations, no affinity
+    TEMPLATE_OVERRIDE = "template override"  # TrainJob 2.1: with an affinity, without a grace period
+    RUNTIME_PATCH = "runtime patch"  # TrainJob 2.2 and 2.3: a grace period since 2.3
     PATCH = "patch"  # a part of a pod spec that is merged into another: no containers
     WORKFLOW = "workflow"  # Argo: tolerations, affinity and nodeSelector; the grace period by podSpecPatch
     SPARK = "spark"  # the fields of a driver or executor, with a grace period
@@ -36,7 +38,7 @@ class Shape(Enum):
 
     @property
     def has_grace(self) -> bool:
-        return self in (Shape.POD_SPEC, Shape.PATCH, Shape.SPARK)
+        return self in (Shape.POD_SPEC, Shape.PATCH, Shape.SPARK, Shape.RUNTIME_PATCH)
 
 
 class Retry(Enum):
@@ -56,6 +58,7 @@ class Retry(Enum):
     SPARK = "spark"
     RUNTIME = "runtime"  # a TrainJob: only its runtime can say so
     WRAPPED = "wrapped"  # the object inside decides
+    FLAVOR = "flavor"  # Kueue's: not a workload, but what is put into the pods of workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class RolePath:
     path: SpecPath
     role: str | None = None
     shape: Shape = Shape.POD_SPEC
+    # Whether it may be made where it is missing; the pods are there without it.
+    may_be_made: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,6 @@ class WorkloadKind:
     refused: str = ""
     # Whether it serves requests, although it may have workers on spot capacity.
     serves: bool = False
-    # The list of replicas or groups, for pod specs that are one level too high or too low.
-    groups: SpecPath = ()
 
 
 # Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs of a JobSet.
@@ -97,11 +100,8 @@ _INTERACTIVE = "a person works in it, and an eviction takes the open session awa
 
 
 def _kubeflow(kind: str, field: str, *coordinators: str) -> WorkloadKind:
-    groups = ("spec", field)
-    path = RolePath((*groups, EACH_KEY, *_TEMPLATE))
-    return WorkloadKind(
-        kind, ("kubeflow.org/v1",), (path,), frozenset(coordinators), Retry.REPLICAS, groups=groups
-    )
+    path = RolePath(("spec", field, EACH_KEY, *_TEMPLATE))
+    return WorkloadKind(kind, ("kubeflow.org/v1",), (path,), frozenset(coordinators), Retry.REPLICAS)
 
 
 def _ray(prefix: SpecPath) -> tuple[RolePath, ...]:
@@ -120,7 +120,7 @@ def _argo(kind: str, prefix: SpecPath = ("spec",)) -> WorkloadKind:
         RolePath((*prefix, "templateDefaults"), "defaults", shape),
         RolePath((*prefix, "templates", EACH_ITEM), None, shape),
     )
-    return WorkloadKind(kind, ("argoproj.io/v1alpha1",), specs, retry=Retry.ARGO, groups=(*prefix, "templates"))
+    return WorkloadKind(kind, ("argoproj.io/v1alpha1",), specs, retry=Retry.ARGO)
 
 
 def _spark(kind: str, prefix: SpecPath) -> WorkloadKind:
@@ -166,16 +166,17 @@ _ROWS = (
         (RolePath(("spec", "mpiReplicaSpecs", EACH_KEY, *_TEMPLATE)),),
         frozenset(["launcher"]),
         Retry.MPI_V2,
-        groups=("spec", "mpiReplicaSpecs"),
     ),
     WorkloadKind(
         "TrainJob",
         _TRAINER,
         (
             RolePath(("spec", "podSpecOverrides", EACH_ITEM), None, Shape.OVERRIDE),
-            RolePath(("spec", "podTemplateOverrides", EACH_ITEM, "spec"), None, Shape.PATCH),
+            RolePath(("spec", "podTemplateOverrides", EACH_ITEM, "spec"), None, Shape.TEMPLATE_OVERRIDE),
             RolePath(
-                ("spec", "runtimePatches", EACH_ITEM, "trainingRuntimeSpec", *_RUNTIME_SPEC), None, Shape.PATCH
+                ("spec", "runtimePatches", EACH_ITEM, "trainingRuntimeSpec", *_RUNTIME_SPEC),
+                None,
+                Shape.RUNTIME_PATCH,
             ),
         ),
         COORDINATOR_NAMES,
@@ -191,7 +192,6 @@ _ROWS = (
         (RolePath(("spec", *_REPLICATED)),),
         COORDINATOR_NAMES,
         Retry.JOB_SET,
-        groups=("spec", "replicatedJobs"),
     ),
     WorkloadKind("RayCluster", _RAY, _ray(("spec",)), frozenset(["head"]), Retry.RAY_CLUSTER),
     WorkloadKind(
@@ -225,7 +225,6 @@ _ROWS = (
         (RolePath(("spec", *_TASKS)),),
         COORDINATOR_NAMES,
         Retry.VOLCANO,
-        groups=("spec", "tasks"),
     ),
     WorkloadKind("CronJob", _VOLCANO, (RolePath((*_CRON, "spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO),
     WorkloadKind("JobTemplate", _FLOW, (RolePath(("spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO),
@@ -263,13 +262,13 @@ _ROWS = (
     WorkloadKind(
         "TaskRun",
         ("tekton.dev/v1", "tekton.dev/v1beta1"),
-        (RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE),),
+        (RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),),
     ),
     WorkloadKind(
         "PipelineRun",
         ("tekton.dev/v1",),
         (
-            RolePath(("spec", "taskRunTemplate", "podTemplate"), "pod", Shape.POD_TEMPLATE),
+            RolePath(("spec", "taskRunTemplate", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),
             RolePath(("spec", "taskRunSpecs", EACH_ITEM, "podTemplate"), None, Shape.POD_TEMPLATE),
         ),
     ),
@@ -284,6 +283,9 @@ _ROWS = (
         refused=_SERVING,
     ),
     WorkloadKind("Server", ("mlops.seldon.io/v1alpha1",), refused=_SERVING),
+    # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the cluster to decide.
+    # https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
+    WorkloadKind("ResourceFlavor", ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"), retry=Retry.FLAVOR),
     WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=_SERVING),
 )
 
@@ -295,8 +297,6 @@ WITHOUT_PODS = frozenset(
         ("tekton.dev/v1", "Pipeline"),
         ("tekton.dev/v1beta1", "Task"),
         ("tekton.dev/v1beta1", "Pipeline"),
-        ("kueue.x-k8s.io/v1beta1", "ResourceFlavor"),
-        ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
         ("v1", "PodTemplate"),
     ]
 )
@@ -368,8 +368,19 @@ STATEFUL_IMAGES = {
 }
 
 
+# Words of images that only talk to such a thing, or watch it.
+_BESIDE = frozenset(
+    (
+        *("exporter", "client", "cli", "benchmark", "bench", "backup", "proxy", "operator", "tools", "adapter"),
+        *("migrate", "migration", "migrations", "test", "tests", "init", "loader", "example", "worker", "ui"),
+    )
+)
+
+
 def image_refusal(image: str) -> str:
     """Why a pod with this image must not run on spot capacity; empty if nothing is known against it."""
     name = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
     words = (name, *name.replace("_", "-").split("-"))
+    if not _BESIDE.isdisjoint(words):
+        return ""
     return next((STATEFUL_IMAGES[word] for word in words if word in STATEFUL_IMAGES), "")

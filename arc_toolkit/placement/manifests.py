@@ -122,7 +122,10 @@ def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownO
 
 def _pod_specs(row: WorkloadKind, node: Node, path: Path) -> Iterator[PodSpec]:
     for entry in row.specs:
-        for place, child, passed in expand(node, entry.path):
+        found = list(expand(node, entry.path))
+        if not found and entry.may_be_made and isinstance(spec := get(node, "spec"), yaml.MappingNode):
+            found = [(entry.path, yaml.MappingNode(spec.tag, [], spec.start_mark, spec.end_mark), "")]
+        for place, child, passed in found:
             if isinstance(child, yaml.MappingNode):
                 role = (entry.role or passed or "pod").lower()
                 yield PodSpec((*path, *place), child, role, entry.shape, role in row.coordinators)

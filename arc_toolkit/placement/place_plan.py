@@ -13,11 +13,18 @@ from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import Finding, Rule, Severity
-from arc_toolkit.kube.workloads import CONTROL_PLANE_NAMESPACES, Retry, Shape, image_refusal
+from arc_toolkit.kube.workloads import (
+    CONTROL_PLANE_NAMESPACES,
+    COORDINATOR_NAMES,
+    Retry,
+    Shape,
+    image_refusal,
+)
 from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, makes_pod, read_objects
 from arc_toolkit.placement.place_spec import place_pods
 from arc_toolkit.placement.retries import set_retries
 from arc_toolkit.placement.spot import CLOUDS, Spot, SpotCapacity
+from arc_toolkit.placement.train_jobs import add_override
 
 # What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
 SPOT, GRACE, RETRIES = "spot", "grace", "retries"
@@ -42,6 +49,8 @@ class PlaceSettings:
     capacity: SpotCapacity = CLOUDS["aks"]
     grace: int | None = None
     retries: int | None = None
+    # The release of Kubeflow Trainer, for TrainJobs that do not show it.
+    trainer: str | None = None
     # Only these; empty means all. Kinds and roles are compared without case.
     kinds: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
@@ -146,9 +155,11 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
     """One workload: refused as a whole, or each of its roles by itself."""
     settings = plan.settings
     if settings.spot is not None and settings.wants(SPOT):
-        reason = "" if settings.spot is Spot.AVOID else refusal_of(workload)
+        reason = "" if settings.spot is Spot.AVOID else refusal_of(workload, settings.spot)
         if reason:
             plan.refuse(SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason)
+        elif not workload.pod_specs:
+            _place_without_pod_spec(plan, workload, settings.spot)
         else:
             for spec, spot, tolerations, affinity in _choices(plan, workload):
                 _place(plan, workload, spec, spot, tolerations=tolerations, affinity=affinity)
@@ -156,13 +167,73 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
         for spec in chosen_specs(plan, workload):
             _set_grace(plan, workload, spec, settings.grace)
     retries = settings.retries
-    if retries is not None and settings.wants(RETRIES) and settings.spot is not Spot.AVOID:
+    whole = all(map(_is_whole, workload.pod_specs))  # else a patch of kustomize, which has been said
+    if retries is not None and settings.wants(RETRIES) and settings.spot is not Spot.AVOID and whole:
         plan.attempt(
             RETRIES,
             f"{workload.shown}: retries are not set",
             workload.node,
             lambda editor: set_retries(editor, workload, retries),
         )
+
+
+def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: Spot) -> None:
+    """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
+    settings, message = plan.settings, f"{workload.shown} is not changed"
+    if workload.kind.retry is Retry.FLAVOR:
+        place_flavor(plan, workload, spot)
+    elif workload.kind.retry is Retry.RUNTIME:
+        for role in settings.roles & COORDINATOR_NAMES if spot is not Spot.AVOID else ():
+            _warn_of_role(plan, workload, role, workload.node)
+        plan.attempt(
+            SPOT,
+            message,
+            workload.node,
+            lambda editor: add_override(
+                editor, workload, spot, settings.capacity, settings.trainer, settings.roles
+            ),
+        )
+    elif workload.kind.retry is Retry.WRAPPED:
+        if workload.get("spec", "trialTemplate", "configMap") is not None:
+            plan.refuse(
+                SPOT, message, workload.node, "its trial is in a ConfigMap: place the object that is in there"
+            )
+    elif workload.kind.specs and workload.get("spec", "clusterSelector") is None:
+        paths = " or ".join(".".join(entry.path) for entry in workload.kind.specs).replace(".[]", "[]")
+        reason = f"it has no pod spec at {paths}, as in a patch of kustomize or when it is at the wrong depth"
+        plan.refuse(SPOT, message, workload.node, reason)
+
+
+def place_flavor(plan: PlacePlan, workload: Workload, spot: Spot) -> None:
+    """A flavor of Kueue, which is the cluster's and not a workload's: only if its kind was asked for."""
+    capacity = plan.settings.capacity
+    message = f"{workload.shown} is not changed"
+    if not plan.settings.kinds:
+        if spot is Spot.REQUIRE and "spot" in workload.name.lower():
+            reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
+            plan.add(SPOT, "note", message, workload.node, reason)
+    elif spot is not Spot.REQUIRE:
+        reason = (
+            "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says which comes first"
+        )
+        plan.refuse(SPOT, message, workload.node, reason)
+    else:
+        plan.attempt(SPOT, message, workload.node, lambda editor: _set_flavor(editor, workload, capacity))
+
+
+def _set_flavor(editor: Editor, workload: Workload, capacity: SpotCapacity) -> None:
+    key, value = capacity.label
+    there = workload.text("spec", "nodeLabels", key)
+    if there not in (None, value):
+        raise Refused(f"its nodeLabels have {key}={there}")
+    editor.set((*workload.path, "spec", "nodeLabels", key), value)
+    if (toleration := capacity.toleration()) is not None:
+        editor.append((*workload.path, "spec", "tolerations"), toleration)
+
+
+def _warn_of_role(plan: PlacePlan, workload: Workload, role: str, at: Node) -> None:
+    message = f"{workload.shown}: {role} goes to spot nodes, as --role asks"
+    plan.add(COORDINATOR, "warning", message, at, "its eviction ends or restarts the whole workload")
 
 
 def _place(
@@ -204,11 +275,9 @@ def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spo
             yield spec, Spot.AVOID, True, True
             continue
         if spec in kept:
-            message = f"{workload.shown}: {spec.role} goes to spot nodes, as --role asks"
-            plan.add(
-                COORDINATOR, "warning", message, spec.node, "its eviction ends or restarts the whole workload"
-            )
-        yield spec, spot, True, True
+            _warn_of_role(plan, workload, spec.role, spec.node)
+        # A DaemonSet has a pod on every node that it tolerates: a preference has no effect there.
+        yield spec, spot, True, not (workload.kind.kind == "DaemonSet" and spot is Spot.PREFER)
     if kept and len(kept) == len(workload.pod_specs) and not plan.settings.roles:
         roles = " and ".join(dict.fromkeys(spec.role for spec in kept))
         reason = f"it has no other role; --role {kept[0].role} places it all the same"
@@ -247,6 +316,12 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
         if spec.text("podSpecPatch") not in (None, value):
             plan.refuse(GRACE, message, spec.node, "it has a podSpecPatch, to which it must be added by hand")
             return
+    elif spec.shape is Shape.RUNTIME_PATCH and plan.settings.trainer != "2.3":
+        reason = (
+            "runtimePatches has a grace period since Kubeflow Trainer 2.3; --trainer 2.3 says that it is yours"
+        )
+        plan.refuse(GRACE, message, spec.node, reason)
+        return
     elif not spec.shape.has_grace:
         plan.refuse(GRACE, message, spec.node, "its kind has no field for it")
         return
@@ -254,13 +329,15 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
         plan.attempt(GRACE, message, spec.node, lambda editor: editor.set(path, value))
 
 
-def refusal_of(workload: Workload) -> str:
+def refusal_of(workload: Workload, spot: Spot = Spot.PREFER) -> str:
     """Why a workload must not run on spot capacity; empty if it may."""
     if workload.kind.refused:
         return workload.kind.refused
+    if workload.kind.kind == "DaemonSet" and spot is Spot.REQUIRE:
+        return "it has a pod on every node, and would lose those on other nodes; --spot prefer lets it onto spot nodes"
     if workload.namespace in CONTROL_PLANE_NAMESPACES:
         return f"the namespace {workload.namespace} belongs to the control plane of the cluster"
-    if workload.kind.retry is Retry.CONTROLLER:
+    if workload.kind.retry is Retry.CONTROLLER or workload.kind.kind == "Pod":
         for spec in workload.pod_specs:
             containers = spec.get("containers")
             for container in containers.value if isinstance(containers, yaml.SequenceNode) else ():

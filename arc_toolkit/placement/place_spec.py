@@ -16,6 +16,7 @@ from arc_toolkit.placement.spot import (
     Pull,
     Spot,
     SpotCapacity,
+    pinned_node,
     prefers,
     pulls,
     required_terms,
@@ -23,9 +24,6 @@ from arc_toolkit.placement.spot import (
     term_pull,
     tolerates,
 )
-
-# Of 1 to 100: others that a user gave keep their say.
-WEIGHT = 100
 
 
 def place_pods(
@@ -47,33 +45,30 @@ def place_pods(
         _place_by_selector(editor, spec, spot, capacity)
     elif spot is Spot.PREFER:
         if not prefers(spec, capacity.label):
-            preference = {"matchExpressions": [_expression(capacity, "In")]}
-            editor.append((*spec.path, *PREFERRED), {"weight": WEIGHT, "preference": preference})
+            editor.append((*spec.path, *PREFERRED), capacity.preference())
     else:
         _require(editor, spec, Pull.TO if spot is Spot.REQUIRE else Pull.AWAY, capacity)
 
 
 def add_toleration(editor: Editor, spec: PodSpec, capacity: SpotCapacity) -> None:
-    taint = capacity.taint
-    if taint is None or tolerates(spec, taint):
-        return
-    row = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
-    if not taint.value:
-        row = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-    editor.append((*spec.path, "tolerations"), row)
+    row = capacity.toleration()
+    if row is not None and capacity.taint is not None and not tolerates(spec, capacity.taint):
+        editor.append((*spec.path, "tolerations"), row)
 
 
 def _require(editor: Editor, spec: PodSpec, pull: Pull, capacity: SpotCapacity) -> None:
     if pull in pulls(spec, capacity.label):
         return
-    expression = _expression(capacity, "In" if pull is Pull.TO else "NotIn")
+    added = capacity.term("In" if pull is Pull.TO else "NotIn")
     terms = required_terms(spec)
     if not terms:
-        editor.append((*spec.path, *REQUIRED), {"matchExpressions": [expression]})
+        if getattr(spec.get(*REQUIRED), "value", None):
+            raise Refused("its nodeSelectorTerms are empty, and match no node: take them out first")
+        editor.append((*spec.path, *REQUIRED), added)
     # Terms are ORed: a further one would widen the choice, so each of them gets the expression.
-    for index, term in enumerate(terms):
+    for index, term in terms.items():
         if term_pull(term, capacity.label) is not pull:
-            editor.append((*spec.path, *REQUIRED, index, "matchExpressions"), expression)
+            editor.append((*spec.path, *REQUIRED, index, "matchExpressions"), *added["matchExpressions"])
 
 
 def _place_by_selector(editor: Editor, spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
@@ -87,20 +82,15 @@ def _place_by_selector(editor: Editor, spec: PodSpec, spot: Spot, capacity: Spot
         raise Refused("podSpecOverrides has no affinity, so that spot nodes cannot be excluded")
 
 
-def _expression(capacity: SpotCapacity, operator: str) -> dict[str, object]:
-    key, value = capacity.label
-    return {"key": key, "operator": operator, "values": [value]}
-
-
 def _refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
     found = pulls(spec, capacity.label)
-    terms = {term_pull(term, capacity.label) for term in required_terms(spec)}
+    terms = {term_pull(term, capacity.label) for term in required_terms(spec).values()}
     if spot is Spot.AVOID:
         if Pull.TO in found | terms:
             raise Refused("its nodeSelector or required affinity asks for spot nodes: take that out first")
         return
-    if spec.text("nodeName") is not None:
-        raise Refused(f"nodeName pins it to the node {spec.text('nodeName')}")
+    if name := pinned_node(spec):
+        raise Refused(f"it is bound to the node {name} by its name")
     if Pull.AWAY in found | terms:
         raise Refused("its nodeSelector or required affinity keeps it off spot nodes: take that out first")
     if spot is Spot.PREFER and Pull.TO in found:
@@ -113,13 +103,15 @@ def _refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) ->
 
 def _pool(spec: PodSpec, label: tuple[str, str]) -> str:
     """`agentpool=cpu` if the pods are kept in one pool that is not known to be a spot pool."""
+    # A pool of Karpenter may have nodes of both sorts, which the label of the capacity then tells apart.
+    labels = POOL_LABELS - {"karpenter.sh/nodepool"} if label[0].startswith("karpenter.sh/") else POOL_LABELS
     for key, value in selector(spec).items():
-        if key in POOL_LABELS and (key, value) != label:
+        if key in labels and (key, value) != label:
             return f"{key}={value}"
-    for term in required_terms(spec):
+    for term in required_terms(spec).values():
         for expression in getattr(get(term, "matchExpressions"), "value", ()):
             key, value = text_of(get(expression, "key")) or "", text_of(get(expression, "values", 0)) or ""
             is_in = text_of(get(expression, "operator")) == "In"
-            if key in POOL_LABELS and is_in and (key, value) != label:
+            if key in labels and is_in and (key, value) != label:
                 return f"{key}={value}"
     return ""

@@ -239,6 +239,7 @@ _SETTERS: dict[Retry, Callable[[Editor, Workload, int], None]] = {
     Retry.NONE: _no_field,
     Retry.CONTROLLER: _nothing_to_do,
     Retry.WRAPPED: _nothing_to_do,
+    Retry.FLAVOR: _nothing_to_do,
     Retry.RAY_CLUSTER: _nothing_to_do,
     Retry.RUNTIME: _runtime,
     Retry.JOB: _job,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import yaml
 
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 from arc_toolkit.kube.taints import SPOT_KEY, Taint, Toleration
 from arc_toolkit.placement.manifests import PodSpec
+
+# Of 1 to 100: others that a user gave keep their say.
+WEIGHT = 100
 
 
 class Spot(Enum):
@@ -30,6 +34,23 @@ class SpotCapacity:
     # Seconds between the notice and the end that a pod can count on, with what is lost until it is noticed taken off.
     notice: int
 
+    def toleration(self) -> dict[str, Any] | None:
+        """What pods must say to be let onto these nodes; None if there is nothing to tolerate."""
+        taint = self.taint
+        if taint is None:
+            return None
+        if not taint.value:
+            return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+        return {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+
+    def term(self, operator: str) -> dict[str, Any]:
+        """A term of a node affinity: In for these nodes, NotIn for all others."""
+        key, value = self.label
+        return {"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]}
+
+    def preference(self) -> dict[str, Any]:
+        return {"weight": WEIGHT, "preference": self.term("In")}
+
 
 # The labels, taints and notices of each cloud; the taint of GKE is only there if it was added (Autopilot adds it).
 #   AKS       https://learn.microsoft.com/azure/aks/spot-node-pool: 30 s at best, some of which go to detection
@@ -47,7 +68,7 @@ CLOUDS = {
 # Labels that name one pool: a selector with one of them keeps pods there, whatever the pool is made of.
 POOL_LABELS = frozenset(
     (
-        *("agentpool", "kubernetes.azure.com/agentpool", "kubernetes.azure.com/mode"),
+        *("agentpool", "kubernetes.azure.com/agentpool"),
         *("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name"),
         *("karpenter.sh/nodepool", "kubernetes.io/hostname"),
     )
@@ -60,7 +81,10 @@ SPOT_LABELS: dict[str, frozenset[str]] = {
     "eks.amazonaws.com/capacityType": frozenset(["SPOT"]),
     "cloud.google.com/gke-spot": frozenset(["true"]),
     "cloud.google.com/gke-preemptible": frozenset(["true"]),
+    "cloud.google.com/gke-provisioning": frozenset(["spot", "preemptible"]),
 }
+# Labels of nodes that are never spot nodes: https://learn.microsoft.com/azure/aks/use-system-pools
+_NEVER_SPOT = ("kubernetes.azure.com/mode", "system")
 REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
 
@@ -98,7 +122,7 @@ def pull_of_label(key: str, value: str, label: tuple[str, str]) -> Pull:
         return Pull.TO if value == label[1] else Pull.AWAY
     if key in SPOT_LABELS:
         return Pull.TO if value in SPOT_LABELS[key] else Pull.AWAY
-    return Pull.NONE
+    return Pull.AWAY if (key, value) == _NEVER_SPOT else Pull.NONE
 
 
 def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
@@ -114,7 +138,7 @@ def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
         return Pull.TO if operator == "Exists" else Pull.AWAY
     listed = get(node, "values")
     values = {text_of(item) for item in listed.value} if isinstance(listed, yaml.SequenceNode) else set()
-    if operator == "In":
+    if operator == "In" and values:
         return Pull.TO if values <= known else Pull.AWAY if not values & known else Pull.NONE
     if operator == "NotIn":
         return Pull.AWAY if values & known else Pull.NONE
@@ -132,17 +156,30 @@ def term_pull(term: Node, label: tuple[str, str]) -> Pull:
     return Pull.AWAY if Pull.AWAY in found else Pull.TO if Pull.TO in found else Pull.NONE
 
 
-def required_terms(spec: PodSpec) -> list[Node]:
+def required_terms(spec: PodSpec) -> dict[int, Node]:
+    """The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to."""
     node = spec.get(*REQUIRED)
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+    items = node.value if isinstance(node, yaml.SequenceNode) else ()
+    return {index: item for index, item in enumerate(items) if getattr(item, "value", None)}
 
 
 def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
     """What the selector and the required affinity say, without what says nothing about spot nodes."""
     found = {pull_of_label(key, value, label) for key, value in selector(spec).items()}
     # Terms are ORed: only what all of them say holds.
-    terms = {term_pull(term, label) for term in required_terms(spec)}
+    terms = {term_pull(term, label) for term in required_terms(spec).values()}
     return (found | (terms if len(terms) == 1 else set())) - {Pull.NONE}
+
+
+def pinned_node(spec: PodSpec) -> str:
+    """The node that the pods are bound to by its name; empty if there is none."""
+    if (name := spec.text("nodeName")) is not None:
+        return name
+    for term in required_terms(spec).values():
+        field = get(term, "matchFields", 0)
+        if text_of(get(field, "operator")) == "In":
+            return text_of(get(field, "values", 0)) or ""
+    return ""
 
 
 def prefers(spec: PodSpec, label: tuple[str, str]) -> bool:

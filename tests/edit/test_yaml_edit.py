@@ -62,6 +62,8 @@ CASES = {
     "the file's own indent is used": ("m:\n    x: 1\n", (("o", "p"), 2), "m:\n    x: 1\no:\n    p: 2\n"),
     "a list item's mapping": ("l:\n- a: 1\n- b: 2\n", (("l", 0, "c"), 3), "l:\n- a: 1\n  c: 3\n- b: 2\n"),
     "after a block scalar": ("c: |\n  one\n  two\n", (("d",), 1), "c: |\n  one\n  two\nd: 1\n"),
+    "before a block scalar that keeps blank lines": ("# a\na: |+\n  x\n\n", (("d",), 1), "d: 1\n# a\na: |+\n  x\n\n"),
+    "before a block scalar without an end": ("m:\n  c: |\n    x", (("m", "d"), 1), "m:\n  d: 1\n  c: |\n    x"),
     "after a folded scalar with blank lines": ("c: >-\n  one\n\n# end\n", (("d",), 1), "c: >-\n  one\nd: 1\n\n# end\n"),
     "after a mapping at the end": ("m:\n  x:\n    y: 1\n# end\n", (("o",), 1), "m:\n  x:\n    y: 1\no: 1\n# end\n"),
     "an anchor on the value stays": ("a: &t x\nb: 1\n", (("a",), "z"), "a: &t z\nb: 1\n"),
@@ -116,7 +118,6 @@ REFUSALS = {
     "a scalar where a mapping is wanted": ("a: text\n", (("a", "x"), 1), "not a mapping"),
     "a list where a value is wanted": ("a: [1]\n", (("a",), 1), "not a single value"),
     "lines that end with carriage returns": ("a: 1\rb: 2\r", (("a",), 2), "carriage returns"),
-    "a block scalar that keeps its blank lines, alone": ("a: |+\n  x\n\n", (("b",), 1), "no line after which"),
 }
 
 

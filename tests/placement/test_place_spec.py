@@ -87,7 +87,7 @@ def test_a_selector_of_spot_nodes_needs_no_affinity() -> None:
         ("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", "prefer", "cannot fall back"),
         ("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", "avoid", "asks for spot nodes"),
         ("  nodeSelector: {karpenter.sh/capacity-type: on-demand}\n", "require", "keeps it off spot nodes"),
-        ("  nodeName: node-1\n", "require", "pins it to the node node-1"),
+        ("  nodeName: node-1\n", "require", "bound to the node node-1"),
     ],
 )
 def test_what_contradicts_is_refused_with_the_reason(spec: str, spot: str, reason: str) -> None:

@@ -1,80 +1,174 @@
-"""Every row of the table of workload kinds: where the pod specs are, and which roles stay off spot nodes."""
+"""Every kind of workload: where its pods are placed, which roles stay off spot nodes, and what is refused."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import yaml
 
-from arc_toolkit.kube.workloads import EACH_ITEM, EACH_KEY, KINDS, RolePath, Shape, WorkloadKind
-from tests.placement.support import expression, place, placed, required
+from arc_toolkit.kube.workloads import KINDS
+from tests.placement.goldens import GOLDENS, PATCH_PLACE, Golden, head
+from tests.placement.support import TOLERATION, expression, place, placed, required
 
-POD = {"containers": [{"name": "c", "image": "busybox"}]}
-PLACEABLE = [
-    (version, row)
-    for (version, _), row in KINDS.items()
-    if row.specs and not row.refused and row.kind != "TrainJob"
-]
+PODS = {"tolerations": [TOLERATION], "affinity": required(expression())}
 
 
-def build(tree: Any, path: tuple[str, ...], name: str) -> Any:
-    """A tree with a pod spec at a path of the table."""
-    if not path:
-        return dict(POD)
-    step, rest = path[0], path[1:]
-    if step == EACH_ITEM:
-        return [{"name": name, **build({}, rest, name)}]
-    key = name if step == EACH_KEY else step
-    return {**(tree or {}), key: build((tree or {}).get(key), rest, name)}
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_a_manifest_is_placed_where_the_documentation_says(golden: Golden) -> None:
+    (document,) = placed(golden.text, kinds=golden.kinds, trainer=golden.trainer)
+    if golden.on:
+        assert document == golden.expected()
 
 
-def manifest(version: str, row: WorkloadKind, entry: RolePath, name: str = "worker") -> str:
-    tree = {"apiVersion": version, "kind": row.kind, "metadata": {"name": "x"}}
-    return yaml.safe_dump(build(tree, entry.path, name), sort_keys=False)
+def test_every_row_of_the_table_has_a_manifest() -> None:
+    seen = {
+        (document["apiVersion"], document["kind"])
+        for golden in GOLDENS
+        for document in [yaml.safe_load(golden.text)]
+    }
+    # Elsewhere in this file, or another version of a kind that is above.
+    others = {("apps/v1", "DaemonSet"), ("batch/v1beta1", "CronJob"), ("tekton.dev/v1beta1", "TaskRun")}
+    others |= {("ray.io/v1alpha1", "RayJob"), ("ray.io/v1alpha1", "RayService")}
+    others |= {(f"kueue.x-k8s.io/v1beta{number}", "ResourceFlavor") for number in (1, 2)}
+    assert {key for key, row in KINDS.items() if not row.refused} - others <= seen
 
 
-def at(tree: Any, path: tuple[str, ...], name: str = "worker") -> Any:
-    for step in path:
-        tree = tree[0] if step == EACH_ITEM else tree[name if step == EACH_KEY else step]
-    return tree
+# --- TrainJob --------------------------------------------------------------------------------------------------
+
+TRAIN_JOB = head("trainer.kubeflow.org/v1alpha1", "TrainJob", "  runtimeRef: {name: torch-distributed}\n")
 
 
-@pytest.mark.parametrize(
-    ("version", "row"), PLACEABLE, ids=lambda value: value if isinstance(value, str) else value.kind
-)
-def test_every_pod_spec_of_a_row_is_placed(version: str, row: WorkloadKind) -> None:
-    for entry in row.specs:
-        if entry.shape is Shape.WORKFLOW:
-            continue
-        role = entry.role or "worker"
-        (document,) = placed(manifest(version, row, entry), roles=frozenset([role]))
-        spec = at(document, entry.path)
-        assert spec["affinity"] == required(expression()), entry
-        assert spec["tolerations"]
+def test_a_train_job_needs_its_release() -> None:
+    result = place(TRAIN_JOB)
+    assert result.after is None
+    for word in ("--trainer 2.0", "podSpecOverrides", "podTemplateOverrides", "runtimePatches"):
+        assert word in str(result.refused)
 
 
-@pytest.mark.parametrize(
-    ("version", "row"), PLACEABLE, ids=lambda value: value if isinstance(value, str) else value.kind
-)
-def test_coordinators_stay_off_spot_nodes(version: str, row: WorkloadKind) -> None:
-    for role in sorted(row.coordinators):
-        for entry in row.specs:
-            if entry.role not in (None, role):
-                continue
-            result = place(manifest(version, row, entry, role))
-            spec = at(yaml.safe_load(result.after or b""), entry.path, role)
-            assert spec["affinity"] == required(expression("NotIn"))
-            assert "tolerations" not in spec
-            assert "stays off spot nodes" in result.findings[0].message
+def test_a_train_job_gets_the_field_of_its_release() -> None:
+    nodes = {"nodeSelector": {TOLERATION["key"]: "spot"}, "tolerations": [TOLERATION]}
+    target = {"targetJobs": [{"name": "node"}]}
+    (document,) = placed(TRAIN_JOB, trainer="2.0")
+    assert document["spec"]["podSpecOverrides"] == [{**target, **nodes}]
+    (document,) = placed(TRAIN_JOB, trainer="2.1")
+    assert document["spec"]["podTemplateOverrides"] == [{**target, "spec": PODS}]
+    for release in ("2.2", "2.3"):
+        (document,) = placed(TRAIN_JOB, trainer=release)
+        (patch,) = document["spec"]["runtimePatches"]
+        assert Golden.at(patch, PATCH_PLACE) == PODS
+        assert Golden.at(patch, PATCH_PLACE[:5])["name"] == "node"
+        domain, _, path = patch["manager"].partition("/")
+        assert path
+        assert "." in domain
+
+
+def test_a_release_without_affinity_can_only_require() -> None:
+    for spot in ("prefer", "avoid"):
+        result = place(TRAIN_JOB, spot, trainer="2.0")
+        assert result.after is None
+        assert "no affinity" in str(result.refused)
+
+
+def test_the_job_of_the_runtime_can_be_named() -> None:
+    result = place(TRAIN_JOB, trainer="2.1", roles=frozenset(["launcher"]))
+    (entry,) = yaml.safe_load(result.after or b"")["spec"]["podTemplateOverrides"]
+    assert entry["targetJobs"] == [{"name": "launcher"}]
+    assert [finding.rule for finding in result.findings] == ["coordinator-on-spot"]
+
+
+def test_an_entry_without_a_pod_spec_names_the_job() -> None:
+    text = (
+        TRAIN_JOB + "  podTemplateOverrides:\n  - targetJobs: [{name: trainer}]\n    metadata: {labels: {a: b}}\n"
+    )
+    (document,) = placed(text)
+    assert document["spec"]["podTemplateOverrides"][1] == {"targetJobs": [{"name": "trainer"}], "spec": PODS}
+
+
+def test_the_grace_period_of_a_train_job_is_there_since_2_3() -> None:
+    text = next(golden for golden in GOLDENS if golden.name == "TrainJob 2.3 with runtimePatches").text
+    assert "2.3" in str(place(text, None, grace=25).refused)
+    assert "2.3" in str(place(text, None, grace=25, trainer="2.2").refused)
+    (document,) = placed(text, None, grace=25, trainer="2.3")
+    patch = Golden.at(document["spec"]["runtimePatches"][0], PATCH_PLACE)
+    assert patch["terminationGracePeriodSeconds"] == 25
+    text = next(golden for golden in GOLDENS if golden.name == "TrainJob 2.1 with podTemplateOverrides").text
+    assert "no field" in str(place(text, None, grace=25).refused)
+
+
+# --- others ----------------------------------------------------------------------------------------------------
+
+FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata:\n  name: spot\n"
+
+
+def test_a_flavor_of_kueue_is_placed_only_when_its_kind_is_asked_for() -> None:
+    result = place(FLAVOR)
+    assert result.after is None
+    assert result.refused is None
+    assert [(finding.severity, "--kind" in finding.reason) for finding in result.findings] == [("note", True)]
+    (document,) = placed(FLAVOR, kinds=frozenset(["resourceflavor"]))
+    assert document["spec"] == {"nodeLabels": {TOLERATION["key"]: "spot"}, "tolerations": [TOLERATION]}
+    other = f"{FLAVOR}spec:\n  nodeLabels: {{{TOLERATION['key']}: regular}}\n"
+    assert "nodeLabels" in str(place(other, kinds=frozenset(["resourceflavor"])).refused)
+    assert "order" in str(place(FLAVOR, "prefer", kinds=frozenset(["resourceflavor"])).refused)
+
+
+def test_a_daemonset_is_let_onto_spot_nodes_and_never_confined_to_them() -> None:
+    """https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/: a pod on every node that fits."""
+    text = next(golden for golden in GOLDENS if golden.name == "Deployment").text
+    text = text.replace("Deployment", "DaemonSet")
+    assert "every node" in str(place(text).refused)
+    (document,) = placed(text, "prefer")
+    spec = document["spec"]["template"]["spec"]
+    assert spec["tolerations"] == [TOLERATION]
+    assert "affinity" not in spec
+
+
+def test_an_experiment_with_its_trial_in_a_config_map_is_refused() -> None:
+    spec = "  trialTemplate:\n    configMap: {configMapName: a, configMapNamespace: b, templatePath: c}\n"
+    assert "ConfigMap" in str(place(head("kubeflow.org/v1beta1", "Experiment", spec)).refused)
+
+
+def test_a_pod_spec_at_the_wrong_depth_is_refused() -> None:
+    """The snippet of many pages: no `template` between the replica and its pod spec."""
+    spec = "  tfReplicaSpecs:\n    Worker:\n      spec:\n        containers: [{name: tensorflow, image: train}]\n"
+    result = place(head("kubeflow.org/v1", "TFJob", spec))
+    assert result.after is None
+    assert "spec.tfReplicaSpecs.*.template.spec" in str(result.refused)
+
+
+COORDINATORS = {
+    "TFJob v1": "chief",
+    "PyTorchJob v1": "master",
+    "MPIJob v1": "launcher",
+    "MPIJob v2beta1": "launcher",
+    "XGBoostJob v1": "master",
+    "PaddleJob v1": "master",
+    "JobSet": "driver",
+    "TrainingRuntime": "driver",
+    "RayCluster v1": "head",
+    "RayJob v1": "head",
+    "RayService v1": "head",
+    "RayCronJob v1": "head",
+    "batch.volcano.sh/v1alpha1 Job": "mpimaster",
+    "SparkApplication": "driver",
+    "AppWrapper": "master",
+}
+
+
+@pytest.mark.parametrize("name", COORDINATORS)
+def test_a_coordinator_goes_to_spot_nodes_only_when_asked(name: str) -> None:
+    golden = next(golden for golden in GOLDENS if golden.name == name)
+    result = place(golden.text, roles=frozenset([COORDINATORS[name]]))
+    assert [finding.rule for finding in result.findings] == ["coordinator-on-spot"]
+    after = Golden.at(yaml.safe_load(result.after or b""), golden.off[0])
+    assert after["tolerations"] == [TOLERATION]
+    assert after["affinity"] == required(expression())
 
 
 @pytest.mark.parametrize("key", [key for key, row in KINDS.items() if row.refused], ids=str)
 def test_what_serves_or_is_interactive_is_refused(key: tuple[str, str]) -> None:
     version, kind = key
-    result = place(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{}}\n")
+    text = head(version, kind, "  template: {spec: {containers: [{name: main, image: x}]}}\n")
+    result = place(text)
     assert result.after is None
     assert result.refused == KINDS[key].refused
-    assert (
-        place(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{}}\n", "avoid").refused is None
-    )
+    assert place(text, "avoid").refused is None
