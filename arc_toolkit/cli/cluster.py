@@ -42,6 +42,11 @@ SUBCOMMANDS = {
         "attach the cluster to an AzureML workspace as a compute",
         "arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws",
     ),
+    "spot-pool": (
+        "cluster_spot_pool",
+        "add a spot node pool, or print it for az, ARM, Bicep or Terraform",
+        "arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --dry-run",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """A small Azure Resource Manager on loopback, with TLS: enough of the published REST API for the real SDKs.
 
-Sign-in, provider registration, AKS clusters, extensions (GET, PUT, PATCH) and AzureML computes (GET, PUT), each
-change as a long-running operation with Azure-AsyncOperation polling; errors in ARM's own format.
+Sign-in, provider registration, AKS clusters, their node pools (GET, PUT), extensions (GET, PUT, PATCH) and AzureML
+computes (GET, PUT), each change as a long-running operation with Azure-AsyncOperation polling; errors in ARM's own format.
 https://learn.microsoft.com/rest/api/kubernetesconfiguration, https://learn.microsoft.com/rest/api/azureml
 """
 
@@ -26,6 +26,7 @@ SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 _EXTENSION = re.compile(
     r"(?P<cluster>/.*?)/providers/microsoft\.kubernetesconfiguration/extensions(/(?P<name>[^/]+))?", re.I
 )
+_POOL = re.compile(r"(?P<cluster>/.*?/managedClusters/[^/]+)/agentPools/(?P<name>[^/]+)", re.I)
 _COMPUTE = re.compile(r"(?P<workspace>/.*?/workspaces/[^/]+)/computes(/(?P<name>[^/]+))?", re.I)
 
 
@@ -57,6 +58,7 @@ class Arm:
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # clusters and workspaces, by lower-case id
     extensions: dict[str, dict[str, Any]] = field(default_factory=dict)
     computes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     polls: int = 2
     fail_with: dict[str, Any] | None = None  # the error of the next operation
     error_info: dict[str, Any] | None = None  # what a failed extension then says about itself
@@ -106,6 +108,8 @@ class Arm:
             )
         if match := _EXTENSION.fullmatch(path):
             return self._extension(method, path, match["cluster"], match["name"], body)
+        if match := _POOL.fullmatch(path):
+            return self._pool(method, path, match["cluster"], match["name"], body)
         if match := _COMPUTE.fullmatch(path):
             return self._compute(method, path, match["workspace"], match["name"], body, query)
         found = self.resources.get(path.lower())
@@ -148,6 +152,25 @@ class Arm:
         self.extensions[path.lower()] = item
         headers = self._start(path, item)
         return (202 if method == "PATCH" else 201), item, headers
+
+    def _pool(
+        self, method: str, path: str, cluster: str, name: str, body: Any
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        if cluster.lower() not in self.resources:
+            raise Failure(404, "ResourceNotFound", f"The Resource '{cluster}' was not found.")
+        if method == "GET":
+            if path.lower() not in self.pools:
+                raise Failure(404, "ResourceNotFound", f"There is no pool {name}.")
+            return 200, self.pools[path.lower()], {}
+        properties = {**body["properties"], "provisioningState": "Creating"}
+        item = {
+            "id": path,
+            "name": name,
+            "type": "Microsoft.ContainerService/managedClusters/agentPools",
+            "properties": properties,
+        }
+        self.pools[path.lower()] = item
+        return 201, item, self._start(path, item)
 
     def _compute(
         self, method: str, path: str, workspace: str, name: str | None, body: Any, query: dict[str, list[str]]

@@ -61,6 +61,7 @@ def _no_real_azure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def _loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackServer]:
     try:
         import azure.identity
+        import azure.mgmt.containerservice
         import azure.mgmt.kubernetesconfiguration  # noqa: F401
     except ImportError:
         unavailable("the azure extra is not installed")

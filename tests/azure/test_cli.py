@@ -39,7 +39,7 @@ def _signed_in(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _live(monkeypatch: pytest.MonkeyPatch) -> None:
     found = FakeCluster([node("cpu-0")], [], [instance_type("whole", "15500m", "58Gi")])
-    monkeypatch.setattr(live, "connect", lambda args: found)
+    monkeypatch.setattr(live, "connect", lambda args, console: found)
 
 
 def put(arm: Arm, item: dict[str, Any]) -> None:
@@ -291,7 +291,7 @@ def test_preflight_warns_where_kubeconfig_and_azure_mean_two_clusters(
 ) -> None:
     other = FakeCluster([], [], [])
     other.server = "https://other-2.hcp.westeurope.azmk8s.io:443"
-    monkeypatch.setattr(live, "connect", lambda args: other)
+    monkeypatch.setattr(live, "connect", lambda args, console: other)
     found = arc("cluster", "preflight", *SCOPE)
     assert (
         "warning: the kubeconfig points to other-2.hcp.westeurope.azmk8s.io, but the cluster gpu-aks" in found.err
@@ -346,7 +346,7 @@ def test_preflight_without_a_cluster_still_tells_the_azure_side(
 ) -> None:
     put(arm, installed())
 
-    def nowhere(args: Any) -> None:
+    def nowhere(args: Any, console: Any) -> None:
         raise ArcError("no kubeconfig here")
 
     monkeypatch.setattr(live, "connect", nowhere)

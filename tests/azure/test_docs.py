@@ -34,7 +34,9 @@ def set_scene(scene: str, arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     system = node("system-0", cpu=4, gib=16, labels={"kubernetes.azure.com/mode": "system"})
     spot = node("spot-0", taints=[("kubernetes.azure.com/scalesetpriority", "spot")])
     groups: dict[str, str] | None = {} if scene == "fresh" else None
-    monkeypatch.setattr(live, "connect", lambda args: FakeCluster([system, node("cpu-0"), spot], [], [], groups))
+    monkeypatch.setattr(
+        live, "connect", lambda args, console: FakeCluster([system, node("cpu-0"), spot], [], [], groups)
+    )
     if scene == "ready":
         item = installed(**{"nodeSelector.agentpool": "system"})
         arm.extensions[item["id"].lower()] = item
@@ -52,7 +54,7 @@ def test_the_examples_are_what_the_commands_print(
     monkeypatch.setattr(azure_session, "open_session", lambda cloud=None: session)
     text = PAGE.read_text()
     examples = list(_EXAMPLE.finditer(text))
-    assert len(examples) == 4
+    assert len(examples) == 5
     made = text
     for example in examples:
         arm.extensions.clear()
@@ -86,4 +88,4 @@ def test_every_option_is_on_the_page() -> None:
 
 
 # The subcommands of this page, and those of `extension`.
-MINE = {"preflight", "extension", "attach", "show", "install", "update"}
+MINE = {"preflight", "extension", "attach", "spot-pool", "show", "install", "update"}
