@@ -1,7 +1,8 @@
 """A small Azure Resource Manager on loopback, with TLS: enough of the published REST API for the real SDKs.
 
 Sign-in, provider registration, AKS clusters, their node pools (GET, PUT), extensions (GET, PUT, PATCH) and AzureML
-computes (GET, PUT), each change as a long-running operation with Azure-AsyncOperation polling; errors in ARM's own format.
+computes (GET, PUT), each change as a long-running operation with Azure-AsyncOperation polling; errors
+in ARM's own format.
 https://learn.microsoft.com/rest/api/kubernetesconfiguration, https://learn.microsoft.com/rest/api/azureml
 """
 
