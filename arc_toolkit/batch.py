@@ -27,6 +27,8 @@ class Engine(Protocol):
 
     # What a folder should have: `AzureML jobs, components or pipelines`.
     subject: str
+    # Of the files that it reads.
+    endings: tuple[str, ...]
 
     def prepare(self, path: str, data: bytes) -> None:
         """See a file before any is processed, such as for its references to others."""
@@ -53,7 +55,7 @@ class Outcome:
 
 def run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
     """Every file of the given paths, processed in memory."""
-    items = list(discover(paths))
+    items = list(discover(paths, engine.endings))
     files = [item for item in items if isinstance(item, InputFile)]
     stdin = read_bytes("-") if any(item.path == "-" for item in files) else b""
     # What is read to prepare is kept for its own turn, up to a bound.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
-from arc_toolkit.edit.discover import Problem
+from arc_toolkit.edit.discover import ENDINGS, Problem
 from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult
 
@@ -21,6 +21,7 @@ class AzureMLFiles:
     """Patches AzureML YAML, Python and notebooks in memory."""
 
     subject = "AzureML jobs, components or pipelines"
+    endings = ENDINGS
 
     def __init__(self, settings: Settings, by_folder: Mapping[str, Settings] | None = None) -> None:
         self._settings = settings

@@ -6,6 +6,7 @@ import argparse
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.patch_options import add_common
+from arc_toolkit.edit.discover import ENDINGS
 from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.findings import FileResult
 
@@ -48,6 +49,7 @@ class CheckedFiles:
     """Each file to the rules of what it is: AzureML, or else Kubernetes."""
 
     subject = "AzureML files or Kubernetes workloads"
+    endings = ENDINGS
 
     def __init__(self, args: argparse.Namespace) -> None:
         from arc_toolkit.azureml.azureml_files import AzureMLFiles

@@ -60,28 +60,28 @@ class InputFile:
     folder: str | None
 
 
-def discover(paths: Iterable[str]) -> Iterator[InputFile | Skipped | Problem]:
-    """Every file once, in order of path."""
+def discover(paths: Iterable[str], endings: tuple[str, ...] = ENDINGS) -> Iterator[InputFile | Skipped | Problem]:
+    """Every file with one of the endings once, in order of path."""
     seen: set[str] = set()
     for path in paths:
         if path == "-":
             yield InputFile("-", None)
         elif os.path.isdir(path):
-            yield from _below(path, seen)
+            yield from _below(path, seen, endings)
         elif os.path.lexists(path) and not os.path.exists(path):
             yield Problem(path, f"cannot read {path}: a symbolic link that leads nowhere, or in a circle")
         elif not os.path.exists(path):
             yield Problem(path, f"cannot read {path}: no such file or folder")
         elif not os.path.isfile(path):
             yield Problem(path, f"cannot read {path}: not a file")
-        elif not path.lower().endswith(ENDINGS):
-            yield Skipped(path, SkipCause.FOREIGN, f"not one of {', '.join(ENDINGS)}")
+        elif not path.lower().endswith(endings):
+            yield Skipped(path, SkipCause.FOREIGN, f"not one of {', '.join(endings)}")
         elif (real := os.path.realpath(path)) not in seen:
             seen.add(real)
             yield InputFile(path, None)
 
 
-def _below(top: str, seen: set[str]) -> Iterator[InputFile | Skipped | Problem]:
+def _below(top: str, seen: set[str], endings: tuple[str, ...]) -> Iterator[InputFile | Skipped | Problem]:
     # Each folder with its real name: below a real folder only a link has another one.
     stack = [(top, os.path.realpath(top), Gitignore.around(top))]
     while stack:
@@ -108,7 +108,7 @@ def _below(top: str, seen: set[str]) -> Iterator[InputFile | Skipped | Problem]:
                     folders.append((path, os.path.join(real_folder, entry.name), rules))
             elif entry.is_symlink() and os.path.isdir(path):
                 yield Skipped(path, SkipCause.NOT_A_FILE, "a symbolic link to a folder")
-            elif entry.name.lower().endswith(ENDINGS):
+            elif entry.name.lower().endswith(endings):
                 if rules.ignores(path, False):
                     yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
                     continue

@@ -6,13 +6,14 @@ Everything is found by the marks of the nodes. What has no clear place raises `R
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import yaml
 
 from arc_toolkit.edit.edits import Edit, Refused
+from arc_toolkit.edit.json_layout import JsonStyle
 from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, pairs, walk
 from arc_toolkit.edit.yaml_writer import Writer, YamlStyle, quoted
 
@@ -23,6 +24,10 @@ _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*
 _BLOCK_INDICATORS = re.compile(r"[|>]([-+0-9]*)")
 # What may be between the last item of a flow collection and its bracket: blanks, comments and one comma.
 _FLOW_TAIL = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,?)(?:\s|(?<=\s)#[^\n]*)*")
+
+
+# Texts of new items, for lines of their own that begin with the given blanks; for one line if None.
+FlowTexts = Callable[[str | None], list[str]]
 
 
 class Lines(NamedTuple):
@@ -119,9 +124,8 @@ class YamlLayout:
         """New keys in a mapping: next to the neighbours that the style prefers, or at the end. A flow mapping grows at
         its end."""
         if node.flow_style:
-            quote = _is_json(key, node)
-            new = [self._plain_writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()]
-            return self._flow_growth(node, "{", node.value[-1] if node.value else None, new)
+            last = node.value[-1] if node.value else None
+            return self._flow_growth(node, "{", last, self._flow_pairs(key, node, tree))
         key, end = self._neighbour(node, next(iter(tree)), removed)
         column = key.start_mark.column
         lines = self._writer(tree).lines(tree, column)
@@ -183,8 +187,8 @@ class YamlLayout:
     def appending(self, node: yaml.SequenceNode, key: Node | None, items: list[Any]) -> Sequence[Edit | Lines]:
         """More items at the end of a list, in the form of the list."""
         if node.flow_style:
-            new = [self._plain_writer.flow(item, quote=_is_json(key, node)) for item in items]
-            return self._flow_growth(node, "[", (node.value[-1],) * 2 if node.value else None, new)
+            last = (node.value[-1],) * 2 if node.value else None
+            return self._flow_growth(node, "[", last, self._flow_items(key, node, items))
         # The first dash; an anchor or a tag may be before it.
         dash = self._opening(node, "-")
         if any(item.start_mark.index <= dash for item in node.value[-1:]):
@@ -212,15 +216,35 @@ class YamlLayout:
             raise Refused("the list ends with a block scalar that keeps the blank lines after it (`+`)")
         return []
 
+    def _flow_pairs(self, key: Node | None, node: Node, tree: dict[str, Any]) -> FlowTexts:
+        """New keys of a flow mapping as text."""
+        quote, style, writer = _is_json(key, node), self._json, self._plain_writer
+        if quote and style is not None:
+            return lambda indent: [style.pair(name, value, indent) for name, value in tree.items()]
+        return lambda indent: [writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()]
+
+    def _flow_items(self, key: Node | None, node: Node, items: list[Any]) -> FlowTexts:
+        quote, style, writer = _is_json(key, node), self._json, self._plain_writer
+        if quote and style is not None:
+            return lambda indent: [style.text(item, indent) for item in items]
+        return lambda indent: [writer.flow(item, quote=quote) for item in items]
+
     def _flow_growth(
-        self, node: yaml.CollectionNode, bracket: str, last: tuple[Node, Node] | None, new: list[str]
+        self, node: yaml.CollectionNode, bracket: str, last: tuple[Node, Node] | None, texts: FlowTexts
     ) -> list[Edit]:
         """New items or keys at the end of a flow collection; `last` is where its last one begins and ends."""
         text, close = self._text, node.end_mark.index - 1
         start = self._opening(node, bracket)
+        comma = ", " if self._json is None else self._json.comma
         if last is None:
             blank = not text[start + 1 : close].strip()
-            return [Edit(start + 1, close if blank else start + 1, ", ".join(new))]
+            if self._json is not None and self._json.unit and blank:
+                line = text[self._line_start(node) :]
+                gap = self._newline + line[: len(line) - len(line.lstrip(" \t"))]
+                inner = gap + self._json.unit
+                new = texts(inner[len(self._newline) :])
+                return [Edit(start + 1, close, ",".join(inner + item for item in new) + gap)]
+            return [Edit(start + 1, close if blank else start + 1, comma.join(texts(None)))]
         first, value = last
         end = self._content_end(first if first is not value else None, value)
         tail = None if end is None else _FLOW_TAIL.fullmatch(text, end, close)
@@ -228,7 +252,14 @@ class YamlLayout:
             raise Refused(f"the end of the {'list' if bracket == '[' else 'mapping'} is not clear")
         before = text[self._line_start(first) : first.start_mark.index]
         if before.strip():
-            return [Edit(end, end, "".join(f", {item}" for item in new))]
+            return [Edit(end, end, "".join(f"{comma}{item}" for item in texts(None)))]
+        # A collection on one line is followed by one on one line.
+        is_short = (
+            isinstance(value, yaml.CollectionNode)
+            and value.value
+            and "\n" not in text[value.start_mark.index : end]
+        )
+        new = texts(None if is_short else before)
         # One item per line: the new ones too, after a comment behind the last one; a trailing comma stays.
         gap = self._newline + before
         behind = tail.end(1) if tail[1] else end
@@ -299,6 +330,10 @@ class YamlLayout:
     @cached_property
     def _newline(self) -> str:
         return "\r\n" if "\r\n" in self._text else "\n"
+
+    @cached_property
+    def _json(self) -> JsonStyle | None:
+        return JsonStyle.of(self._text, self._source.documents[0], self._newline)
 
     @cached_property
     def _plain_writer(self) -> Writer:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arc_toolkit.edit.discover import Problem, Skipped
+from arc_toolkit.edit.discover import ENDINGS, Problem, Skipped
 from arc_toolkit.edit.edits import Refused, SkipCause, Unreadable
 from arc_toolkit.edit.yaml_nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest
 from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlacePlan, PlaceSettings, make_place_plan
+
+# JSON is YAML: what `kubectl get -o json` writes.
+PLACE_ENDINGS = (*ENDINGS, ".json")
 
 
 class CheckedManifests:
@@ -43,6 +46,7 @@ class PlaceFiles:
     """Places Kubernetes manifests in memory."""
 
     subject = "Kubernetes workloads"
+    endings = PLACE_ENDINGS
 
     def __init__(self, settings: PlaceSettings) -> None:
         self._settings = settings
