@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.gitignore import Gitignore
 
-ENDINGS = (".yml", ".yaml", ".py", ".ipynb")
+ENDINGS: tuple[str, ...] = (".yml", ".yaml", ".py", ".ipynb")
 # Never looked into, whatever .gitignore says.
 _CLOSED = frozenset([".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"])
 # Made by tools, by their usual names: not looked into either, and reported, since a person may have one of that name.

@@ -10,6 +10,7 @@ from arc_toolkit.edit.yaml_nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest
+from arc_toolkit.placement.pipelines import place_pipelines, read_pipelines, with_platform, without_platform
 from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlacePlan, PlaceSettings, make_place_plan
 
 # JSON is YAML: what `kubectl get -o json` writes.
@@ -59,12 +60,12 @@ class PlaceFiles:
 
     def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
         try:
-            source = _manifests(data) if b"apiVersion" in data else None
+            source = _manifests(data) if _has_word(data) else None
         except Unreadable as error:
             return FileResult(path, data, skipped=Skipped.of(path, error))
         if source is None:
             return _skip(path, data)
-        plan = make_place_plan(path, source, self._settings)
+        plan = _plan(path, with_platform(source), self._settings)
         self._kinds |= plan.kinds
         self._names |= plan.names
         self._roles |= plan.roles
@@ -87,10 +88,22 @@ class PlaceFiles:
                 yield Problem("", f"{option} {name} matches nothing; there are: {there}")
 
 
+def _has_word(data: bytes) -> bool:
+    return b"apiVersion" in data or b"deploymentSpec" in data
+
+
+def _plan(path: str, source: YamlText, settings: PlaceSettings) -> PlacePlan:
+    plan = make_place_plan(path, source, settings)
+    if "deploymentSpec" in source.text:
+        place_pipelines(plan)
+    return plan
+
+
 def _manifests(data: bytes) -> YamlText | None:
-    """The documents of a file, if one of them is a Kubernetes object."""
+    """The documents of a file, if one of them is a Kubernetes object, or the file is a pipeline of kfp."""
     source = read(data)
-    return source if any(is_manifest(document) for document in source.documents) else None
+    known = any(is_manifest(document) for document in source.documents)
+    return source if known or any(read_pipelines(source)) else None
 
 
 def _skip(path: str, data: bytes) -> FileResult:
@@ -101,8 +114,8 @@ def _proved(plan: PlacePlan) -> bytes | None:
     """The new bytes, after the editor's proof and a second run that changes nothing; None if nothing changes."""
     if plan.editor.empty:
         return None
-    text, documents = plan.editor.finish()
-    again = make_place_plan(plan.path, YamlText(text, plan.source.bom, documents), plan.settings)
+    after = without_platform(*plan.editor.finish())
+    again = _plan(plan.path, after, plan.settings)
     if not again.editor.empty:
         raise Refused("a second run would change it again")
-    return plan.source.encode(text)
+    return plan.source.encode(after.text)

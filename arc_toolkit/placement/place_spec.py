@@ -36,7 +36,7 @@ def place_pods(
     affinity: bool = True,
 ) -> None:
     """Ask for these nodes; `Refused` with the reason if the pod spec says the opposite."""
-    _refuse_contradictions(spec, spot, capacity)
+    refuse_contradictions(spec, spot, capacity)
     if tolerations and spot is not Spot.AVOID:
         add_toleration(editor, spec, capacity)
     if not affinity:
@@ -82,7 +82,7 @@ def _place_by_selector(editor: Editor, spec: PodSpec, spot: Spot, capacity: Spot
         raise Refused("podSpecOverrides has no affinity, so that spot nodes cannot be excluded")
 
 
-def _refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+def refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
     found = pulls(spec, capacity.label)
     terms = {term_pull(term, capacity.label) for term in required_terms(spec).values()}
     if spot is Spot.AVOID:
