@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from arc_toolkit.cli.main import main
+from arc_toolkit.output import jsonout
 from tests.cluster.fixtures import cluster, control_plane, older_cluster, own_cluster  # noqa: F401  (fixtures)
 from tests.support import CORPUS, Result, unavailable
 
@@ -27,6 +30,30 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on the colours or the cluster of the person who runs it."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
+
+
+if importlib.util.find_spec("jsonschema"):
+
+    @pytest.fixture(autouse=True)
+    def _documents_follow_their_schemas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Every JSON document that a test makes has exactly the fields of its schema."""
+        problems: list[str] = []
+        json_text = jsonout.json_text
+
+        def checked(data: dict[str, Any]) -> str:
+            from tests.output.schema_check import (
+                schema_problem,
+            )  # only here: it imports what the schemas are about
+
+            text = json_text(data)
+            if problem := schema_problem(text):
+                problems.append(problem)
+            return text
+
+        # A command would turn an exception into exit code 3, which a test may expect for another reason.
+        monkeypatch.setattr(jsonout, "json_text", checked)
+        yield
+        assert not problems, problems[0]
 
 
 @pytest.fixture(scope="session")
