@@ -29,6 +29,7 @@ COMMANDS = {
     "check": ("check", "find what is wrong in AzureML files, and change nothing"),
     "rules": ("rules", "list the rules of patch and check, or explain one"),
     "place": ("place_command", "put Kubernetes workloads onto spot nodes, or keep them off"),
+    "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
     "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
     "completion": ("completion", "print a completion script for bash, zsh or fish"),

@@ -1,0 +1,22 @@
+"""Verified checkpoints for training code: never half written, never silently damaged. Standard library only.
+
+    from arc_toolkit.checkpoints import Store
+
+    store = Store("outputs/checkpoints", keep=3)
+    if checkpoint := store.latest():
+        load(checkpoint.folder / "model.bin")
+    for step in store.steps(1000, every="10m"):
+        train_one(step)
+        if store.due(step):
+            with store.save(step) as folder:
+                save(folder / "model.bin")
+
+Its own trouble, such as a full disk, is reported and does not end the run, unless `strict=True` asks for that.
+"""
+
+from __future__ import annotations
+
+from arc_toolkit.checkpoints.manifest import Checkpoint, Damage
+from arc_toolkit.checkpoints.store import CheckpointError, Store
+
+__all__ = ["Checkpoint", "CheckpointError", "Damage", "Store"]

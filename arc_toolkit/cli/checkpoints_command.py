@@ -1,0 +1,151 @@
+"""`checkpoints`: look after the checkpoints of a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.cli.console import Console
+from arc_toolkit.errors import FOUND, OK, ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.checkpoints import Checkpoint, Damage
+
+EPILOG = """\
+examples:
+  arc-toolkit checkpoints list outputs/checkpoints
+  arc-toolkit checkpoints verify outputs/checkpoints --format json
+  arc-toolkit checkpoints prune outputs/checkpoints --keep 3 --yes
+  python train.py --resume "$(arc-toolkit checkpoints resume outputs/checkpoints)"
+
+exit codes: 0 done, 1 something is damaged, or there is nothing to resume from, 2 a folder that cannot be used
+"""
+ACTIONS = {
+    "list": "list the checkpoints, without reading their files",
+    "verify": "compare every byte of every checkpoint with its manifest",
+    "prune": "delete all but the newest valid ones",
+    "resume": "print the folder of the newest valid one",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    actions = "; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
+    parser.add_argument("action", choices=list(ACTIONS), help=actions)
+    parser.add_argument("folder", metavar="DIR", help="the folder of the store")
+    parser.add_argument(
+        "--format", choices=["table", "json"], default="table", help="of the result (default: table)"
+    )
+    parser.add_argument("--keep", type=int, default=3, metavar="N", help="prune: how many to keep (default: 3)")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="prune: delete; otherwise only show what would be"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.checkpoints import Damage, Store
+
+    if not Path(args.folder).is_dir():
+        raise ArcError(f"{args.folder} is not a folder")
+    if args.keep < 2:
+        raise ArcError(f"--keep {args.keep}: keep at least 2, because the newest may turn out to be damaged")
+    entries = Store(args.folder).listing()
+    if args.action == "resume":
+        return _resume(entries, args, console)
+    if args.action == "list":
+        states = [entry if isinstance(entry, Damage) else None for entry in entries]
+    else:
+        states = _verified(entries, console)
+    if args.action == "prune":
+        return _prune(entries, states, args, console)
+    _show(entries, states, args, console)
+    damaged = sum(state is not None for state in states)
+    good = "committed" if args.action == "list" else "valid"
+    console.note(f"{len(states) - damaged} {good}, {damaged} damaged or not committed")
+    return FOUND if damaged else OK
+
+
+def _verified(entries: list[Checkpoint | Damage], console: Console) -> list[Damage | None]:
+    from arc_toolkit.checkpoints import Damage
+    from arc_toolkit.checkpoints.manifest import verify
+
+    states: list[Damage | None] = []
+    for entry in entries:
+        console.progress(f"reading {entry.folder.name}")
+        states.append(entry if isinstance(entry, Damage) else verify(entry))
+    console.clear_progress()
+    return states
+
+
+def _resume(entries: list[Checkpoint | Damage], args: argparse.Namespace, console: Console) -> int:
+    for entry in entries:
+        (damage,) = _verified([entry], console)
+        if damage is None:
+            _print_newest(entry, args, console)
+            return OK
+        console.warn(f"{damage.folder.name} is skipped: {damage.reason}")
+    console.note(f"no valid checkpoint in {args.folder}")
+    return FOUND
+
+
+def _print_newest(entry: Checkpoint | Damage, args: argparse.Namespace, console: Console) -> None:
+    if args.format == "json":
+        from arc_toolkit.output.jsonout import document
+
+        console.out(document("checkpoints", {"checkpoints": [_row(entry, None)]}))
+    else:
+        console.out(str(entry.folder))
+
+
+def _prune(
+    entries: list[Checkpoint | Damage], states: list[Damage | None], args: argparse.Namespace, console: Console
+) -> int:
+    import shutil
+
+    valid = [entry for entry, damage in zip(entries, states, strict=True) if damage is None]
+    for entry in valid[args.keep :]:
+        if args.yes:
+            (entry.folder / "checkpoint.json").unlink(
+                missing_ok=True
+            )  # first: the rest is not a checkpoint any more
+            shutil.rmtree(entry.folder)
+        console.out(f"{'deleted' if args.yes else 'would delete'} {entry.folder}")
+    for damage in (damage for damage in states if damage is not None):
+        console.warn(f"{damage.folder.name} is kept: {damage.reason}")
+    if valid[args.keep :] and not args.yes:
+        console.note("nothing was deleted: use --yes")
+    return OK
+
+
+def _show(
+    entries: list[Checkpoint | Damage], states: list[Damage | None], args: argparse.Namespace, console: Console
+) -> None:
+    rows = [_row(entry, state) for entry, state in zip(entries, states, strict=True)]
+    if args.format == "json":
+        from arc_toolkit.output.jsonout import document
+
+        console.out(document("checkpoints", {"checkpoints": rows}))
+        return
+    from arc_toolkit.output.table import table
+
+    columns = ("step", "created", "reason", "bytes", "state")
+    cells = [["" if row[name] is None else str(row[name]) for name in (*columns, "folder")] for row in rows]
+    console.out(table([name.upper() for name in (*columns, "folder")], cells, right=(0, 3)))
+
+
+def _row(entry: Checkpoint | Damage, damage: Damage | None) -> dict[str, Any]:
+    from arc_toolkit.checkpoints import Checkpoint
+
+    manifest = entry.manifest if isinstance(entry, Checkpoint) else {}
+    return {
+        "folder": str(entry.folder),
+        "step": manifest.get("step"),
+        "epoch": manifest.get("epoch"),
+        "created": manifest.get("created"),
+        "reason": manifest.get("reason"),
+        "bytes": entry.size if isinstance(entry, Checkpoint) else None,
+        "world_size": manifest.get("world_size"),
+        "metrics": manifest.get("metrics"),
+        "state": damage.reason if damage else "committed",
+    }

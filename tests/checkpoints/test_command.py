@@ -1,0 +1,73 @@
+"""`arc-toolkit checkpoints`: what it prints, deletes and returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arc_toolkit.checkpoints import Store
+from tests.support import Result
+
+Arc = Callable[..., Result]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "c", keep=9)
+    for step in (1, 2, 3, 4):
+        with store.save(step, reason="final" if step == 4 else "interval") as target:
+            (target / "x.bin").write_bytes(b"x" * step)
+    return store.root
+
+
+def damage(folder: Path, step: int) -> None:
+    (next(folder.glob(f"step-*{step}-0*")) / "x.bin").write_bytes(b"y" * step)
+
+
+def test_list_does_not_read_the_files(folder: Path, arc: Arc) -> None:
+    damage(folder, 4)
+    result = arc("checkpoints", "list", str(folder))
+    assert result.code == 0
+    assert [line.split()[0] for line in result.out.splitlines()] == ["STEP", "4", "3", "2", "1"]
+
+
+def test_verify_names_what_is_damaged(folder: Path, arc: Arc) -> None:
+    assert arc("checkpoints", "verify", str(folder)).code == 0
+    damage(folder, 4)
+    result = arc("checkpoints", "verify", str(folder), "--format", "json")
+    assert result.code == 1
+    rows = json.loads(result.out)["checkpoints"]
+    assert [row["state"] for row in rows] == ["x.bin has other bytes than were saved", *["committed"] * 3]
+    assert "3 valid, 1 damaged" in result.err
+
+
+def test_resume_prints_the_newest_valid_one(folder: Path, arc: Arc) -> None:
+    damage(folder, 4)
+    result = arc("checkpoints", "resume", str(folder))
+    assert result.code == 0
+    assert "step-000000000003" in result.out
+    assert "is skipped" in result.err
+    assert len(list(folder.glob("step-*"))) == 4
+
+
+def test_nothing_to_resume_from(tmp_path: Path, arc: Arc) -> None:
+    result = arc("checkpoints", "resume", str(tmp_path))
+    assert (result.code, result.out) == (1, "")
+
+
+def test_prune_deletes_valid_ones_and_only_with_yes(folder: Path, arc: Arc) -> None:
+    damage(folder, 4)
+    shown = arc("checkpoints", "prune", str(folder), "--keep", "2")
+    assert "would delete" in shown.out
+    assert len(list(folder.glob("step-*"))) == 4
+    assert arc("checkpoints", "prune", str(folder), "--keep", "2", "--yes").code == 0
+    assert sorted(path.name[5:17] for path in folder.glob("step-*")) == [f"{step:012d}" for step in (2, 3, 4)]
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path, arc: Arc) -> None:
+    missing = arc("checkpoints", "list", str(tmp_path / "none"))
+    assert (missing.code, missing.err) == (2, f"arc-toolkit: {tmp_path / 'none'} is not a folder\n")
+    assert arc("checkpoints", "prune", str(tmp_path), "--keep", "1").code == 2

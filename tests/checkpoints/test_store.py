@@ -1,0 +1,306 @@
+"""Checkpoints are never wrong: what was promised is stated in the names of the tests, and then attacked."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store
+from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
+from arc_toolkit.checkpoints.manifest import NAME, verify
+from tests.support import ROOT
+
+CONTENT = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "checkpoints", report=lambda text: None)
+
+
+def save(store: Store, step: int, content: bytes = CONTENT, **fields: object) -> None:
+    with store.save(step, **fields) as folder:  # type: ignore[arg-type]
+        (folder / "model.bin").write_bytes(content)
+        (folder / "optimizer").mkdir()
+        (folder / "optimizer" / "state.bin").write_bytes(content[:100])
+
+
+def committed(store: Store) -> list[int]:
+    return [entry.step for entry in store.listing() if isinstance(entry, Checkpoint)]
+
+
+# --- saving and finding ----------------------------------------------------------------------------------------
+
+
+def test_the_newest_is_found_by_its_number_not_by_its_name_or_time(store: Store) -> None:
+    for step in (9, 100, 20):
+        save(store, step)
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 100
+    assert (newest / "model.bin").read_bytes() == CONTENT
+
+
+def test_the_manifest_says_who_saved_what_when_and_why(store: Store) -> None:
+    save(store, 7, epoch=2, metrics={"loss": 0.5}, reason="notice")
+    newest = store.latest()
+    assert newest is not None
+    manifest = newest.manifest
+    assert (manifest["step"], manifest["epoch"], manifest["reason"]) == (7, 2, "notice")
+    assert manifest["metrics"] == {"loss": 0.5}
+    assert manifest["world_size"] == 1
+    assert manifest["versions"]["python"] == sys.version.split()[0]
+    assert {entry["path"] for entry in manifest["files"]} == {"model.bin", "optimizer/state.bin"}
+    assert newest.size == len(CONTENT) + 100
+
+
+def test_an_empty_store_has_none(store: Store) -> None:
+    assert store.latest() is None
+    assert store.listing() == []
+
+
+def test_an_exception_of_the_training_code_leaves_nothing_and_goes_on(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.save(1) as folder:
+        (folder / "x").write_bytes(bytes(1 // 0))
+    assert [name for name in os.listdir(store.root) if not name.startswith(".writers")] == []
+
+
+# --- damage ----------------------------------------------------------------------------------------------------
+
+
+def newest_folder(store: Store) -> Path:
+    return next(entry.folder for entry in store.listing())
+
+
+@pytest.mark.parametrize("name", ["model.bin", "optimizer/state.bin", NAME])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "flipped", "longer"])
+def test_a_damaged_checkpoint_is_skipped_reported_and_kept_aside(store: Store, name: str, damage: str) -> None:
+    save(store, 1)
+    save(store, 2)
+    path = newest_folder(store) / name
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        changed = {
+            "truncated": data[: len(data) // 2],
+            "empty": b"",
+            "flipped": data[:50] + bytes([data[50] ^ 1]) + data[51:],
+            "longer": data + b"\0",
+        }
+        path.write_bytes(changed[damage])
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 1
+    if name != NAME or damage != "missing":
+        assert len(store.problems) == 1
+        (aside,) = (store.root / "damaged").iterdir()
+        assert aside.name.startswith("step-000000000002")
+
+
+def test_a_foreign_file_makes_a_checkpoint_invalid(store: Store) -> None:
+    save(store, 1)
+    save(store, 2)
+    (newest_folder(store) / "other.bin").write_bytes(b"x")
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 1
+    assert "other.bin does not belong to it" in store.problems[0]
+
+
+def test_every_flipped_byte_of_every_file_is_found(store: Store) -> None:
+    """The manifest too: 1,500 random places."""
+    save(store, 1)
+    (checkpoint,) = store.listing()
+    assert isinstance(checkpoint, Checkpoint)
+    chance = random.Random(5)
+    paths = [checkpoint.folder / name for name in ("model.bin", "optimizer/state.bin", NAME)]
+    for _ in range(1500):
+        path = chance.choice(paths)
+        data = path.read_bytes()
+        place, bit = chance.randrange(len(data)), 1 << chance.randrange(8)
+        path.write_bytes(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :])
+        (entry,) = store.listing()
+        assert not isinstance(entry, Checkpoint) or verify(entry) is not None, (path.name, place, bit)
+        path.write_bytes(data)
+
+
+def test_reading_twice_changes_nothing(store: Store) -> None:
+    save(store, 1)
+    before = sorted(str(path) for path in store.root.rglob("*"))
+    assert store.latest() is not None
+    assert sorted(str(path) for path in store.root.rglob("*")) == before
+
+
+# --- two writers, full disks, killed processes -----------------------------------------------------------------
+
+
+def test_a_writer_that_was_replaced_may_not_commit_any_more(tmp_path: Path) -> None:
+    evicted = Store(tmp_path, report=lambda text: None)
+    save(evicted, 1)
+    replacement = Store(tmp_path, report=lambda text: None)
+    save(replacement, 2)
+    save(evicted, 3)
+    assert "another process has taken over" in evicted.problems[0]
+    newest = replacement.latest()
+    assert newest is not None
+    assert newest.step == 2
+
+
+def test_writers_never_share_a_folder(tmp_path: Path) -> None:
+    first, second = (Store(tmp_path, report=lambda text: None) for _ in range(2))
+    with first.save(5) as folder, second.save(5) as other:
+        assert folder != other
+
+
+def test_a_full_disk_loses_the_new_checkpoint_and_nothing_else(store: Store) -> None:
+    save(store, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        save(store, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, previous)
+    assert "step 2 could not be saved" in store.problems[0]
+    assert committed(store) == [1]
+    assert not any(name.startswith(".saving") for name in os.listdir(store.root))
+
+
+def test_a_strict_store_raises(tmp_path: Path) -> None:
+    store = Store(tmp_path, strict=True, report=lambda text: None)
+    with pytest.raises(CheckpointError, match="step 1 could not be saved"), store.save(1):
+        raise OSError("the disk is gone")
+
+
+WRITER = """
+import sys
+from arc_toolkit.checkpoints import Store
+store = Store(sys.argv[1], keep=2)
+for step in store.steps(10**6, every=1):
+    with store.save(step) as folder:
+        (folder / "model.bin").write_bytes(bytes([step % 256]) * 20000)
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_newest_committed_checkpoint_loads(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    for _ in range(60):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT, text=True
+        )
+        assert process.stdout is not None
+        acknowledged = int(process.stdout.readline() or -1)
+        time.sleep(chance.random() * 0.05)
+        process.kill()
+        rest = process.stdout.read().split()
+        process.wait()
+        acknowledged = max([acknowledged, *map(int, rest)])
+        newest = Store(tmp_path, report=lambda text: None).latest()
+        assert newest is not None
+        assert newest.step >= acknowledged
+        assert (newest / "model.bin").read_bytes() == bytes([newest.step % 256]) * 20000
+
+
+# --- keeping ---------------------------------------------------------------------------------------------------
+
+
+def test_only_the_last_are_kept(store: Store) -> None:
+    for step in range(6):
+        save(store, step)
+    assert committed(store) == [5, 4, 3]
+
+
+def test_what_is_older_is_not_deleted_while_a_newer_one_is_damaged(tmp_path: Path) -> None:
+    first = Store(tmp_path, keep=2, report=lambda text: None)
+    for step in (1, 2):
+        save(first, step)
+    damaged = newest_folder(first) / "model.bin"
+    damaged.write_bytes(b"x")
+    again = Store(tmp_path, keep=2, report=lambda text: None)
+    save(again, 3)
+    assert committed(again) == [3, 2, 1]
+
+
+def test_fewer_than_two_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="keep at least 2"):
+        Store(tmp_path, keep=1)
+
+
+# --- when ------------------------------------------------------------------------------------------------------
+
+
+def test_steps_go_on_after_the_newest_valid_checkpoint(store: Store) -> None:
+    assert list(store.steps(3)) == [0, 1, 2]
+    save(store, 1)
+    assert list(store.steps(5)) == [2, 3, 4]
+
+
+def test_every_n_steps(store: Store) -> None:
+    saved = []
+    for step in store.steps(10, every=3):
+        if store.due(step):
+            save(store, step)
+            saved.append(step)
+    assert saved == [2, 5, 8]
+
+
+def test_after_an_announcement_only_what_fits_is_begun(store: Store) -> None:
+    save(store, 1)
+    list(store.steps(5, every=1000))
+    assert not store.due(2)
+    store.announce(30)
+    assert store.due(2)
+    store.announce(0)
+    assert not store.due(2)
+
+
+@pytest.mark.parametrize("every", [0, -1, "soon", "10x", ""])
+def test_an_interval_that_makes_no_sense_is_refused(store: Store, every: int | str) -> None:
+    with pytest.raises(ValueError, match="every="):
+        list(store.steps(1, every=every))
+
+
+def test_youngs_interval() -> None:
+    """Computed by hand: 15 s at 5 % per hour on 8 nodes is 8.6 minutes; 5 s at 5 % on one node is 14.0 minutes."""
+    assert best_interval(15, mean_seconds(0.05, 8)) / 60 == pytest.approx(8.6, abs=0.05)
+    assert best_interval(5, mean_seconds(0.05)) / 60 == pytest.approx(14.0, abs=0.05)
+
+
+# --- in the background -----------------------------------------------------------------------------------------
+
+
+def test_a_later_save_has_the_bytes_of_the_moment(store: Store) -> None:
+    buffer = bytearray(b"old" * 1000)
+    store.save_later(4, {"model.bin": buffer, "sub/x.bin": b"x"})
+    buffer[:] = b"new" * 1000
+    assert store.wait(10)
+    newest = store.latest()
+    assert newest is not None
+    assert (newest / "model.bin").read_bytes() == b"old" * 1000
+    assert (newest / "sub" / "x.bin").read_bytes() == b"x"
+
+
+# --- inside of other people's jobs -----------------------------------------------------------------------------
+
+
+def test_nothing_but_the_standard_library_is_imported() -> None:
+    code = (
+        "import sys; import arc_toolkit.checkpoints;"
+        "print([m for m in sys.modules if m.split('.')[0] not in {*sys.stdlib_module_names, 'arc_toolkit'}"
+        " and not m.startswith(('_', 'sitecustomize', 'usercustomize'))])"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert json.loads(done.stdout.replace("'", '"')) == []
