@@ -114,7 +114,7 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "proofs",
         "Python edits are not compared",
         "arc_toolkit/edit/python_proof.py",
-        "if not same(source.body, new.body):",
+        "if not same(source.body, new.body, is_kept):",
         "if False:",
         PROOF_TESTS,
     ),

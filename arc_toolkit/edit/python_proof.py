@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
@@ -12,6 +12,7 @@ from arc_toolkit.edit.python_source import Source, parse
 
 # Not part of the meaning: Load/Store follows from the place, `kind` is the u of u"", comments are comments.
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[Edit]]) -> list[Source]:
@@ -20,9 +21,10 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
     The old trees are changed on the way and of no other use afterwards.
     """
     spans = changes.spans()
+    untouched = [_untouched(source, spans.get(id(source), ())) for source in sources]
     changes.apply()
     fresh = []
-    for source, own in zip(sources, edits, strict=True):
+    for source, own, kept in zip(sources, edits, untouched, strict=True):
         # The tree has no comments: those of all other statements are safe by this.
         if not all(_is_inside(edit, spans.get(id(source), ())) for edit in own):
             raise Refused("an edit is outside of the statements that change")
@@ -31,12 +33,50 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
             new = replace(source, text=text, body=parse(text))
         except Unreadable as error:
             raise Refused(f"the new text does not parse: {error.reason}") from None
-        if not same(source.body, new.body):
+
+        def is_kept(before: ast.AST, after: ast.AST, new: Source = new, kept: _Texts = kept) -> bool:
+            return before in kept and isinstance(after, ast.stmt) and kept[before] == _place_and_text(new, after)
+
+        if not same(source.body, new.body, is_kept):
             raise Refused("the new text would have a change that was not asked for")
-        if not _compiles(new.body) and _compiles(parse(source.text)):
+        pairs = zip(source.body, new.body, strict=True)
+        changed = [after for before, after in pairs if not is_kept(before, after)]
+        if not _compiles(changed) and _compiles(parse(source.text)):
             raise Refused("the new text does not compile")
         fresh.append(new)
     return fresh
+
+
+# Statements, with their text in whole lines, and where in the first and last line they are.
+_Texts = dict[ast.AST, tuple[int, int, str]]
+
+
+def _untouched(source: Source, spans: Sequence[tuple[int, int]]) -> _Texts:
+    """The statements in whose lines nothing is to happen; what is inside of one is not listed."""
+    kept: _Texts = {}
+    stack: list[ast.AST] = list(source.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.stmt):
+            start, end = _lines(source, node)
+            if all(end <= first or last <= start for first, last in spans):
+                kept[node] = _place_and_text(source, node)
+                continue
+        for name in _BODIES:
+            stack += getattr(node, name, ())
+    return kept
+
+
+def _place_and_text(source: Source, stmt: ast.stmt) -> tuple[int, int, str]:
+    start, end = _lines(source, stmt)
+    return stmt.col_offset, stmt.end_col_offset or 0, source.text[start:end]
+
+
+def _lines(source: Source, stmt: ast.stmt) -> tuple[int, int]:
+    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
+    first = decorators[0].lineno if decorators else stmt.lineno
+    last = stmt.end_lineno or stmt.lineno
+    return source.starts[first - 1], source.starts[last] if last < len(source.starts) else len(source.text)
 
 
 def _is_inside(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
@@ -52,14 +92,25 @@ def _compiles(body: list[ast.stmt]) -> bool:
     return True
 
 
-def same(old: Sequence[ast.AST], new: Sequence[ast.AST]) -> bool:
-    """Whether two lists of nodes are the same but for positions."""
+def _nothing(before: ast.AST, after: ast.AST) -> bool:
+    return False
+
+
+def same(
+    old: Sequence[ast.AST], new: Sequence[ast.AST], is_kept: Callable[[ast.AST, ast.AST], bool] = _nothing
+) -> bool:
+    """Whether two lists of nodes are the same but for positions.
+
+    `is_kept` knows statements with the same text, which are the same code: most of a file is not compared by nodes.
+    """
     stack: list[tuple[object, object]] = [(list(old), list(new))]
     while stack:
         before, after = stack.pop()
         if isinstance(before, ast.AST):
             if before.__class__ is not after.__class__:
                 return False
+            if isinstance(before, ast.stmt) and isinstance(after, ast.stmt) and is_kept(before, after):
+                continue
             for name in before._fields:
                 if name not in _IGNORED:
                     stack.append((getattr(before, name, None), getattr(after, name, None)))

@@ -19,8 +19,8 @@ from arc_toolkit.azureml.migrate.v1_values import (
     arguments,
 )
 from arc_toolkit.azureml.python.expressions import calls_in, short
-from arc_toolkit.azureml.python.meaning import Meanings
 from arc_toolkit.azureml.python.names import Binding, Module, Statement
+from arc_toolkit.azureml.python.read_meaning import Meanings
 
 CONFIG = "ParallelRunConfig"
 STEP = "ParallelRunStep"

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.azureml.python.expressions import last_name, short
-from arc_toolkit.azureml.python.meaning import Meanings
 from arc_toolkit.azureml.python.names import Binding, Scope, Statement, Use
+from arc_toolkit.azureml.python.read_meaning import Meanings
 
 DEEPEST = 15
 # A longer range is not written out.

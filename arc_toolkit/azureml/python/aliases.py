@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from arc_toolkit.azureml.python.expressions import chain
-from arc_toolkit.azureml.python.meaning import Meanings, PipelineJob
+from arc_toolkit.azureml.python.meaning import PipelineJob
 from arc_toolkit.azureml.python.names import Binding, Scope, Use
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonTarget
+from arc_toolkit.azureml.python.read_meaning import Meanings
 
 _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
 
@@ -23,13 +25,27 @@ class Aliases:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        # Name of a step -> its other names, each with the part of the step that it is.
-        self._names: dict[str, list[tuple[Binding, tuple[str, ...]]]] = {}
-        for bindings in scope.bindings.values():
+
+    @cached_property
+    def _names(self) -> dict[str, list[tuple[Binding, tuple[str, ...]]]]:
+        """Name of a step -> its other names, each with the part of the step that it is."""
+        names: dict[str, list[tuple[Binding, tuple[str, ...]]]] = {}
+        for bindings in self.scope.bindings.values():
             for binding in bindings:
-                for root, path in _meant(scope, binding):
+                for root, path in _meant(self.scope, binding):
                     if root != binding.name:
-                        self._names.setdefault(root, []).append((binding, path))
+                        names.setdefault(root, []).append((binding, path))
+        return names
+
+    @cached_property
+    def has_settings(self) -> bool:
+        """Whether something in this scope is set in a way that only steps have."""
+        return any(
+            use.path[0] in ("runsettings", "set_resources")
+            for name in self.scope.uses
+            for use in self.uses(name)
+            if use.how != "argument"
+        )
 
     def uses(self, name: str, depth: int = 0) -> list[Use]:
         """Everything that is said about a name, in order; that of a part of it with the path to that part."""

@@ -17,7 +17,6 @@ from arc_toolkit.azureml.python.meaning import (
     ASSUME,
     Builder,
     Component,
-    Meanings,
     PipelineFunction,
     PipelineJob,
     Step,
@@ -28,6 +27,7 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
 from arc_toolkit.azureml.python.python_documents import place_node, tree
 from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
+from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.read_targets import read_settings
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
@@ -130,6 +130,10 @@ def _target(
     value, statement = binding.value, binding.statement
     assert isinstance(value, ast.expr)
     meaning = meanings.of(value, statement)
+    if not isinstance(meaning, Step | Builder | Sweep | V1Job | UnknownMeaning):
+        return None
+    if isinstance(meaning, UnknownMeaning) and pipeline is None and not aliases.has_settings:
+        return None
     uses = [
         use
         for use in aliases.uses(name)
@@ -186,7 +190,7 @@ def _candidate(
         meaning.is_component
         or name in meanings.module.read_steps
         or attributes & sdk.STEP_ATTRIBUTES
-        or ((meaning.foreign or meaning.chosen) and _may_be_component(call.func))
+        or (_may_be_component(call.func) and (meaning.chosen or meanings.is_own_module(meaning.module)))
     ):
         return None
     if meanings.assume is not None and call is value and not meaning.chosen:

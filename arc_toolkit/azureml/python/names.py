@@ -22,7 +22,8 @@ WORDS = (
     *("CommandJob", "SweepJob", "ParallelJob", "ScriptRunConfig", "Step(", "Estimator("),
     *("PyTorch(", "TensorFlow(", "SKLearn("),
 )
-_OUTPUTS = re.compile(r"(?<!\w)(\w*)\.outputs")
+_NAME_AT_END = re.compile(r"\w*\Z")
+_LONGEST_NAME = 100
 _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
@@ -121,6 +122,13 @@ class Module:
     def top(self) -> Scope:
         return self.scopes[0]
 
+    def close(self) -> None:
+        """Free the trees now: scopes and their statements know each other, so only the collector would."""
+        for scope in self.scopes:
+            scope.bindings.clear()
+            scope.uses.clear()
+            scope.statements.clear()
+
     @cached_property
     def _mentions(self) -> dict[int, list[int]]:
         words = [*WORDS, *self.makers]
@@ -132,7 +140,9 @@ class Module:
     @cached_property
     def read_steps(self) -> set[str]:
         """Names whose `.outputs` are read somewhere."""
-        return {name for source in self.sources for name in _OUTPUTS.findall(source.text)}
+        # An expression for the name and the word together would try every character of the text.
+        befores = (before for source in self.sources for before in source.text.split(".outputs")[:-1])
+        return {match[0] for before in befores if (match := _NAME_AT_END.search(before[-_LONGEST_NAME:]))}
 
     def mentions(self, statement: Statement) -> bool:
         """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""

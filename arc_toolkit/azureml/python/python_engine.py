@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from arc_toolkit.azureml.library import Library
@@ -133,7 +134,13 @@ def _prove_plan(
     sources: Sequence[Source], library: Library, settings: Settings, path: str, make: MakePlan
 ) -> tuple[Rewrite, Sequence[Source]]:
     """The edits of one plan, and the sources after them."""
-    plan = make(read_module(sources), library, settings, path, None)
+    with closing(read_module(sources)) as module:
+        return _prove_edits(make(module, library, settings, path, None), sources, library, settings, path, make)
+
+
+def _prove_edits(
+    plan: PythonPlan, sources: Sequence[Source], library: Library, settings: Settings, path: str, make: MakePlan
+) -> tuple[Rewrite, Sequence[Source]]:
     changes = plan.writer.changes
     after = sources
     findings = tuple(sorted(dict.fromkeys(plan.findings), key=lambda finding: (finding.line, finding.column)))
@@ -143,8 +150,9 @@ def _prove_plan(
             for source, own in changes.edits().values():
                 edits[next(i for i, item in enumerate(sources) if item is source)] = own
             after = prove(changes, sources, edits)
-            if make(read_module(after), library, settings, path, plan).writer.changes:
-                raise Refused("a second run would change it again")
+            with closing(read_module(after)) as module:
+                if make(module, library, settings, path, plan).writer.changes:
+                    raise Refused("a second run would change it again")
         except Refused as error:
             return Rewrite([[] for _ in sources], findings, (), error.reason), sources
     return Rewrite(edits, findings, tuple(plan.new_files)), after

@@ -15,11 +15,12 @@ from arc_toolkit.azureml.place import EXPOSE, not_set, place_settings
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.expressions import calls_in
 from arc_toolkit.azureml.python.find_targets import find_targets
-from arc_toolkit.azureml.python.meaning import Builder, Meanings, PipelineJob, Step, Sweep
+from arc_toolkit.azureml.python.meaning import Builder, PipelineJob, Step, Sweep
 from arc_toolkit.azureml.python.names import Binding, Module, Statement
 from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
+from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.read_targets import documents
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings

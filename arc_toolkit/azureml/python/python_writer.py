@@ -16,10 +16,11 @@ from arc_toolkit.azureml.documents import Parameter, Setting, is_bound
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.expressions import short
-from arc_toolkit.azureml.python.meaning import Builder, Meanings, Sweep, is_resources_class
+from arc_toolkit.azureml.python.meaning import Builder, Sweep, is_resources_class
 from arc_toolkit.azureml.python.names import Binding, Scope, Statement
 from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget
+from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_editor import Changes, StatementSite, quoted
 from arc_toolkit.edit.python_source import Source

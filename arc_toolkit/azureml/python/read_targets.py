@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from copy import copy
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.python.meaning import (
     Builder,
-    Meanings,
     PipelineFunction,
     PipelineJob,
     Step,
@@ -18,6 +19,7 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.python_documents import CodeReader, Fields, place_node, tree
 from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
+from arc_toolkit.azureml.python.read_meaning import Meanings
 
 
 def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
@@ -99,11 +101,12 @@ def documents(
     ]
     pipelines: list[PythonPipeline] = []
     result: list[Document] = []
+    on_jobs = list(_computes_of_jobs(meanings)) if any(map(meanings.pipeline, meanings.module.scopes)) else []
     for scope in meanings.module.scopes:
         pipeline = meanings.pipeline(scope)
         if pipeline is None or scope.statement is None:
             continue
-        root = _pipeline_target(meanings, scope.statement, pipeline, len(pipelines))
+        root = _pipeline_target(meanings, scope.statement, pipeline, len(pipelines), on_jobs)
         pipelines.append(root)
         steps = [step for step in readable if step.pipeline and step.pipeline.function is pipeline.function]
         for step in steps:
@@ -120,18 +123,29 @@ def documents(
     return pipelines, tuple(result)
 
 
-def _pipeline_target(
-    meanings: Meanings, statement: Statement, pipeline: PipelineFunction, index: int
-) -> PythonPipeline:
-    reader = CodeReader(meanings)
-    fields = reader.pipeline(pipeline.function, statement)
+def _computes_of_jobs(meanings: Meanings) -> Iterator[tuple[ast.FunctionDef, Use]]:
+    """`job.settings.default_compute = ...`, and the function that the job is made of."""
     for scope in meanings.module.scopes:
         for name, uses in scope.uses.items():
             for use in uses:
                 if use.how == "assign" and use.path in (("settings", "default_compute"), ("compute",)):
                     meaning = meanings.of_name(name, use.statement)
-                    if isinstance(meaning, PipelineJob) and meaning.function.function is pipeline.function:
-                        fields[use.path] = reader.value(use.value, use.statement)
+                    if isinstance(meaning, PipelineJob):
+                        yield meaning.function.function, use
+
+
+def _pipeline_target(
+    meanings: Meanings,
+    statement: Statement,
+    pipeline: PipelineFunction,
+    index: int,
+    on_jobs: list[tuple[ast.FunctionDef, Use]],
+) -> PythonPipeline:
+    reader = CodeReader(meanings)
+    fields = reader.pipeline(pipeline.function, statement)
+    for function, use in on_jobs:
+        if function is pipeline.function:
+            fields[use.path] = reader.value(use.value, use.statement)
     at = place_node(statement.source, pipeline.function)
     kind = KINDS[Family.PIPELINE, Role.JOB]
     path = ("pipeline", index)

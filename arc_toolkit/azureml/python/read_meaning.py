@@ -1,0 +1,393 @@
+"""What an expression means for AzureML. Nothing is imported or run.
+
+A meaning that cannot be known for certain is `UnknownMeaning` with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arc_toolkit.azureml.kinds import Family
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python.expressions import chain, dotted, last_name
+from arc_toolkit.azureml.python.meaning import (
+    ASSUME,
+    NOTHING,
+    Builder,
+    Component,
+    Meaning,
+    Partial,
+    PipelineFunction,
+    PipelineJob,
+    SdkName,
+    Step,
+    Sweep,
+    UnknownMeaning,
+    V1Job,
+)
+from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement
+from arc_toolkit.azureml.python.sdk_names import Generation
+from arc_toolkit.azureml.python.texts import Texts
+
+_DEEPEST = 20
+# A project is not deeper than that; the folder with `.git` is its top.
+_FOLDERS = 8
+
+
+class Meanings:
+    """Answers for one module; `path` is its own, and `library` reads the files that it names.
+
+    `assume` is what a component is taken for whose kind is not known.
+    """
+
+    def __init__(self, module: Module, path: str, library: Library, assume: Family | None = None) -> None:
+        self.module = module
+        path = os.path.abspath(path)
+        self.folder = os.path.dirname(path)
+        self.library = library
+        self.assume = assume
+        self.file = path
+        self._scopes = {id(scope.node): scope for scope in module.scopes if scope.node is not None}
+        self._seen: dict[int, Meaning] = {}
+        self._pipelines: dict[int, PipelineFunction | None] = {}
+
+    # --- names ---------------------------------------------------------------------------------------------------
+
+    def binding(self, name: str, statement: Statement) -> Binding | UnknownMeaning:
+        """What a name is bound to, seen from a place."""
+        scope: Scope | None = statement.scope
+        while scope is not None:
+            if bindings := scope.bindings.get(name):
+                if scope is statement.scope:
+                    bindings = [item for item in bindings if item.statement.order < statement.order] or bindings
+                return _last(name, bindings, statement)
+            for module in scope.stars:
+                if f"{module}.{name}" in sdk.ROLES:
+                    return Binding(name, statement, f"{module}.{name}")
+            scope = scope.parent
+        return NOTHING
+
+    def bound(self, name: str, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """The expression that a name stands for, and its statement."""
+        binding = self.binding(name, statement)
+        if isinstance(binding, Binding) and isinstance(binding.value, ast.expr):
+            return binding.value, binding.statement
+        return None
+
+    def stands_for(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """The expression that a name, `self.name` or `Class.name` stands for, and its statement."""
+        if isinstance(node, ast.Name):
+            return self.bound(node.id, statement)
+        return self._of_class(node, statement) if isinstance(node, ast.Attribute) else None
+
+    def _of_class(self, node: ast.Attribute, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """What a class says about `self.name` or `Class.name`, if it says it once."""
+        if not isinstance(node.value, ast.Name):
+            return None
+        binding = self.binding(node.value.id, statement)
+        if not isinstance(binding, Binding) or binding.value is not None:
+            return None
+        stmt = binding.statement.stmt
+        owner = self._scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
+        if owner is None or not isinstance(owner.node, ast.ClassDef):
+            return None
+        values = [
+            (item.value, item.statement)
+            for item in owner.bindings.get(node.attr, ())
+            if isinstance(item.value, ast.expr)
+        ]
+        for method in self.module.scopes:
+            if method.statement is not None and method.statement.scope is owner:
+                values += [
+                    (use.value, use.statement)
+                    for use in method.uses.get("self", ())
+                    if use.how == "assign" and use.path == (node.attr,)
+                ]
+        return values[0] if len(values) == 1 else None
+
+    def path(self, node: ast.expr, statement: Statement) -> str | None:
+        """The import path of `aml.dsl.pipeline`, or None."""
+        parts = chain(node)
+        if parts is None or any(part.startswith("[") for part in parts[1]):
+            return None
+        binding = self.binding(parts[0], statement)
+        if isinstance(binding, UnknownMeaning) or not isinstance(binding.value, str):
+            return None
+        return ".".join((binding.value, *parts[1]))
+
+    def role(self, node: ast.expr, statement: Statement) -> sdk.SdkRole:
+        path = self.path(node, statement)
+        return SdkName(path).role if path else sdk.NO_ROLE
+
+    def makes_resources(self, node: ast.expr, statement: Statement) -> bool:
+        """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
+        if not isinstance(node, ast.Call):
+            return False
+        is_named = isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS
+        is_unbound = is_named and self.binding(sdk.RESOURCES_CLASS, statement) is NOTHING
+        return is_unbound or self.role(node.func, statement).name == "resources"
+
+    def pipeline(self, scope: Scope) -> PipelineFunction | None:
+        """The pipeline function that a scope is the inside of."""
+        if id(scope) not in self._pipelines:
+            node, meaning = scope.node, None
+            if isinstance(node, ast.FunctionDef) and node.decorator_list and scope.statement is not None:
+                meaning = self.function(node, scope.statement)
+            self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
+        return self._pipelines[id(scope)]
+
+    # --- meanings ------------------------------------------------------------------------------------------------
+
+    def of(self, node: ast.expr, statement: Statement, depth: int = 0) -> Meaning:
+        if depth > _DEEPEST:
+            return UnknownMeaning("defined in a circle")
+        if id(node) not in self._seen:
+            self._seen[id(node)] = self._of(node, statement, depth)
+        return self._seen[id(node)]
+
+    def of_name(self, name: str, statement: Statement, depth: int = 0) -> Meaning:
+        binding = self.binding(name, statement)
+        if isinstance(binding, Binding):
+            return self._bound(binding, depth)
+        # Found in the workspace, or else made of a file: the same component.
+        options = [self._bound(option, depth + 1) for option in binding.options if depth < _DEEPEST]
+        known = [option for option in options if isinstance(option, Component)]
+        others = [option for option in options if not isinstance(option, Component)]
+        if len(known) == 1 and all(
+            isinstance(option, UnknownMeaning) and option.is_component for option in others
+        ):
+            return known[0]
+        return binding
+
+    def _of(self, node: ast.expr, statement: Statement, depth: int) -> Meaning:
+        match node:
+            case ast.Name():
+                return self.of_name(node.id, statement, depth)
+            case ast.Attribute():
+                return self._attribute(node, statement, depth)
+            case ast.Call():
+                return self._call(node, statement, depth)
+            case ast.IfExp() | ast.BoolOp():
+                return UnknownMeaning("chosen at run time", chosen=True)
+            case ast.Subscript():
+                return UnknownMeaning("picked from a collection at run time", chosen=True)
+            case ast.Await():
+                return self.of(node.value, statement, depth + 1)
+        return NOTHING
+
+    def _bound(self, binding: Binding, depth: int) -> Meaning:
+        match binding.value:
+            case None:
+                return UnknownMeaning(f"{binding.name} is {binding.why}")
+            case str():
+                return self._imported(binding.name, binding.value)
+            case ast.FunctionDef():
+                return self.function(binding.value, binding.statement)
+            case _:
+                meaning = self.of(binding.value, binding.statement, depth + 1)
+                if isinstance(meaning, Builder) and not meaning.name:
+                    return Builder(meaning.family, meaning.call, binding.name, binding.statement)
+                return meaning
+
+    def _imported(self, name: str, path: str) -> Meaning:
+        if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
+            return SdkName(path)
+        module = path.rpartition(".")[0] or path
+        return UnknownMeaning(f"{name} is imported from {module}", module=module)
+
+    def is_own_module(self, path: str) -> bool:
+        """Whether an import is of a module of the same project, which may have components."""
+        first = path.partition(".")[0]
+        if not path or not first:  # from . import
+            return bool(path)
+        if first in sys.stdlib_module_names:
+            return False
+        return any(
+            os.path.isfile(f"{place}.py") or os.path.isdir(place)
+            for place in (os.path.join(folder, first) for folder in self._folders())
+        )
+
+    def _folders(self) -> Iterator[str]:
+        """The folder of the module and those around it: where its project may be run from."""
+        folder = self.folder
+        for _ in range(_FOLDERS):
+            yield folder
+            if os.path.exists(os.path.join(folder, ".git")) or os.path.dirname(folder) == folder:
+                return
+            folder = os.path.dirname(folder)
+
+    def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
+        for decorator in function.decorator_list:
+            role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, statement)
+            if role.name == "pipeline":
+                return PipelineFunction(role.generation, function)
+            if role.name == "command_component":
+                return Component(role.generation, role.family)
+        return UnknownMeaning(f"{function.name} is a helper function")
+
+    def _returned(self, function: ast.expr, statement: Statement, depth: int) -> Meaning | None:
+        """What a helper function gives back: a component, or a step that is a target where it is made."""
+        if not isinstance(function, ast.Name):
+            return None
+        binding = self.binding(function.id, statement)
+        if not isinstance(binding, Binding) or not isinstance(binding.value, ast.FunctionDef):
+            return None
+        scope = self._scopes.get(id(binding.value))
+        returns = [item for item in scope.statements if isinstance(item.stmt, ast.Return)] if scope else []
+        if len(returns) != 1 or not isinstance(stmt := returns[0].stmt, ast.Return) or stmt.value is None:
+            return None
+        meaning = self.of(stmt.value, returns[0], depth + 1)
+        if isinstance(meaning, Step | Sweep):
+            return UnknownMeaning(f"it is made in {function.id}()", is_made=True)
+        return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
+
+    def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
+        path = self.path(node, statement)
+        if path is not None:
+            return self._imported(dotted(node), path)
+        if node.attr == "component":
+            base = self.of(node.value, statement, depth + 1)
+            if isinstance(base, Builder | Step):
+                return Component("v2", base.family)
+        held = self._of_class(node, statement)
+        return NOTHING if held is None else self.of(*held, depth + 1)
+
+    def _call(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
+        function = call.func
+        if isinstance(function, ast.Attribute):
+            if function.attr == "sweep" and self.path(function, statement) is None:
+                base = self.of(function.value, statement, depth + 1)
+                return Sweep(call, base if isinstance(base, Step | Builder | UnknownMeaning) else NOTHING)
+            if function.attr in ("get", "load", "create_or_update"):
+                workspace = self._workspace(function, call, statement, depth)
+                if workspace is not None:
+                    return workspace
+        if (
+            last_name(function) == "partial"
+            and call.args
+            and self.path(function, statement) == "functools.partial"
+        ):
+            base = self.of(call.args[0], statement, depth + 1)
+            return Partial(base, call) if isinstance(base, SdkName) else base
+        meaning = self.of(function, statement, depth + 1)
+        match meaning:
+            case UnknownMeaning(is_component=True) if self.assume is not None:
+                assumed = Component(meaning.generation, self.assume)
+                return Step(meaning.generation, self.assume, assumed, call)
+            case UnknownMeaning():
+                return self._returned(function, statement, depth) or meaning
+            case Partial():
+                made = self._library_call(meaning.of, call, statement)
+                return replace(made, defaults=meaning.call) if isinstance(made, Builder) else made
+            case SdkName():
+                return self._library_call(meaning, call, statement)
+            case Component():
+                return Step(meaning.generation, meaning.family, meaning, call)
+            case Builder():
+                return Step("v2", meaning.family, meaning, call)
+            case PipelineFunction():
+                return PipelineJob(meaning)
+        return NOTHING
+
+    def _library_call(self, what: SdkName, call: ast.Call, statement: Statement) -> Meaning:
+        role = what.role
+        match role.name:
+            case "command" | "parallel":
+                return Builder(role.family, call)
+            case "entity":
+                return Builder(role.family, call, is_entity=True)
+            case "v1":
+                return V1Job(call, is_step=what.path.endswith("Step"))
+            case "spark" | "automl":
+                return Step("v2", role.family, Component("v2", role.family), call)
+            case "component":
+                return Component(role.generation, role.family, call=call, statement=statement)
+            case "command_component":
+                return Component(role.generation, role.family)
+            case "load_component":
+                if {keyword.arg for keyword in call.keywords} & {"client", "name", "version"}:
+                    return _from_workspace("load_component(client=..., name=...)")
+                return self._from_file("v2", _argument(call, ("source", "path"), 0), statement)
+            case "from_yaml":
+                return self._from_file("v1.5", _argument(call, ("yaml_file",), 1), statement)
+            case "from_func":
+                return Component("v1.5", Family.COMMAND)
+            case "workspace":
+                return _from_workspace(dotted(call.func), "v1.5")
+            case "no resources":
+                return Step("v2", role.family, Component("v2", role.family), call)
+            case "pipeline":
+                # pipeline(...)(function), without the decorator syntax
+                return UnknownMeaning("a pipeline made without the decorator")
+        return UnknownMeaning(f"made by {dotted(call.func)}()")
+
+    def _workspace(
+        self, function: ast.Attribute, call: ast.Call, statement: Statement, depth: int
+    ) -> Meaning | None:
+        """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
+        over = function.value
+        of_components = isinstance(over, ast.Attribute) and over.attr in ("components", "component")
+        if of_components and function.attr in ("get", "load"):
+            return _from_workspace(dotted(function))
+        if function.attr == "create_or_update" and call.args:
+            argument = self.of(call.args[0], statement, depth + 1)
+            # What comes back from registering a component is a component; from submitting a job, a job.
+            is_component = isinstance(argument, Component) or getattr(argument, "is_component", False)
+            return argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
+        return None
+
+    # --- component files -----------------------------------------------------------------------------------------
+
+    def _from_file(self, generation: Generation, node: ast.expr | None, statement: Statement) -> Component:
+        name = self.text(node, statement) if node is not None else None
+        if name is None:
+            why = "its component file is known only when the code runs"
+            return Component(generation, self.assume or Family.OTHER, why=why)
+        # In the folder of the code, or where it may be run from.
+        for folder in self._folders():
+            file = os.path.normpath(os.path.join(folder, name))
+            document = self.library.load(file)
+            if document is not None:
+                family = document.root.kind.family
+                why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
+                return Component(generation, family, file, document, why=why)
+        file = os.path.normpath(os.path.join(self.folder, name))
+        shown = os.path.relpath(name, self.folder) if os.path.isabs(name) else name
+        return Component(generation, self.assume or Family.OTHER, file, why=f"there is no component in {shown}")
+
+    def text(self, node: ast.expr, statement: Statement) -> str | None:
+        """The text of an expression that is plain."""
+        return Texts(self.file, self.stands_for).of(node, statement)
+
+
+def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
+    """The binding that holds, or why that is decided at run time."""
+    last = bindings[-1]
+    if len(bindings) == 1 or last.statement.is_certain_before(statement):
+        return last
+    # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if it is there.
+    firsts = [item for item in bindings if not (item.statement.block.kind == "except" and _is_fallback(item))]
+    imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]
+    if len(firsts) < len(bindings) and (imports or len(firsts) == 1):
+        return (imports or firsts)[0]
+    return UnknownMeaning(f"{name} is chosen at run time", chosen=True, options=tuple(bindings))
+
+
+def _is_fallback(binding: Binding) -> bool:
+    return isinstance(binding.value, str | ast.Constant)
+
+
+def _from_workspace(how: str, generation: Generation = "v2") -> UnknownMeaning:
+    why = f"its component is loaded from a workspace ({how}), so its kind is not known here{ASSUME}"
+    return UnknownMeaning(why, is_component=True, generation=generation)
+
+
+def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:
+    named = [keyword.value for keyword in call.keywords if keyword.arg in names]
+    # The one at the position, or the last one before it.
+    return next(iter([*named, *reversed(call.args[: position + 1])]), None)
