@@ -47,12 +47,14 @@ def _opcodes(old: list[str], new: list[str]) -> Iterator[_Opcode]:
             yield "equal", start, i, j - (i - start), j
         if i == len(old) and j == len(new):
             return
-        if (meeting := _meeting(old, new, i, j)) is None:
-            rest = difflib.SequenceMatcher(None, old[i:], new[j:])
-            yield from ((tag, i + a, i + b, j + c, j + d) for tag, a, b, c, d in rest.get_opcodes())
-            return
-        yield "replace", i, i + meeting[0], j, j + meeting[1]
-        i, j = i + meeting[0], j + meeting[1]
+        meeting = _meeting(old, new, i, j)
+        ends = (len(old), len(new)) if meeting is None else (i + meeting[0], j + meeting[1])
+        if i == ends[0] or j == ends[1]:
+            yield "replace", i, ends[0], j, ends[1]
+        else:  # single lines in between may be equal
+            part = difflib.SequenceMatcher(None, old[i : ends[0]], new[j : ends[1]])
+            yield from ((tag, i + a, i + b, j + c, j + d) for tag, a, b, c, d in part.get_opcodes())
+        i, j = ends
 
 
 def _meeting(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] | None:
