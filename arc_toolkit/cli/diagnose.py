@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     begin = time.perf_counter()
     with collector_paused():  # 4 to 9 % of the CPU with 10,000 logs
         report = _report(args, console, _inventory(args, console))
+    gc.freeze()  # the report lives to the end: the collector that runs at exit would take 7 µs per log
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
         report = reports.only_job(report, args.job)

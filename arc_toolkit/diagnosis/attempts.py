@@ -49,21 +49,18 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: f
     result = []
     for name, of_job in groupby(attempts, key=lambda attempt: attempt.job):
         own = list(of_job)
-        last = own[-1].number
-        final = {attempt.outcome for attempt in own if attempt.number == last}
         moments = [moment for attempt in own if (moment := attempt.start or attempt.end)]
         group, kinds = groups[name], _kinds(own)
+        nodes = [attempt.node for attempt in own if attempt.node and not attempt.node_truncated]
         result.append(
             Job(
                 name=name,
                 run_id=group.run_id,
                 attempts=len({attempt.number for attempt in own}),
-                outcome=next(outcome for outcome in _WORST_FIRST if outcome in final),
-                nodes=tuple(
-                    dict.fromkeys(attempt.node for attempt in own if attempt.node and not attempt.node_truncated)
-                ),
+                outcome=_last_outcome(own),
+                nodes=tuple(dict.fromkeys(nodes) if len(nodes) > 1 else nodes),
                 causes=kinds,
-                since=min(moments) if moments else None,
+                since=min(moments, default=None),
                 fails_everywhere=name in everywhere,
                 unsure=_unsure(own) if kinds else (),
                 missing=group.missing,
@@ -72,6 +69,15 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: f
             )
         )
     return result
+
+
+def _last_outcome(attempts: list[Attempt]) -> RunOutcome:
+    """The worst of the ranks of the last attempt."""
+    last = attempts[-1]
+    if len(attempts) == 1:
+        return last.outcome
+    final = {attempt.outcome for attempt in attempts if attempt.number == last.number}
+    return next(outcome for outcome in _WORST_FIRST if outcome in final)
 
 
 def _kinds(attempts: list[Attempt]) -> tuple[CauseKind, ...]:

@@ -35,6 +35,8 @@ def notes(gaps: Sequence[RecordingGap]) -> list[str]:
 def mark_attempts(attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]) -> list[Attempt]:
     """A note for each attempt without a sure cause whose evidence may be in a gap."""
     lost = [gap for gap in gaps if not gap.complete]
+    if not lost:
+        return list(attempts)
     result = []
     for attempt in attempts:
         moment = _moment_of(attempt) if _lacks_evidence(attempt) else None

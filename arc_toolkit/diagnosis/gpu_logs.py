@@ -17,9 +17,11 @@ def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
     """The evidence in logs, tied to the job and its attempt by the path."""
     found = []
     for scan in scans:
+        if not (scan.xids or scan.cuda_errors):
+            continue
         facts = [(f"Xid {number}", HARDWARE_XIDS[number]) for number in scan.xids if number in HARDWARE_XIDS]
         facts += [("CUDA error", text) for text in scan.cuda_errors]
-        rank = locate(scan.path).rank if facts else None
+        rank = locate(scan.path).rank
         for reason, text in facts:
             evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
             found.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT))

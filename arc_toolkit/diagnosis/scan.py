@@ -13,12 +13,12 @@ import stat
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.literals import Find, finder
+from arc_toolkit.diagnosis.literals import Find, finders
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
 from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, unzip
@@ -45,7 +45,7 @@ HOSTNAME = re.compile(
 RUN_ID = re.compile(rb"(?:AZUREML|MLFLOW)_RUN_ID=['\"]?([A-Za-z0-9_.-]{1,255})")
 POD_UID = re.compile(rb"POD_UID=['\"]?([A-Za-z0-9_.-]{1,255})")
 # How AzureML writes the end of a Kubernetes job, in its three spellings, and of a preempted one.
-FAILED = b" job failed."
+FAILED = b"job failed."
 JOB_FAILED = re.compile(rb"(?:Azure ?(?:ML|Machine Learning)|AML) Kubernetes(?: Compute)? job failed\.")
 FAILURE = re.compile(rb" ?(-?\w*|Dispatch Job Fail) ?: ?(.*)")  # code and diagnostics
 PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
@@ -53,15 +53,22 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 XID = b"NVRM: Xid ("
 XID_LINE = re.compile(rb"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
 # cudaErrorECCUncorrectable and cudaErrorNvlinkUncorrectable, in the words of cudaGetErrorString.
-UNCORRECTABLE = b"uncorrectable "
+UNCORRECTABLE = b"rrectable "
 CUDA_HARDWARE_ERROR = re.compile(rb"uncorrectable (?:ECC error encountered|NVLink error detected)")
+
+# Literals start with two bytes that are rare in logs, because strstr looks for those: on 104 kB `job failed.` takes 7 µs
+# and ` job failed.` 10 µs, `D_UID=` 5 and `POD_UID=` 8, `TC 2` 7 and ` UTC 2` 12, `rrectable ` 5 and `uncorrectable ` 13.
+RUN_ID_END = b"_RUN_ID="
+POD_UID_END = b"D_UID="
+DATE_END = b"TC 2"
 
 CHUNK = 1 << 17  # most logs fit in it, and it fits in the second-level cache
 HEAD = 1 << 16  # where the ids are: the bootstrap script exports its environment first
 DATE_HEAD = 1 << 14  # where the start is: a date further on is another one
 TAIL = 1 << 14  # where errors of the GPU are: they end a job; carried from chunk to chunk
+SHORTEST_STAMP = len("2021-07-13 16:03:07")
 LONGEST_LINE = 2048  # longer than any node line
-DIGEST_BYTES = 2048
+DIGEST_BYTES = 1024
 MAX_GPU_ERRORS = 50
 MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
@@ -99,7 +106,7 @@ class _Buffer(threading.local):
     def __init__(self) -> None:
         self.data = bytearray(TAIL + CHUNK + 1)
         self.view = memoryview(self.data)[:-1]  # the last byte is for the search
-        self.find = finder(self.data)
+        self.finders = finders(self.data)
 
 
 _BUFFER = _Buffer()
@@ -121,7 +128,8 @@ def scan_all(logs: list[LogFile]) -> list[LogScan | SkippedFile]:
 
 
 def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan | SkippedFile:
-    data, view, find = _BUFFER.data, _BUFFER.view, _BUFFER.find
+    data, view = _BUFFER.data, _BUFFER.view
+    in_text, anywhere = _BUFFER.finders
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = LogScan(path, [])
     end = 0  # of the data in the buffer
@@ -141,10 +149,13 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
             end += count
             result.size += count
             final = not count
+        # Once per chunk instead of per search, 4 µs of a log with 104 kB.
+        is_text = data.find(0, 0, end) < 0
+        find = in_text if is_text else anywhere
         if not begin and end:
             if data.startswith(GZIP, 0, end) and not was_gzip:
                 return _scan_stream(path, unzip(stream, bytes(view[:end])), was_gzip=True)
-            has_nul = data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
+            has_nul = not is_text and data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
             if has_nul and (encoding := _other_than_text(bytes(view[: min(end, FIRST_BLOCK)]))):
                 return SkippedFile(path, encoding)
             result.digest = zlib.crc32(view[: min(end, DIGEST_BYTES)])
@@ -152,10 +163,14 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
         # Unless this is the end, the last hits are left for the next chunk, which has their whole line.
         start = TAIL - LONGEST_LINE if begin else 0
         stop = end if final else end - LONGEST_LINE + len(NEEDLE)
-        for at in _positions(find, NEEDLE, start, stop):
+        at = find(NEEDLE, start, stop)
+        while at >= 0:
             _take_node(data, at, end, final, result)
-        for at in _positions(find, FAILED, start, stop):
+            at = find(NEEDLE, at + len(NEEDLE), stop)
+        at = find(FAILED, start, stop)
+        while at >= 0:
             _take_failure(data, at, end, result)
+            at = find(FAILED, at + len(FAILED), stop)
         if not begin and not result.nodes:
             head = bytes(view[:end])
         if final:
@@ -180,33 +195,46 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
 
 def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan) -> None:
     """The name at a hit, unless it is not a name or already known."""
+    if _is_repeated(data, at, result):
+        return
     match = NODE_LINE.match(data, at, end)
     if match is None or len(result.nodes) >= MAX_NODES:
         return
-    name = match[1].decode("ascii")
     stop = match.end()
     if stop < end and data[stop] in NOT_A_NAME:
         return
-    if not NAME_LIKE.search(match[1]) and (
-        not name.islower() or (stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]))
+    name, is_plain_word = _name(match[1])
+    if is_plain_word and (
+        not match[1].islower() or (stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]))
     ):
         return  # `Run on node: failed to resolve host`, `Run on node: None`
-    # Scale sets write capitals, Kubernetes does not; many logs have the same few nodes.
-    name = sys.intern(name.lower())
     cut = (
         (stop == end and final)
         or is_cut(name)
-        or (LINE_END.match(data, stop, end) is not None and (match[2][-1:] == b"-" or data[at - 1 : at] in QUOTES))
+        or ((match[2][-1:] == b"-" or data[at - 1 : at] in QUOTES) and LINE_END.match(data, stop, end) is not None)
     )
     if result.start is None and not result.nodes:
         low = max(at - 200, 0)
         begin = max(data.rfind(b"\n", low, at) + 1, data.rfind(b"\r", low, at) + 1, low)
-        stamp = times.STAMP.search(data, begin, min(at, begin + 80))
+        stamp = times.STAMP.search(data, begin, min(at, begin + 80)) if at - begin > SHORTEST_STAMP else None
         if stamp:
             result.start = times.from_stamp(stamp)
     if not cut and name not in result.nodes and len(result.nodes) > result.truncated:
         result.later_starts += (_date_before(data, at),)
     _add_node(result, name, cut)
+
+
+def _is_repeated(data: bytearray, at: int, result: LogScan) -> bool:
+    """The line has the whole name that is known already; most logs have it twice, and this saves 6 µs."""
+    if not result.nodes or result.truncated:
+        return False
+    return data.startswith(b"%b %b\n" % (NEEDLE, result.nodes[-1].encode()), at) and data[at - 1 : at] not in QUOTES
+
+
+@lru_cache(1 << 12)  # many logs name the same few nodes
+def _name(text: bytes) -> tuple[str, bool]:
+    """The node's name, and whether it may be a word of a sentence. Scale sets write capitals, Kubernetes does not."""
+    return sys.intern(text.decode("ascii").lower()), NAME_LIKE.search(text) is None
 
 
 def _date_before(data: bytearray, at: int) -> float | None:
@@ -252,46 +280,51 @@ def _is_word(byte: int) -> bool:
     return bytes((byte,)).isalpha()
 
 
-def _positions(find: Find, literal: bytes, start: int, end: int) -> Iterator[int]:
-    at = find(literal, start, end)
-    while at >= 0:
-        yield at
-        at = find(literal, at + len(literal), end)
-
-
 def _read_head(data: bytearray, find: Find, end: int, result: LogScan) -> None:
     """The first run id, pod UID and `date`."""
-    result.run_id = _field(RUN_ID, data, find, b"RUN_ID=", min(end, HEAD))
-    result.pod_uid = _field(POD_UID, data, find, b"POD_UID=", min(end, HEAD))
-    for at in _positions(find, b" UTC 2", 0, min(end, DATE_HEAD)):
-        match = times.DATE_LINE.search(data, max(at - len(b"Tue Jul 13 16:02:22"), 0), min(at + 12, end))
+    head = min(end, HEAD)
+    result.run_id = _field(RUN_ID, data, find, RUN_ID_END, head)
+    result.pod_uid = _field(POD_UID, data, find, POD_UID_END, head)
+    head = min(end, DATE_HEAD)
+    at = find(DATE_END, 0, head)
+    while at >= 0:
+        match = times.DATE_LINE.search(data, max(at - len(b"Tue Jul 13 16:02:22 U"), 0), min(at + 10, end))
         if match and (start := times.from_date_line(match)) is not None:
             result.start, result.start_exact = start, True
             return
+        at = find(DATE_END, at + len(DATE_END), head)
 
 
 def _field(pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: bytes, end: int) -> str | None:
-    for at in _positions(find, literal, 0, end):
-        match = pattern.search(data, max(at - len(b"AZUREML_"), 0), min(at + 300, end))
+    at = find(literal, 0, end)
+    while at >= 0:
+        match = pattern.search(data, max(at - len(b"AZUREML"), 0), min(at + 300, end))
         if match and match.start() <= at:
             return match[1].decode("ascii")
+        at = find(literal, at + len(literal), end)
     return None
 
 
 def _read_tail(data: bytearray, find: Find, end: int, result: LogScan) -> None:
     """Errors of the GPU, with which a job ends."""
     start = max(end - TAIL, 0)
-    for at in _positions(find, XID, start, end):
+    at = find(XID, start, end)
+    while at >= 0:
         if (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
             result.xids = _with(result.xids, int(match[1]))
-    for at in _positions(find, UNCORRECTABLE, start, end):
-        if match := CUDA_HARDWARE_ERROR.match(data, at, end):
+        at = find(XID, at + len(XID), end)
+    at = find(UNCORRECTABLE, start, end)
+    while at >= 0:
+        if match := CUDA_HARDWARE_ERROR.match(data, at - len(b"unco"), end):
             result.cuda_errors = _with(result.cuda_errors, match[0].decode("ascii"))
+        at = find(UNCORRECTABLE, at + len(UNCORRECTABLE), end)
 
 
 def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:
     """AzureML's own message about the failure; the last one in the log counts."""
     stop = at + len(FAILED)
+    if data[at - 1 : at] != b" ":
+        return
     if data.startswith(PREEMPTED, stop, end):
         result.failure = ("PreemptionError", "")
     elif JOB_FAILED.search(data, max(at - 40, 0), stop) and (match := FAILURE.match(data, stop, end)):
