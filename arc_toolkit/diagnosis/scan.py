@@ -56,8 +56,8 @@ XID_LINE = re.compile(rb"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b
 UNCORRECTABLE = b"rrectable "
 CUDA_HARDWARE_ERROR = re.compile(rb"uncorrectable (?:ECC error encountered|NVLink error detected)")
 
-# Literals start with two bytes that are rare in logs, because strstr looks for those: on 104 kB `job failed.` takes 7 µs
-# and ` job failed.` 10 µs, `D_UID=` 5 and `POD_UID=` 8, `TC 2` 7 and ` UTC 2` 12, `rrectable ` 5 and `uncorrectable ` 13.
+# A literal starts with two bytes that are rare in logs, because strstr looks for those. On 104 kB `job failed.` takes
+# 7 µs and ` job failed.` 10; `D_UID=` 5, `POD_UID=` 8; `TC 2` 7, ` UTC 2` 12; `rrectable ` 5, `uncorrectable ` 13.
 RUN_ID_END = b"_RUN_ID="
 POD_UID_END = b"D_UID="
 DATE_END = b"TC 2"
@@ -228,7 +228,9 @@ def _is_repeated(data: bytearray, at: int, result: LogScan) -> bool:
     """The line has the whole name that is known already; most logs have it twice, and this saves 6 µs."""
     if not result.nodes or result.truncated:
         return False
-    return data.startswith(b"%b %b\n" % (NEEDLE, result.nodes[-1].encode()), at) and data[at - 1 : at] not in QUOTES
+    return (
+        data.startswith(b"%b %b\n" % (NEEDLE, result.nodes[-1].encode()), at) and data[at - 1 : at] not in QUOTES
+    )
 
 
 @lru_cache(1 << 12)  # many logs name the same few nodes
