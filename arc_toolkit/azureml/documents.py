@@ -271,7 +271,12 @@ def local_reference(written: str | None, path: str) -> str | None:
     return os.path.normpath(os.path.join(folder_of(path), written))
 
 
+# Asked for about five times per file; a new `Library` forgets them, since a run may start in another folder.
 @lru_cache(maxsize=64)
+def full_path(path: str) -> str:
+    return os.path.abspath(path)
+
+
 def folder_of(path: str) -> str:
     """The full path of the folder of a file."""
-    return os.path.dirname(os.path.abspath(path))
+    return os.path.dirname(full_path(path))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 
@@ -190,8 +190,8 @@ def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str
     own = pairs(root)
     declared = (text_of(own["type"][1]) if "type" in own else None) or ""
     schema = (text_of(own["$schema"][1]) if "$schema" in own else None) or ""
-    if other := _DEPLOYMENT.search(schema):  # `pipelineComponentBatchDeployment` has `type: pipeline`, and no jobs
-        return None, f"an AzureML document ({other[1]}), not a job"
+    if other := _deployment(schema):  # `pipelineComponentBatchDeployment` has `type: pipeline`, and no jobs
+        return None, f"an AzureML document ({other}), not a job"
     name = declared.partition("@")[0]
     if family := _SPECS.get(name.lower()):
         return KINDS[family, Role.SPEC], ""
@@ -208,11 +208,20 @@ def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str
     return _by_shape(own, name, is_used), ""
 
 
+# A run has few schemas, each in many files.
+@lru_cache(maxsize=256)
+def _deployment(schema: str) -> str:
+    """The kind of a deployment, an endpoint or a schedule; nothing for other schemas."""
+    match = _DEPLOYMENT.search(schema)
+    return match[1] if match else ""
+
+
 def type_family(declared: str) -> Family | None:
     """The family that `type` of a v2 file names."""
     return _V2_TYPES.get(declared)
 
 
+@lru_cache(maxsize=256)
 def schema_family(schema: str) -> Family | None:
     """The family that the `$schema` of a v2 file names."""
     match = _SCHEMA_NAME.search(schema)
@@ -244,6 +253,7 @@ def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bo
     return KINDS[family, role]
 
 
+@lru_cache(maxsize=256)
 def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
     match = _SCHEMA_NAME.search(schema)
     if match is None:

@@ -11,7 +11,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from arc_toolkit.azureml.documents import Document, SourceFile, Target, folder_of, local_reference, parse
+from arc_toolkit.azureml.documents import (
+    Document,
+    SourceFile,
+    Target,
+    folder_of,
+    full_path,
+    local_reference,
+    parse,
+)
 from arc_toolkit.azureml.evidence import EvidenceReader
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.threads import FrameworkEvidence
@@ -43,6 +51,7 @@ class Library:
     """The files around those that are patched."""
 
     def __init__(self, read: Read) -> None:
+        full_path.cache_clear()
         self.read = read
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
@@ -69,7 +78,7 @@ class Library:
 
     def note_uses(self, path: str, data: bytes) -> None:
         """Take in the references of one file, by their text alone: this runs before any file is parsed."""
-        self._given.add(os.path.abspath(path))
+        self._given.add(full_path(path))
         if not path.endswith((".py", ".ipynb")):
             self._note_yaml(path, data)
         elif b"load_component" in data or b"from_yaml" in data or b"Component" in data or b"components" in data:
@@ -90,7 +99,7 @@ class Library:
                     if how == "trial":
                         self._sweeps.setdefault(reference, []).append(path)
         if (b"type:" in data or b"$schema" in data) and (name := _top_value(data, b"name:")):
-            full, version = os.path.abspath(path), _top_value(data, b"version:")
+            full, version = full_path(path), _top_value(data, b"version:")
             self._named_files.setdefault(name, []).append((version, full))
             self._names[full] = name, version
 
@@ -118,7 +127,7 @@ class Library:
 
     def uses(self, path: str) -> set[str]:
         """How other files use this one: component, trial, python, or another version; empty where nothing does."""
-        full = os.path.abspath(path)
+        full = full_path(path)
         uses = self._uses.get(full, set())
         name, version = self._names.get(full, ("", ""))
         named = self._named_uses.get(name, ())
@@ -134,11 +143,11 @@ class Library:
 
     def sweeps(self, path: str) -> Iterator[tuple[SourceFile, Target]]:
         """The v2 sweeps that name this file as their trial, with the files that they are in."""
-        full = os.path.abspath(path)
+        full = full_path(path)
         name = self._names.get(full, ("", ""))[0]
         for user in dict.fromkeys((*self._sweeps.get(full, ()), *self._sweeps.get(name, ()))):
             try:
-                file = self.parse(user, self.read(os.path.abspath(user)))
+                file = self.parse(user, self.read(full_path(user)))
             except (OSError, Unreadable):
                 continue
             for target in (target for document in file.documents for target in document.targets):
@@ -165,7 +174,7 @@ class Library:
     def _registered(self, name: str, version: str, user: str) -> str | None:
         """The given file with the name and version of a registered component, if there is just one."""
         files = [full for own, full in self._named_files.get(name, ()) if _fits(version, own)]
-        if len(files) != 1 or files[0] == os.path.abspath(user):
+        if len(files) != 1 or files[0] == full_path(user):
             return None
         kind = self.kind_of(files[0])
         return files[0] if kind is not None and kind.role in (Role.COMPONENT, Role.SPEC) else None
@@ -179,7 +188,7 @@ class Library:
 
     def parse(self, path: str, data: bytes) -> SourceFile:
         """Parse a file and remember it for those that refer to it."""
-        name = os.path.abspath(path)
+        name = full_path(path)
         kept = self._files.get(name)
         if kept is not None and kept.data == data:
             # `load` parses by the full path: findings name the path that was given.

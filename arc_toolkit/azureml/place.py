@@ -1,29 +1,20 @@
 """What was asked for, into every target of a file, whatever its language: one way to put a setting into a target.
 
 `place` decides by what is there: nothing, the same, another value, a binding, or something that cannot be read.
-`Target.state` reads it, `Plan.write` writes; which slots a kind keeps is in `kinds.KINDS`, and how many threads are
-right is decided in `threads.py`.
+`Target.state` reads it, `Plan.write` writes; which slots a kind keeps is in `kinds.KINDS`. Threads are placed in
+`place_threads.py`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, cast
-
-import yaml
 
 from arc_toolkit.azureml.documents import RESOURCE_KEYS, Parameter, Setting, State, Target, is_bound
-from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import NOTHING, PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import INT, get, pairs, text_of
-
-if TYPE_CHECKING:
-    from arc_toolkit.azureml.yaml_engine import YamlPlan
 
 DEFAULT_COMPUTE = ("settings", "default_compute")
 
@@ -33,7 +24,10 @@ def place_settings(plan: Plan) -> None:
     exposed = expose_parameters(plan) if plan.settings.expose_parameters else ()
     place_resources(plan, exposed)
     place_compute(plan)
-    place_threads(plan)
+    if plan.settings.threads not in (None, "off"):
+        from arc_toolkit.azureml.place_threads import place_threads
+
+        place_threads(plan)
 
 
 def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setting]:
@@ -279,198 +273,3 @@ def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> s
         return None
     value = known[0] if known else declared or "1"
     return int(value) if slot == Slot.INSTANCE_COUNT and value.isdigit() else value
-
-
-THREADS = "threads"
-
-
-def place_threads(plan: Plan) -> None:
-    """Every target of a file that runs code."""
-    if plan.settings.threads in (None, "off"):
-        return
-    for target in plan.targets():
-        kind = target.kind
-        if not plan.wants(THREADS, target):
-            continue
-        if plan.unsupported(target, Slot.VARIABLES) is None:
-            _on_variables(plan, target)
-        elif kind is KINDS[Family.SWEEP, Role.STEP] and (target.reference or plan.language == "python"):
-            _on_sweep_step(plan, target)
-        elif plan.language == "python":
-            continue
-        elif kind.role == Role.STEP_TRIAL or (
-            kind is KINDS[Family.COMMAND, Role.COMPONENT] and "trial" in plan.library.uses(plan.path)
-        ):
-            _on_command(cast("YamlPlan", plan), target)
-        elif kind.role == Role.COMPONENT and kind.resources and target.parent is None:
-            _on_component(plan, target)
-
-
-def decide_for(
-    plan: Plan,
-    target: Target,
-    *,
-    settings: Settings | None = None,
-    literal_only: bool = False,
-    instance_type: str | None = None,
-) -> Decision:
-    """The decision for one target, with all that is known about it; by the settings of the run if none are given."""
-    settings = settings or plan.settings
-    # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
-    evidence = () if settings.threads == "lightgbm" else plan.evidence(target)
-    if settings.threads == "auto" and not evidence:
-        return NOTHING
-    processes, written = _processes(plan, target)
-    number = int(processes) if processes is not None and processes.isdigit() else None
-    decision = decide(
-        settings,
-        evidence,
-        instance_type=instance_type or plan.instance_type(target) or settings.instance_type,
-        # Any step with several processes on a node shares its cores among them.
-        parallel=target.kind.family == Family.PARALLEL or (number or 0) > 1,
-        processes=number,
-        windows=_is_windows(plan, target),
-        literal_only=literal_only,
-    )
-    if decision.how in ("prestep", "literal") and written and number is None:
-        return Decision(
-            "cannot", decision.names, reason=f"its processes per node are {written}, which is not a literal"
-        )
-    return decision
-
-
-# Processes per node: of PRS, and of MPI and PyTorch.
-_PROCESSES = (("max_concurrency_per_instance",), ("distribution", "process_count_per_instance"))
-
-
-def _processes(plan: Plan, target: Target) -> tuple[str | None, str]:
-    """How many processes share a node, also by the default of an input, and how that is written."""
-    for path in _PROCESSES:
-        if (text := plan.effective(target, *path)) is not None:
-            return plan.resolved(target, text), target.written(path) or text
-    return None, ""
-
-
-def _is_windows(plan: Plan, target: Target) -> bool:
-    """Whether the environment says Windows: `os: Windows`, `os_type`, or an image for it."""
-    holders = [target.get("environment"), target.get("task", "environment")]
-    if target.reference and (document := plan.library.load(target.reference)):
-        holders.append(document.root.get("environment"))
-    for environment in holders:
-        if isinstance(environment, yaml.MappingNode):
-            for path in (("os",), ("os_type",), ("docker", "platform", "os")):
-                if (text_of(get(environment, *path)) or "").lower() == "windows":
-                    return True
-            image = (text_of(get(environment, "image")) or "").lower()
-            if "windows" in image or "nanoserver" in image:
-                return True
-    return False
-
-
-def not_set(plan: Plan, target: Target, reason: str) -> None:
-    plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
-
-
-def _done(plan: Plan, target: Target, message: str, reason: str) -> None:
-    plan.add_finding(THREADS, "note", message, target.at, reason=reason, applied=True)
-
-
-def _on_variables(plan: Plan, target: Target) -> None:
-    if plan.inherits(target, Slot.VARIABLES.path):
-        return
-    decision = decide_for(plan, target)
-    if decision.how == "nothing":
-        return
-    if target.kind is KINDS[Family.PARALLEL, Role.SPEC]:
-        reason = f"{decision.reason}; but the processes per node of a v1.5 ParallelComponent are run settings"
-        plan.add_finding(THREADS, "note", "threads are not set in this spec", target.at, reason=reason)
-        return
-    if decision.how == "cannot":
-        not_set(plan, target, decision.reason)
-        return
-    old = plan.variables(target)
-    if plan.ignored(THREADS, target, (*Slot.VARIABLES.path, RESTEP)):
-        return
-    is_prestep = decision.how == "prestep"
-    value = "from get_cores" if is_prestep else f"= {decision.number}"
-    if RESTEP in old and PRESTEP not in old and is_prestep:
-        free = [name for name in decision.names if name not in old]
-        if plan.replace_restep(target, merge_prestep(old[RESTEP], free)):
-            _done(plan, target, f"{PRESTEP} on {target.shown} {value}", decision.reason)
-        return
-    bound = [name for name in (*decision.names, PRESTEP) if is_bound(old.get(name))]
-    if bound:
-        not_set(plan, target, f"its {bound[0]} is not a literal")
-        return
-    kept = ", ".join(f"{name}={old[name]}" for name in decision.names if is_prestep and name in old)
-    if kept:
-        message = f"{kept} is set on {target.shown} and stays"
-        plan.add_finding(THREADS, "note", message, target.at, reason=decision.reason)
-    settings = [
-        Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.path, name))
-        for name, text in decision.variables(old).items()
-    ]
-    plan.has_asked = plan.has_asked or not settings
-    for setting in place(plan, target, settings):
-        _done(plan, target, f"{setting.path[-1]} on {target.shown} {value}", decision.reason)
-
-
-def _on_command(plan: YamlPlan, target: Target) -> None:
-    """The trial of a sweep in a pipeline loses variables: literal exports before its command."""
-    decision = _for_trial(plan, target)
-    if decision.how == "nothing" or plan.ignored(THREADS, target, ("command",)):
-        return
-    why = "a sweep step in a pipeline loses environment variables, so they are exported before the command"
-    reason = f"{why}; {decision.reason}"
-    if decision.how == "cannot":
-        message = f"threads are not set before the command of {target.shown}"
-        plan.add_finding(THREADS, "warning", message, target.at, reason=reason)
-        return
-    command = text_of(get(target.node, "command"))
-    if command is None or set(decision.names) <= exported_names(command).keys():
-        return
-    # A step that uses the same file as a command has variables of its own: those win.
-    yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
-    export = decision.export_command(yielding)
-    path = (*target.path, "command")
-    # A line of its own: `&&` before `./monitor.sh & python train.py` would export to the monitor only.
-    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, export)):
-        plan.expect(path, f"{export}\n{command}")
-        _done(plan, target, f"`{export}` before the command", reason)
-
-
-def _for_trial(plan: YamlPlan, target: Target) -> Decision:
-    """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
-    decisions: dict[tuple[str, int | None], tuple[str, Decision]] = {}
-    for file, sweep in plan.library.sweeps(plan.path) if target.parent is None else ():
-        around = type(plan)(file, plan.library, plan.settings)
-        place_resources(around)
-        decision = decide_for(plan, target, literal_only=True, instance_type=around.instance_type(sweep))
-        decisions.setdefault((decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision))
-    if len(decisions) > 1:
-        shown = "; ".join(f"{where}: {item.number or item.reason}" for where, item in decisions.values())
-        return Decision("cannot", reason=f"the sweeps that use it need different numbers ({shown})")
-    for _, decision in decisions.values():
-        return decision
-    return decide_for(plan, target, literal_only=True)
-
-
-def _on_sweep_step(plan: Plan, target: Target) -> None:
-    if decide_for(plan, target, literal_only=True).how == "nothing":
-        return
-    if plan.language == "python":
-        not_set(plan, target, f"{target.kind.why}: export them in the command of its trial")
-    elif target.reference:
-        trial = os.path.basename(target.reference)
-        reason = f"{target.kind.why}: the exports go before the command of {trial} (give that file too)"
-        plan.add_finding(THREADS, "note", f"no variables on {target.shown}", target.at, reason=reason)
-
-
-def _on_component(plan: Plan, target: Target) -> None:
-    """A v2 component drops variables: the steps that use it have them; say so where no step does."""
-    decision = decide_for(plan, target)
-    if decision.how == "nothing" or plan.library.uses(plan.path):
-        return
-    reason = f"{target.kind.why}, and no pipeline in the given paths uses it; {decision.reason}"
-    message = "threads cannot be set in this component: set them on the step that uses it"
-    plan.add_finding(THREADS, "warning", message, target.at, reason=reason)

@@ -291,3 +291,8 @@ class Plan(ABC):
         if target.path not in self._evidence:
             self._evidence[target.path] = self.library.evidence(target, self.path)
         return self._evidence[target.path]
+
+    @property
+    def has_evidence(self) -> bool:
+        """Whether anything was found for a target so far."""
+        return any(self._evidence.values())

@@ -11,7 +11,8 @@ from arc_toolkit.azureml import threads
 from arc_toolkit.azureml.documents import Setting, Target
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place import EXPOSE, not_set, place_settings
+from arc_toolkit.azureml.place import EXPOSE, place_settings
+from arc_toolkit.azureml.place_threads import not_set
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.expressions import calls_in
 from arc_toolkit.azureml.python.find_targets import find_targets

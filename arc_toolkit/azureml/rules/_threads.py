@@ -8,7 +8,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.place import decide_for
+from arc_toolkit.azureml.place_threads import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.rules._compute import is_elsewhere, kubernetes

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from arc_toolkit.azureml.documents import Target
+from arc_toolkit.azureml.documents import Target, full_path
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
 
 def _check(plan: Plan) -> None:
-    own = os.path.abspath(plan.path)
+    own = full_path(plan.path)
     for step in (step for document in plan.documents for step in document.steps):
         if step.reference is not None and _leads_to(plan, step, own):
             by = "itself" if step.reference == own else f"itself by way of {os.path.relpath(step.reference)}"

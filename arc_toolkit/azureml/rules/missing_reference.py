@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from arc_toolkit.azureml.documents import Target, folder_of
+from arc_toolkit.azureml.documents import Target, folder_of, full_path
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_nodes import Node, text_of
@@ -39,7 +39,7 @@ def _check(plan: Plan) -> None:
 
 def _has_includes(plan: Plan, target: Target) -> bool:
     """Whether files of other folders are put into the snapshot, which cannot be seen here."""
-    stem = os.path.splitext(os.path.abspath(plan.path))[0]
+    stem = os.path.splitext(full_path(plan.path))[0]
     return "additional_includes" in target.own or not plan.library.missing(f"{stem}.additional_includes")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import yaml
 
@@ -20,37 +20,34 @@ _OF_STEP = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)")
 
 
 def _check(plan: Plan) -> None:
+    steps: dict[Target, Collection[str]] = {}
     for target in plan.known_targets():
         if target.kind.role in (Role.SPEC, Role.V15_STEP):
             continue
-        if target.kind.role == Role.STEP:
-            _report(plan, target, (target.node,), target.parent, of_parent=True)
-            _report_steps(plan, target)
+        if target.kind.role == Role.STEP and (pipeline := target.parent):
+            if pipeline not in steps:
+                steps[pipeline] = pairs(pipeline.get("jobs"))
+            for scalar in _scalars(target.node, skip="jobs"):
+                _report(plan, scalar, pipeline, of_parent=True)
+                _report_steps(plan, scalar, steps[pipeline])
         commands = [node for name in ("command", "task", "args") if (node := target.get(name)) is not None]
-        if commands and "component" not in target.own:
-            _report(plan, target, commands, target, of_parent=False)
+        for node in commands if "component" not in target.own else ():
+            for scalar in _scalars(node):
+                _report(plan, scalar, target, of_parent=False)
 
 
-def _report(
-    plan: Plan, target: Target, nodes: list[Node] | tuple[Node, ...], owner: Target | None, of_parent: bool
-) -> None:
-    for node in nodes:
-        for scalar in _scalars(node, skip="jobs" if of_parent else ""):
-            for parent, where, name in _BINDING.findall(scalar.value):
-                if bool(parent) == of_parent and owner is not None and not _declares(owner, where, name):
-                    word = where.removesuffix("s").replace("_", " ")
-                    plan.report(RULE, f"{_shown(owner)} has no {word} `{name}`", scalar)
+def _report(plan: Plan, scalar: yaml.ScalarNode, owner: Target, of_parent: bool) -> None:
+    for parent, where, name in _BINDING.findall(scalar.value):
+        if bool(parent) == of_parent and not _declares(owner, where, name):
+            word = where.removesuffix("s").replace("_", " ")
+            plan.report(RULE, f"{_shown(owner)} has no {word} `{name}`", scalar)
 
 
-def _report_steps(plan: Plan, step: Target) -> None:
+def _report_steps(plan: Plan, scalar: yaml.ScalarNode, steps: Collection[str]) -> None:
     """`${{parent.jobs.prepare.outputs.data}}` where there is no step `prepare`."""
-    names = pairs(step.parent.get("jobs")) if step.parent else {}
-    if not names or "<<" in names:
-        return
-    for scalar in _scalars(step.node, skip="jobs"):
-        for name in _OF_STEP.findall(scalar.value):
-            if name not in names:
-                plan.report(RULE, f"the pipeline has no step `{name}`", scalar)
+    for name in _OF_STEP.findall(scalar.value):
+        if name not in steps and "<<" not in steps:
+            plan.report(RULE, f"the pipeline has no step `{name}`", scalar)
 
 
 def _shown(owner: Target) -> str:
@@ -78,7 +75,7 @@ def _declares(owner: Target, where: str, name: str) -> bool:
     return owner.kind.family == Family.PIPELINE and "component" in owner.own
 
 
-def _scalars(node: Node, skip: str) -> Iterator[yaml.ScalarNode]:
+def _scalars(node: Node, skip: str = "") -> Iterator[yaml.ScalarNode]:
     if isinstance(node, yaml.ScalarNode):
         if "${{" in node.value:
             yield node
