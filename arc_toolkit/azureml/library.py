@@ -38,6 +38,8 @@ _PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
 _JOINED = re.compile(rb"""(?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){1,9}\Z""")
 _JOINED_BYTES = 300
 _QUOTED = re.compile(rb"""["']([\w. /-]+)\\?["']""")
+# A file name that is put together while the code runs: f"{name}.yml", name + ".yml", glob("*.yml").
+_MADE_NAME = re.compile(rb"""[}*"']\.ya?ml\\?["']|%s[\w.-]*\.ya?ml""")
 # A component of the workspace that code asks for by its name.
 _PYTHON_CALL = re.compile(rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})")
 _PYTHON_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
@@ -71,6 +73,8 @@ class Library:
         self._names: dict[str, tuple[str, str]] = {}
         # What code calls a file, which may be run from another folder: its last part -> (the parts before, code file)
         self._python_files: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        # The folders around code that loads components by names which are not known: it may use any of them.
+        self._open_folders: set[str] = set()
         # trial file, or name of a trial -> the files whose sweeps name it
         self._sweeps: dict[str, list[str]] = {}
 
@@ -104,7 +108,10 @@ class Library:
             self._names[full] = name, version
 
     def _note_python(self, path: str, data: bytes) -> None:
-        if b".yml" in data or b".yaml" in data:
+        has_files = b".yml" in data or b".yaml" in data
+        if b"load_component" in data and (not has_files or _MADE_NAME.search(data)):
+            self._open_folders.add(os.path.dirname(folder_of(path)) + os.sep)
+        if has_files:
             for match in _PYTHON_FILE.finditer(data):
                 parts_before = _JOINED.search(data, max(0, match.start() - _JOINED_BYTES), match.start())
                 joined = [_text(part) for part in _QUOTED.findall(parts_before[0])] if parts_before else []
@@ -139,6 +146,8 @@ class Library:
                 near = full.startswith(os.path.dirname(folder) + os.sep)
                 if tuple(before[-len(parts) :]) == parts if parts else near:
                     return {"python"}
+        if not uses and any(full.startswith(folder) for folder in self._open_folders):
+            return {"python"}
         return uses
 
     def sweeps(self, path: str) -> Iterator[tuple[SourceFile, Target]]:

@@ -179,6 +179,26 @@ def test_code_uses_a_component_by_its_file_or_its_name(code: str) -> None:
     assert [finding.rule for finding in other.findings] == ["unused-component"]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        'for name in names:\n    steps.append(load_component(source=f"{folder}/{name}.yml"))',
+        'steps = [load_component(folder + "/" + name + ".yaml") for name in names]',
+        'steps = [load_component(path) for path in folder.glob("*.yml")]',
+        'step = load_component("%s-train.yml" % prefix)',
+        "step = load_component(arguments.component)",
+    ],
+)
+def test_code_that_loads_components_of_unknown_names_may_use_any_around_it(code: str) -> None:
+    files = {"a/src/pipeline.py": code, "a/components/train.yml": COMPONENT, "b/train.yml": COMPONENT}
+    near, far = (
+        patch(COMPONENT, path=path, files=files, in_folder=True).findings
+        for path in ("a/components/train.yml", "b/train.yml")
+    )
+    assert near == ()
+    assert [finding.rule for finding in far] == ["unused-component"]
+
+
 @pytest.mark.parametrize("key", ["component", "trial"])
 def test_a_file_that_a_step_names_is_a_component(key: str) -> None:
     text = "command: python train.py\nenvironment: e\ncode: .\n"

@@ -72,9 +72,9 @@ def run(text: str, settings: Settings, folder: Path) -> dict[str, dict[str, Any]
         unavailable("azure-ai-ml is not installed")
     (folder / "train.yml").write_text(COMPONENT)
     (folder / "s.py").write_text("def run(x): return x\n")
-    result = patch(text, settings, path=str(folder / "pipeline.py"))
+    result = patch(f"folder = {str(folder)!r}\n{text}", settings, path=str(folder / "pipeline.py"))
     assert result.after is not None
-    names: dict[str, Any] = {"folder": str(folder)}
+    names: dict[str, Any] = {}
     exec(compile(result.after, "pipeline.py", "exec"), names)
     job = names["job"]
     assert job._validate().passed
