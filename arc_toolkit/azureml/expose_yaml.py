@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from arc_toolkit.azureml.documents import FILE_STYLE, Target
+from arc_toolkit.azureml.documents import FILE_STYLE, Parameter, Target, parse
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.place import EXPOSE
-from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, construct, get, pairs, text_of
 from arc_toolkit.edit.yaml_writer import file_text
@@ -46,14 +46,19 @@ def report_root(plan: YamlPlan, root: Target) -> None:
 # --- the inputs of a pipeline ----------------------------------------------------------------------------------
 
 
-def parameter_name(pipeline: Target, slot: Slot) -> str:
+def parameter_name(plan: YamlPlan, pipeline: Target, slot: Slot) -> str:
     """The input for a slot: of the slot's name, unless the pipeline has such an input for something else."""
+    return next(name for name in _names(slot) if _is_free(plan, pipeline, slot, name))
+
+
+def _names(slot: Slot) -> Iterator[str]:
     field = slot.path[-1]
-    names = (field, f"job_{field}", *(f"job_{field}_{number}" for number in range(2, 100)))
-    return next(name for name in names if _is_free(pipeline, slot, name))
+    yield field
+    yield f"job_{field}"
+    yield from (f"job_{field}_{number}" for number in range(2, 100))
 
 
-def _is_free(pipeline: Target, slot: Slot, name: str) -> bool:
+def _is_free(plan: YamlPlan, pipeline: Target, slot: Slot, name: str) -> bool:
     """Whether there is no such input, or all that it is used for is this slot."""
     declared = pipeline.get("inputs", name)
     if declared is None:
@@ -67,14 +72,15 @@ def _is_free(pipeline: Target, slot: Slot, name: str) -> bool:
     if literal is not None and (isinstance(literal, bool) or not isinstance(literal, int if is_count else str)):
         return False
     text = f"${{{{parent.inputs.{name}}}}}"
-    return all(_is_for(pipeline, slot, path) for path in _places(pipeline.get("jobs"), text))
+    return all(_is_for(plan, pipeline, slot, path) for path in _places(pipeline.get("jobs"), text))
 
 
-def _is_for(pipeline: Target, slot: Slot, path: Path) -> bool:
+def _is_for(plan: YamlPlan, pipeline: Target, slot: Slot, path: Path) -> bool:
     """Whether a place below `jobs` takes the value of a slot; an inner pipeline may take it as its own input."""
     if path[1:] in (slot.path, slot.path[1:]):
         return True
-    return path[1:] == ("inputs", slot.path[-1]) and pipeline.text("jobs", path[0], "type") == Family.PIPELINE
+    step = plan.step(pipeline, str(path[0])) if path[1:-1] == ("inputs",) else None
+    return step is not None and step.kind.family == Family.PIPELINE and str(path[-1]) in _names(slot)
 
 
 def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:
@@ -88,6 +94,57 @@ def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield from _places(value, text, (*path, str(key.value)))
+
+
+# --- a pipeline in a pipeline ----------------------------------------------------------------------------------
+
+
+def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
+    """What the pipeline of a step exposes, `outer` exposes too."""
+    for slot, (name, default) in _exposed_by(plan, step).items():
+        path = ("inputs", name)
+        own = plan.parameter(outer, slot)
+        is_passed = step.text(*path) == str(Parameter(own))
+        if (step.is_bound(path) and not is_passed) or not plan.wants(EXPOSE, step):
+            continue
+        if any(plan.ignored(rule, step, path) for rule in (slot.rule, EXPOSE)):
+            continue
+        asked = getattr(plan.settings, slot.path[-1]) if plan.settings.wants(slot.rule) else None
+        inner = step.text(*path) or default
+        declared = plan.planned(outer, "inputs", own) or plan.planned(outer, "inputs", own, "default")
+        if asked is None and not is_passed and declared not in (None, inner):
+            reason = f"the defaults differ ({inner}, and {declared} of the parameter): use --{slot.rule}"
+            message = f"{name} is not passed on to {step.shown}"
+            plan.add_finding(EXPOSE, "warning", message, step.place_of(path), reason=reason)
+            continue
+        value = int(inner) if slot == Slot.INSTANCE_COUNT and inner.isdigit() else inner
+        has_value = asked is None and declared is not None
+        if (has_value or plan.declare(outer, slot, asked or value)) and not is_passed:
+            plan.set(EXPOSE, step, path, Parameter(own))
+
+
+def _exposed_by(plan: YamlPlan, step: Target) -> dict[Slot, tuple[str, str]]:
+    """The parameters of the pipeline file that a step names, and their defaults, as this run leaves that file."""
+    from arc_toolkit.azureml.yaml_engine import YamlPlan, patch_yaml
+
+    path, library = step.reference, plan.library
+    if path is None or not library.is_given(path):
+        return {}  # its steps get nothing by this run, which is reported
+    if path not in library.exposed:
+        library.exposed[path] = {}  # also for two pipelines that name each other
+        try:
+            data = library.read(path)
+            after = patch_yaml(path, data, plan.settings, library).after
+            file = parse(path, after or data, library)
+        except (OSError, Unreadable):
+            return {}
+        inner, root = YamlPlan(file, library, plan.settings), file.documents[0].root
+        for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+            name = inner.parameter(root, slot)
+            default = root.text("inputs", name, "default")
+            if root.kind.role == Role.COMPONENT and default is not None:
+                library.exposed[path][slot] = name, default
+    return library.exposed[path]
 
 
 # --- an inline command step ------------------------------------------------------------------------------------

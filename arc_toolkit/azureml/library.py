@@ -21,7 +21,7 @@ from arc_toolkit.azureml.documents import (
     parse,
 )
 from arc_toolkit.azureml.evidence import EvidenceReader
-from arc_toolkit.azureml.kinds import Family, Role, TargetKind
+from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.threads import FrameworkEvidence
 from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
@@ -75,6 +75,8 @@ class Library:
         self._python_files: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         # The folders around code that loads components by names which are not known: it may use any of them.
         self._open_folders: set[str] = set()
+        # pipeline -> the parameters that it has after this run, with their defaults
+        self.exposed: dict[str, dict[Slot, tuple[str, str]]] = {}
         # trial file, or name of a trial -> the files whose sweeps name it
         self._sweeps: dict[str, list[str]] = {}
 

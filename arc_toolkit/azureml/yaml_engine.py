@@ -179,11 +179,15 @@ class YamlPlan(Plan):
         return self.settings.expose_parameters and pipeline is not None and pipeline.parent is None
 
     def expose_others(self) -> None:
-        from arc_toolkit.azureml.expose_yaml import report_root
+        """A pipeline that uses another one passes the parameters of that one on."""
+        from arc_toolkit.azureml.expose_yaml import pass_on, report_root
 
         for document in self.documents:
             if document.root.kind.family != Family.PIPELINE:
                 report_root(self, document.root)
+            for step in document.steps:
+                if step.kind.family == Family.PIPELINE and step.parent is document.root:
+                    pass_on(self, document.root, step)
 
     def step(self, pipeline: Target, name: str) -> Target | None:
         """A step of a pipeline by its name."""
@@ -196,7 +200,7 @@ class YamlPlan(Plan):
 
         key = (pipeline.path, slot)
         if key not in self._parameters:
-            self._parameters[key] = parameter_name(pipeline, slot)
+            self._parameters[key] = parameter_name(self, pipeline, slot)
         return self._parameters[key]
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:

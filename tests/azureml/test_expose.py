@@ -50,6 +50,83 @@ def test_a_pipeline_job_gets_inputs_and_its_steps_are_bound() -> None:
     check_transformed(PIPELINE, after, path="pipeline.yml", files=FILES, **ASKED)
 
 
+INNER = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineComponent.schema.json
+type: pipeline
+name: inner
+version: 1
+jobs:
+  train:
+    type: command
+    component: ./train.yml
+"""
+OUTER = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+jobs:
+  first:
+    component: ./inner.yml
+  second:
+    type: pipeline
+    component: ./inner.yml
+    inputs:
+      instance_type: 8cpu32g
+"""
+NESTED = {"train.yml": COMPONENT, "inner.yml": INNER, "outer.yml": OUTER}
+
+
+def test_a_pipeline_passes_the_parameters_of_its_pipelines_on() -> None:
+    passed = f"    inputs:\n      instance_type: {TYPE}\n      instance_count: {COUNT}\n"
+    after = (
+        OUTER.replace("jobs:\n", "inputs:\n  instance_type: 32cpu128g\n  instance_count: 2\njobs:\n")
+        .replace("  first:\n    component: ./inner.yml\n", f"  first:\n    component: ./inner.yml\n{passed}")
+        .replace("    inputs:\n      instance_type: 8cpu32g\n", passed)
+    )
+    check_transformed(OUTER, after, path="outer.yml", files=NESTED, **ASKED)
+    # Another value later on reaches the inner pipeline too.
+    later = patch(after, path="outer.yml", files=NESTED, **{**ASKED, "instance_type": "4cpu16g"}).after or b""
+    assert later.decode() == after.replace("instance_type: 32cpu128g", "instance_type: 4cpu16g")
+
+
+def test_a_pipeline_in_a_pipeline_in_a_pipeline() -> None:
+    outer = INNER.replace(
+        "type: command\n    component: ./train.yml", "type: pipeline\n    component: ./inner.yml"
+    )
+    files = {"train.yml": COMPONENT, "inner.yml": INNER, "middle.yml": outer, "outer.yml": OUTER}
+    text = OUTER.replace("./inner.yml", "./middle.yml")
+    data = yaml.safe_load(patch(text, path="outer.yml", files={**files, "outer.yml": text}, **ASKED).after or b"")
+    assert data["jobs"]["first"]["inputs"] == {"instance_type": TYPE, "instance_count": COUNT}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.yml": COMPONENT, "outer.yml": OUTER},
+        # Its steps are bound to something else, or it cannot be read.
+        {**NESTED, "inner.yml": INNER + "    resources: {instance_type: '${{parent.inputs.kind}}'}\n"},
+        {**NESTED, "inner.yml": "type: pipeline\njobs: [\n"},
+        # Each names the other.
+        {
+            **NESTED,
+            "inner.yml": INNER.replace("type: command\n    component: ./train.yml", "component: ./outer.yml"),
+        },
+    ],
+)
+def test_only_a_pipeline_that_has_parameters_after_the_run_gets_them(files: dict[str, str]) -> None:
+    text = OUTER.replace("  first:\n", "  first:\n    type: pipeline\n")
+    after = patch(text, path="outer.yml", files=files, expose_parameters=True, skip=frozenset({"instance-count"})).after
+    assert after is None or b"instance_type: ${{" not in after
+
+
+def test_inner_defaults_that_differ_need_a_value() -> None:
+    other = INNER + "    resources:\n      instance_type: 16cpu64g\n"
+    result = patch(OUTER, path="outer.yml", files={**NESTED, "inner.yml": other}, expose_parameters=True)
+    message = "instance_type is not passed on to step `second`"
+    reasons = [finding.reason for finding in result.findings if finding.message == message]
+    assert reasons == ["the defaults differ (8cpu32g, and 16cpu64g of the parameter): use --instance-type"]
+    assert yaml.safe_load(result.after or b"")["jobs"]["second"]["inputs"]["instance_type"] == "8cpu32g"
+
+
 def test_a_pipeline_component_gets_typed_inputs_with_defaults() -> None:
     text = PIPELINE.replace("pipelineJob", "pipelineComponent").replace("    path: https://example.org/data\n", "")
     data = yaml.safe_load(patch(text, path="pipeline.yml", files=FILES, **ASKED).after or b"")
