@@ -114,7 +114,9 @@ def test_a_pipeline_in_a_pipeline_in_a_pipeline() -> None:
 )
 def test_only_a_pipeline_that_has_parameters_after_the_run_gets_them(files: dict[str, str]) -> None:
     text = OUTER.replace("  first:\n", "  first:\n    type: pipeline\n")
-    after = patch(text, path="outer.yml", files=files, expose_parameters=True, skip=frozenset({"instance-count"})).after
+    after = patch(
+        text, path="outer.yml", files=files, expose_parameters=True, skip=frozenset({"instance-count"})
+    ).after
     assert after is None or b"instance_type: ${{" not in after
 
 
