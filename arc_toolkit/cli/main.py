@@ -29,6 +29,8 @@ COMMANDS = {
     "check": ("check", "find what is wrong in AzureML files, and change nothing"),
     "rules": ("rules", "list the rules of patch and check, or explain one"),
     "place": ("place_command", "put Kubernetes workloads onto spot nodes, or keep them off"),
+    "gen-compute": ("gen_compute", "write an AmlCompute cluster of low-priority VMs that azure-ai-ml accepts"),
+    "gen-spot-vm": ("gen_spot_vm", "write cloud-init and az commands for one spot VM that trains"),
     "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
     "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
