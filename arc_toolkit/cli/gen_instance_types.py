@@ -11,8 +11,9 @@ from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.sizing.instance_types import DEFAULT_TEMPLATE, Choices, InstanceType, generate
+from arc_toolkit.sizing.instance_types import Choices, InstanceType, generate
 from arc_toolkit.sizing.shares import Share, Size
+from arc_toolkit.sizing.type_names import DEFAULT_TEMPLATE
 
 if TYPE_CHECKING:
     from arc_toolkit.sizing.node_group import NodeGroup
@@ -35,7 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     types = parser.add_argument_group("which types")
     types.add_argument("--share", **REPEATED, metavar="SHARE", help="whole, half, quarter or 1/N (default: whole)")
     types.add_argument(
-        "--size", **REPEATED, metavar="SIZE", help="exact request, such as 32cpu128g or 12cpu110g-1gpu"
+        "--size",
+        **REPEATED,
+        metavar="SIZE",
+        help="exact request, such as 32cpu128g, 12cpu110g-1gpu or 4cpu16g-1mig-1g.10gb",
     )
     types.add_argument("--whole-cores", action="store_true", help="round cpu down to whole cores")
     types.add_argument(
@@ -80,6 +84,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     requests: list[Share | Size] = [Share.parse(text) for text in args.share]
     requests += [Size.parse(text) for text in args.size]
     selection.require_groups()
+    present = live.present_types(client) if client and args.apply else {}
     choices = Choices(
         template=args.name_template,
         selector=args.node_selector,
@@ -88,6 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         nodes=selection.nodes,
         tolerations=selection.tolerations,
         anywhere=args.yes,
+        present=live.made_here(present),
     )
     types, refused, notes = generate(selection.groups, requests or [Share(1)], selection.assumptions, choices)
     selection.notes += notes + type_notes(types, selection.groups, args.node_selector)
@@ -103,7 +109,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     elif args.output == "-" and not args.apply:
         console.out(text_of(types, selection, args.format), end="")
     if client and args.apply:
-        return live.apply(args, client, types, selection, console)
+        return live.apply(args, client, types, present, selection, console)
     return OK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from arc_toolkit.cli.console import Console
@@ -113,10 +113,27 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
 # --- apply ------------------------------------------------------------------------------------------------------
 
 
+def present_types(client: Client) -> dict[str, dict[str, Any]]:
+    """The InstanceTypes of the cluster by name."""
+    from arc_toolkit.cluster import live_types
+
+    return live_types.read(client)
+
+
+def made_here(present: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Those that arc-toolkit applied."""
+    if not present:
+        return {}
+    from arc_toolkit.cluster.outdated_types import is_ours
+
+    return {name: item for name, item in present.items() if is_ours(item)}
+
+
 def apply(
     args: argparse.Namespace,
     client: Client,
     types: Sequence[InstanceType],
+    present: Mapping[str, dict[str, Any]],
     selection: Selection,
     console: Console,
 ) -> int:
@@ -125,12 +142,11 @@ def apply(
 
     dry_run, as_json = args.dry_run, args.format == "json"
     manifests = [entry.manifest() for entry in types]
-    present = live_types.read(client)
     old: list[dict[str, Any]] = []
     kept: list[tuple[dict[str, Any], str]] = []
     if args.prune:
         old, kept = outdated_types.outdated(manifests, present, outdated_types.seen_nodes(selection))
-        if old and not _may_delete(old, args, console):
+        if old and not _may_delete(old, manifests, args, console):
             kept, old = [*kept, *((item, "not confirmed") for item in old)], []
     results: list[ApplyResult] = []
     suffix = " (server dry run)" if dry_run else ""
@@ -162,10 +178,22 @@ def apply(
     return FOUND if any(action in live_types.UNSOLVED for action in actions) else OK
 
 
-def _may_delete(items: Sequence[dict[str, Any]], args: argparse.Namespace, console: Console) -> bool:
+def _may_delete(
+    items: Sequence[dict[str, Any]],
+    manifests: Sequence[dict[str, Any]],
+    args: argparse.Namespace,
+    console: Console,
+) -> bool:
     """Show what would be deleted, and ask; nothing has been sent at this point."""
+    from arc_toolkit.sizing.type_names import made_for
+
+    new_names = {made_for(manifest): manifest["metadata"]["name"] for manifest in manifests}
     names = ", ".join(item["metadata"]["name"] for item in items)
     console.warn(f"made by arc-toolkit and replaced by other types, to be deleted: {names}")
+    for item in items:
+        if new_name := new_names.get(made_for(item)):
+            name = item["metadata"]["name"]
+            console.warn(f"{name} is called {new_name} now: jobs that name {name} would no longer start")
     return bool(args.dry_run or args.yes) or console.ask("delete them?")
 
 

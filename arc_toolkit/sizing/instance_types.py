@@ -1,34 +1,31 @@
-"""InstanceTypes for groups of nodes: names, selectors, collisions, manifests as data and as YAML.
+"""InstanceTypes for groups of nodes: selectors, manifests as data and as YAML.
 
 The resource: https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
 """
 
 from __future__ import annotations
 
-import string
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import device_name, devices_text
+from arc_toolkit.kube.devices import devices_text
 from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, LIST_KIND
 from arc_toolkit.kube.instance_type_spec import PREFIX as PREFIX
-from arc_toolkit.kube.labels import matches, name_problem, some_names
+from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node
-from arc_toolkit.kube.quantities import GI, KI, cpu_text, memory_text
+from arc_toolkit.kube.quantities import KI, cpu_text, memory_text
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.resources import render
 from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, WaterfallLine
 from arc_toolkit.sizing.selectors import Selector, auto_selector, has_gpus, intruders, narrowed, parse_selector
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
+from arc_toolkit.sizing.type_names import DEFAULT_TEMPLATE, check_template, group_by, make_name, unique_names
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
-DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
-_FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ class Choices:
     """How types are named, and which nodes they may run on.
 
     `nodes` are all nodes of the cluster, those left out included; `anywhere` accepts types that may run on some of
-    these.
+    these. `present` are the types that this tool made in the cluster, by name: they keep their names.
     """
 
     template: str = DEFAULT_TEMPLATE
@@ -141,6 +138,7 @@ class Choices:
     nodes: Sequence[Node] = ()
     tolerations: Sequence[Toleration] = ()
     anywhere: bool = False
+    present: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def generate(
@@ -177,7 +175,7 @@ def generate(
         raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
     types = _merged_by_name(types) if choices.merge else types
     placed = [_placed(entry, explicit, choices) for entry in types]
-    types, notes = _unique([entry for entry, _ in placed])
+    types, notes = unique_names([entry for entry, _ in placed], choices.present)
     return types, refused, notes + [note for _, note in placed if note]
 
 
@@ -228,103 +226,9 @@ def _what_it_is(node: Node) -> str:
     return f"{node.os}/{node.architecture}"
 
 
-def check_template(template: str) -> None:
-    try:
-        fields = [part for part in string.Formatter().parse(template) if part[1] is not None]
-    except ValueError as error:
-        raise ArcError(f"--name-template {template!r}: {error}") from None
-    for _, name, spec, conversion in fields:
-        if name not in _FIELDS or spec or conversion:
-            raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are")
-
-
-def make_name(template: str, group: NodeGroup, request: Share | Size, portion: Portion) -> str:
-    """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people speak of them."""
-    if isinstance(request, Share):
-        cpu, memory = (
-            Fraction(group.nominal_cpu_m, 1000 * request.n),
-            Fraction(group.nominal_memory, GI * request.n),
-        )
-    else:
-        cpu, memory = Fraction(request.cpu_m, 1000), Fraction(request.memory, GI)
-    if isinstance(request, Size) and template == DEFAULT_TEMPLATE:
-        raw = str(request)
-    else:
-        raw = template.format(
-            cpu=_number(cpu),
-            memory=_number(memory),
-            gpu="".join(f"-{count}{device_name(resource)}" for resource, count in portion.devices.items()),
-            gpus=portion.gpus,
-            size=group.size or "node",
-            pool=group.pools[0] if group.pools else "pool",
-            share=request.slug if isinstance(request, Share) else str(request),
-            n=portion.per_node,
-        )
-    return _checked(raw)
-
-
-def _number(amount: Fraction) -> str:
-    """Whole numbers as people speak of them; below one, in hundredths: `13`, `0.5`."""
-    return str(int(amount)) if amount >= 1 else f"{max(int(amount * 100), 1) / 100:g}"
-
-
-def _checked(text: str) -> str:
-    name = text.lower().replace("_", "-")
-    if problem := name_problem(name):
-        raise ArcError(f"--name-template: {problem}")
-    return name
-
-
-def _unique(types: list[InstanceType]) -> tuple[list[InstanceType], list[str]]:
-    """Types of one name get the size as a suffix, or what else tells them apart; a note says so."""
-    by_name = _by(types, lambda entry: entry.name)
-    names: dict[int, str] = {}
-    notes = []
-    for name, same in by_name.items():
-        if len(same) == 1:
-            continue
-        suffixed = _suffixed(same, taken=by_name.keys())
-        if suffixed is None:
-            raise ArcError(
-                f"two types would be called {name}: {_what(same[0])} and {_what(same[1])}; choose "
-                "fewer nodes or shares, or add {size}, {share} or {pool} to --name-template"
-            )
-        names.update({id(entry): new for entry, new in zip(same, suffixed, strict=True)})
-        notes.append(f"{len(same)} types would be called {name}; they are {', '.join(suffixed)}")
-    return [replace(entry, name=names.get(id(entry), entry.name)) for entry in types], notes
-
-
-def _suffixed(same: list[InstanceType], taken: Collection[str]) -> list[str] | None:
-    """A name for each: with the fewest parts that tell them apart."""
-    parts: dict[str, list[str]] = {
-        "size": [entry.group.size for entry in same],
-        "pool": ["-".join(entry.group.pools) for entry in same],
-        "share": [entry.request.slug if isinstance(entry.request, Share) else "exact" for entry in same],
-    }
-    for keys in (("size",), ("pool",), ("size", "pool"), ("share",), ("size", "share"), ("size", "pool", "share")):
-        suffixes = list(zip(*(parts[key] for key in keys), strict=True))
-        if not all(all(row) for row in suffixes):
-            continue
-        names = [_checked("-".join([entry.name, *row])) for entry, row in zip(same, suffixes, strict=True)]
-        if len(set(names)) == len(names) and not set(names) & set(taken):
-            return names
-    return None
-
-
-def _what(entry: InstanceType) -> str:
-    return f"{entry.what} ({entry.cpu}, {entry.memory})"
-
-
-def _by(types: list[InstanceType], key: Callable[[InstanceType], Any]) -> dict[Any, list[InstanceType]]:
-    groups: dict[Any, list[InstanceType]] = {}
-    for entry in types:
-        groups.setdefault(key(entry), []).append(entry)
-    return groups
-
-
 def _merged_by_name(types: list[InstanceType]) -> list[InstanceType]:
     """Types of one name and with the same devices become one."""
-    groups = _by(types, lambda entry: (entry.name, tuple(entry.devices.items()))).values()
+    groups = group_by(types, lambda entry: (entry.name, tuple(entry.devices.items()))).values()
     return [_merged(same) if len(same) > 1 else same[0] for same in groups]
 
 

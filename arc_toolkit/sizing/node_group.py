@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from arc_toolkit.kube.devices import GPU_RESOURCES
+from arc_toolkit.kube.devices import device_name
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.sizing.schedulable import Limit, Schedulable
 
@@ -62,11 +62,12 @@ class NodeGroup:
         title = f"{size or 'nodes without a size label'} ({where}{count})"
         return cls(title, selector, nodes, source, pools, size, members)
 
-    def whole_gpus(self, count: int) -> dict[str, int] | None:
-        """That many whole GPUs; None if the nodes have fewer."""
+    def devices_called(self, name: str, count: int) -> dict[str, int] | None:
+        """That many whole GPUs (`gpu`) or parts of GPUs (`mig-1g.10gb`); None if the nodes have fewer."""
         if not count:
             return {}
-        return next(({key: count} for key in GPU_RESOURCES if self.devices.get(key, 0) >= count), None)
+        kinds = [key for key, there in self.devices.items() if device_name(key) == name and there >= count]
+        return {kinds[0]: count} if kinds else None
 
     @property
     def nominal_cpu_m(self) -> int:

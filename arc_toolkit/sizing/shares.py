@@ -48,29 +48,31 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Cores, memory and GPUs asked for by number, exactly."""
+    """Cores, memory and GPUs (or parts of GPUs, by `device_name`) asked for by number, exactly."""
 
     cpu_m: int
     memory: int
     gpus: int = 0
+    device: str = "gpu"
     text: str = field(default="", compare=False)  # as it was asked for
 
     @classmethod
     def parse(cls, text: str) -> Size:
-        """`32cpu128g`, `32c256g`, `0.5cpu2g`, `12cpu110g-1gpu`; g is GiB."""
+        """`32cpu128g`, `32c256g`, `0.5cpu2g`, `12cpu110g-1gpu`, `4cpu16g-1mig-1g.10gb`; g is GiB."""
         match = re.fullmatch(
-            r"(\d{1,6}(?:\.\d{1,3})?)c(?:pu)?(\d{1,6}(?:\.\d{1,3})?)g(?:-?(\d{1,3})gpu)?",
+            r"(\d{1,6}(?:\.\d{1,3})?)c(?:pu)?(\d{1,6}(?:\.\d{1,3})?)g(?:-?(\d{1,3})(gpu|mig-[a-z0-9.]+))?",
             text.strip().lower(),
             re.ASCII,
         )
         if match is None:
-            raise ArcError(f"--size {text}: write it like 32cpu128g or 12cpu110g-1gpu")
+            raise ArcError(f"--size {text}: write it like 32cpu128g, 12cpu110g-1gpu or 4cpu16g-1mig-1g.10gb")
         cpu_m, memory = Fraction(match[1]) * 1000, Fraction(match[2]) * GI
         if not cpu_m or not memory:
             raise ArcError(f"--size {text}: an instance type needs cores and memory above zero")
         gpus = int(match[3] or 0)
-        name = f"{match[1]}cpu{match[2]}g" + (f"-{gpus}gpu" if gpus else "")
-        return cls(-(-cpu_m // 1), -(-memory // MI) * MI, gpus, name)
+        device = match[4] or "gpu"
+        name = f"{match[1]}cpu{match[2]}g" + (f"-{gpus}{device}" if gpus else "")
+        return cls(-(-cpu_m // 1), -(-memory // MI) * MI, gpus, device, name)
 
     def __str__(self) -> str:
         return self.text
@@ -132,10 +134,11 @@ def too_little(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
 
 def fit(group: NodeGroup, size: Size) -> Portion:
     """A size asked for by number: how many fit on a node of the group."""
-    devices = group.whole_gpus(size.gpus)
+    devices = group.devices_called(size.device, size.gpus)
     if devices is None:
         have = devices_text(group.devices) or "0"
-        raise DoesNotFit(f"{size} asks for {size.gpus} GPUs; {group.title} has {have}")
+        what = "GPUs" if size.device == "gpu" else size.device
+        raise DoesNotFit(f"{size} asks for {size.gpus} {what}; {group.title} has {have}")
     count, limit = group.fits(size.cpu_m, size.memory, devices)
     if count < 1:
         cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory

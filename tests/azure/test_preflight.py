@@ -244,6 +244,22 @@ def test_a_second_device_plugin_is_never_advised() -> None:
     assert "installNvidiaDevicePlugin" not in (fix(check("GPU device plugin", alone)) or "")
 
 
+def test_a_node_whose_gpus_are_divided_has_a_device_plugin() -> None:
+    divided = node("gpu-0", labels=A100)
+    for amounts in (divided["status"]["capacity"], divided["status"]["allocatable"]):
+        amounts |= {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "7"}
+    alone = check("GPU device plugin", facts(nodes=[divided]))
+    assert (alone.state, alone.reason, fix(alone)) == ("ok", "1 GPU nodes show 7 GPUs", None)
+    # The plugin of the divided node does not run on the other one: a second plugin is not the answer.
+    beside = check("GPU device plugin", facts(nodes=[divided, node("gpu-1", labels=A100)]))
+    assert "the device plugin of the other nodes does not run there" in beside.reason
+    slice_of_it = instance_type("slice", "2", "8Gi")
+    slice_of_it["spec"]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] = 1
+    assert check("instance types fit", facts(nodes=[divided], types=[slice_of_it])).state == "ok"
+    slice_of_it["spec"]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] = 8
+    assert check("instance types fit", facts(nodes=[divided], types=[slice_of_it])).state == "not ok"
+
+
 def test_gpu_nodes_that_show_no_gpu_lack_a_device_plugin() -> None:
     blind = check("GPU device plugin", facts(nodes=[node("gpu-0", labels=A100), node("gpu-1", labels=A100)]))
     assert blind.state == "not ok"

@@ -166,6 +166,22 @@ def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_m
     assert types(cluster).keys() == {"by-hand", "4cpu16g", "64cpu256g"}
 
 
+def test_a_second_pool_neither_renames_nor_prunes_the_type_that_jobs_name(cluster: ControlPlane, gen: Arc) -> None:
+    assert gen("--apply").out == "8cpu32g created\n"
+    cluster.create(
+        big("other-0", labels={"node.kubernetes.io/instance-type": "Standard_D8s_v5", "agentpool": "other"})
+    )
+    ready(cluster, "other-0")
+    second = gen("--apply", "--prune")
+    assert (second.code, set(second.out.splitlines())) == (
+        0,
+        {"8cpu32g unchanged", "8cpu32g-standard-d8s-v5 created"},
+    )
+    assert "8cpu32g (as in the cluster)" in second.err
+    renamed = gen("--apply", "--prune", "--dry-run", "--name-template", "t-{size}")
+    assert "8cpu32g is called t-standard-b8ms now: jobs that name 8cpu32g would no longer start" in renamed.err
+
+
 @pytest.mark.slow
 def test_after_kill_9_at_any_moment_a_second_run_completes(cluster: ControlPlane, gen: Arc) -> None:
     shares = [word for n in range(1, 41) for word in ("--share", f"1/{n}")]

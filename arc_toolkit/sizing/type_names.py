@@ -1,0 +1,168 @@
+"""What types are called: by a template, unique in a run, and as they are called in the cluster already.
+
+Jobs name their type, so one that is in the cluster keeps its name when another pool makes one of the same name, and
+when that pool is at zero nodes later.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.devices import device_name
+from arc_toolkit.kube.instance_type_spec import PREFIX, selector_of
+from arc_toolkit.kube.labels import name_problem
+from arc_toolkit.kube.nodes import POOL_LABELS
+from arc_toolkit.kube.quantities import GI
+from arc_toolkit.sizing.shares import Portion, Share, Size
+
+if TYPE_CHECKING:
+    from arc_toolkit.sizing.instance_types import InstanceType
+    from arc_toolkit.sizing.node_group import NodeGroup
+
+DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
+_FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
+# The annotations that say what a type was made for.
+_MADE_FOR = ("size", "share", "asked-size")
+
+
+def check_template(template: str) -> None:
+    try:
+        fields = [part for part in string.Formatter().parse(template) if part[1] is not None]
+    except ValueError as error:
+        raise ArcError(f"--name-template {template!r}: {error}") from None
+    for _, name, spec, conversion in fields:
+        if name not in _FIELDS or spec or conversion:
+            raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are")
+
+
+def make_name(template: str, group: NodeGroup, request: Share | Size, portion: Portion) -> str:
+    """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people speak of them."""
+    if isinstance(request, Share):
+        cpu, memory = (
+            Fraction(group.nominal_cpu_m, 1000 * request.n),
+            Fraction(group.nominal_memory, GI * request.n),
+        )
+    else:
+        cpu, memory = Fraction(request.cpu_m, 1000), Fraction(request.memory, GI)
+    if isinstance(request, Size) and template == DEFAULT_TEMPLATE:
+        raw = str(request)
+    else:
+        raw = template.format(
+            cpu=_number(cpu),
+            memory=_number(memory),
+            gpu="".join(f"-{count}{device_name(resource)}" for resource, count in portion.devices.items()),
+            gpus=portion.gpus,
+            size=group.size or "node",
+            pool=group.pools[0] if group.pools else "pool",
+            share=request.slug if isinstance(request, Share) else str(request),
+            n=portion.per_node,
+        )
+    return _checked(raw)
+
+
+def _number(amount: Fraction) -> str:
+    """Whole numbers as people speak of them; below one, in hundredths: `13`, `0.5`."""
+    return str(int(amount)) if amount >= 1 else f"{max(int(amount * 100), 1) / 100:g}"
+
+
+def _checked(text: str) -> str:
+    name = text.lower().replace("_", "-")
+    if problem := name_problem(name):
+        raise ArcError(f"--name-template: {problem}")
+    return name
+
+
+def unique_names(
+    types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[InstanceType], list[str]]:
+    """Types of one name get the size as a suffix, or what else tells them apart; a note says so.
+
+    `present` are the types that this tool made in the cluster: they keep their names.
+    """
+    by_name = group_by(types, lambda entry: entry.name)
+    names = _names_in_cluster(types, present)
+    in_cluster = set(names.values())
+    notes = []
+    for name, same in by_name.items():
+        rest = [entry for entry in same if id(entry) not in names]
+        if len(rest) == 1 and rest[0].name not in in_cluster:
+            names[id(rest[0])] = name
+        elif rest:
+            suffixed = _suffixed(rest, taken=by_name.keys() | in_cluster)
+            if suffixed is None:
+                other = next(
+                    entry for entry in types if entry is not rest[0] and name in (entry.name, names.get(id(entry)))
+                )
+                raise ArcError(
+                    f"two types would be called {name}: {_what(rest[0])} and {_what(other)}; choose "
+                    "fewer nodes or shares, or add {size}, {share} or {pool} to --name-template"
+                )
+            names.update({id(entry): new for entry, new in zip(rest, suffixed, strict=True)})
+        chosen = [names[id(entry)] for entry in same]
+        if chosen != [name]:
+            said = ", ".join(f"{new} (as in the cluster)" if new in in_cluster else new for new in chosen)
+            are = f"{len(same)} types would be called {name}; they are" if len(same) > 1 else f"{name} is called"
+            notes.append(f"{are} {said}")
+    return [replace(entry, name=names[id(entry)]) for entry in types], notes
+
+
+def _names_in_cluster(types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
+    """By id of the type: the name that it has in the cluster, with a suffix or without."""
+    known: dict[Any, list[str]] = {}
+    for name, item in present.items():
+        known.setdefault(made_for(item), []).append(name)
+    names = {}
+    for entry in types:
+        called = [
+            name
+            for name in known.get(made_for(entry.manifest()), ())
+            if name == entry.name or name.startswith(f"{entry.name}-")
+        ]
+        if called:
+            names[id(entry)] = min(called, key=len)
+    # If two types of this run are made for the same, neither can claim the name.
+    return {key: name for key, name in names.items() if list(names.values()).count(name) == 1}
+
+
+def made_for(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes two types the same in the eyes of a job: the nodes, what part of them, and the kinds of devices."""
+    annotations, selector = item["metadata"].get("annotations") or {}, selector_of(item)
+    limits = ((item.get("spec") or {}).get("resources") or {}).get("limits") or {}
+    return (
+        *(str(annotations.get(PREFIX + key, "")).lower() for key in _MADE_FOR),
+        *(selector.get(key) for key in POOL_LABELS),
+        *sorted(resource for resource in limits if "/" in resource),
+    )
+
+
+def _suffixed(same: Sequence[InstanceType], taken: Collection[str]) -> list[str] | None:
+    """A name for each: with the fewest parts that tell them apart."""
+    parts: dict[str, list[str]] = {
+        "size": [entry.group.size for entry in same],
+        "pool": ["-".join(entry.group.pools) for entry in same],
+        "share": [entry.request.slug if isinstance(entry.request, Share) else "exact" for entry in same],
+    }
+    for keys in (("size",), ("pool",), ("size", "pool"), ("share",), ("size", "share"), ("size", "pool", "share")):
+        suffixes = list(zip(*(parts[key] for key in keys), strict=True))
+        if not all(all(row) for row in suffixes):
+            continue
+        names = [_checked("-".join([entry.name, *row])) for entry, row in zip(same, suffixes, strict=True)]
+        if len(set(names)) == len(names) and not set(names) & set(taken):
+            return names
+    return None
+
+
+def _what(entry: InstanceType) -> str:
+    return f"{entry.what} ({entry.cpu}, {entry.memory})"
+
+
+def group_by(types: Sequence[InstanceType], key: Callable[[InstanceType], Any]) -> dict[Any, list[InstanceType]]:
+    groups: dict[Any, list[InstanceType]] = {}
+    for entry in types:
+        groups.setdefault(key(entry), []).append(entry)
+    return groups

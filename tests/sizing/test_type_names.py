@@ -1,0 +1,124 @@
+"""Names of types on a cluster that has some already: jobs name their type, so it keeps its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.instance_type_spec import PREFIX
+from arc_toolkit.sizing.instance_types import Choices, generate
+from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes
+from arc_toolkit.sizing.schedulable import Assumptions
+from arc_toolkit.sizing.shares import Share, Size
+from arc_toolkit.sizing.type_names import DEFAULT_TEMPLATE
+from tests.sizing.builders import node
+
+Object = dict[str, Any]
+D64 = node("a")
+D64A = node("b", size="Standard_D64as_v5", pool="d64a")
+D64D = node("c", size="Standard_D64ds_v5", pool="d64d")
+
+
+def cluster(*nodes: Object, by_pool: bool = False) -> Selection:
+    return select_nodes(
+        nodes, [], Assumptions(), DaemonSets(()), source="cluster", where="test", by_pool=by_pool, tolerations=[]
+    )
+
+
+def types(
+    selection: Selection, present: dict[str, Object], *requests: Share | Size, template: str = DEFAULT_TEMPLATE
+) -> tuple[dict[str, Object], list[str]]:
+    """What a run makes on a cluster that has the types `present`: manifests by name, and the notes."""
+    choices = Choices(template, present=present)
+    made, _, notes = generate(selection.groups, requests or [Share(1)], Assumptions(), choices)
+    return {entry.name: entry.manifest() for entry in made}, notes
+
+
+def selected_size(item: Object) -> str:
+    return str(item["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"])
+
+
+def test_a_second_pool_of_the_same_name_does_not_rename_the_type_that_is_there() -> None:
+    first, _ = types(cluster(D64), {})
+    assert list(first) == ["64cpu256g"]
+    second, notes = types(cluster(D64, D64A), first)
+    assert {name: selected_size(item) for name, item in second.items()} == {
+        "64cpu256g": "Standard_D64s_v5",
+        "64cpu256g-standard-d64as-v5": "Standard_D64as_v5",
+    }
+    assert notes == [
+        "2 types would be called 64cpu256g; they are 64cpu256g-standard-d64as-v5, 64cpu256g (as in the cluster)"
+    ]
+    third, _ = types(cluster(D64, D64A, D64D), second)
+    assert third.keys() == {*second, "64cpu256g-standard-d64ds-v5"}
+    assert {name: selected_size(third[name]) for name in second} == {
+        name: selected_size(item) for name, item in second.items()
+    }
+
+
+def test_the_names_stay_while_a_pool_is_at_zero_nodes() -> None:
+    both, _ = types(cluster(D64, D64A), types(cluster(D64), {})[0])
+    one, notes = types(cluster(D64A), both)
+    assert {name: selected_size(item) for name, item in one.items()} == {
+        "64cpu256g-standard-d64as-v5": "Standard_D64as_v5"
+    }
+    assert notes == ["64cpu256g is called 64cpu256g-standard-d64as-v5 (as in the cluster)"]
+
+
+def test_of_two_pools_of_one_size_the_first_keeps_its_name() -> None:
+    one, two = node("a", pool="one"), node("b", pool="two")
+    first, _ = types(cluster(one, by_pool=True), {})
+    second, _ = types(cluster(one, two, by_pool=True), first)
+    assert {
+        name: item["spec"]["nodeSelector"]["kubernetes.azure.com/agentpool"] for name, item in second.items()
+    } == {
+        "64cpu256g": "one",
+        "64cpu256g-standard-d64s-v5": "two",
+    }
+
+
+def test_another_template_names_the_types_anew() -> None:
+    first, _ = types(cluster(D64), {})
+    assert list(types(cluster(D64), first, template="big-{share}")[0]) == ["big-whole"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("share", "half"), ("size", "Standard_D32s_v5")])
+def test_a_type_that_was_made_for_something_else_does_not_keep_the_name_from_the_others(
+    key: str, value: str
+) -> None:
+    first, _ = types(cluster(D64), {})
+    first["64cpu256g"]["metadata"]["annotations"][PREFIX + key] = value
+    second, _ = types(cluster(D64, D64A), first)
+    assert second.keys() == {"64cpu256g-standard-d64s-v5", "64cpu256g-standard-d64as-v5"}
+
+
+MIG = "nvidia.com/mig-1g.10gb"
+
+
+def mig_node() -> Object:
+    item = node("m", size="Standard_ND96isr_H100_v5", pool="mig")
+    for amounts in (item["status"]["capacity"], item["status"]["allocatable"]):
+        amounts[MIG] = "56"
+    return item
+
+
+def test_a_size_may_ask_for_mig_slices() -> None:
+    made, _ = types(cluster(mig_node()), {}, Size.parse("4cpu16g-2mig-1g.10gb"))
+    [item] = made.values()
+    assert list(made) == ["4cpu16g-2mig-1g.10gb"]
+    assert item["spec"]["resources"]["limits"] == {"cpu": "4", "memory": "16Gi", MIG: 2}
+
+
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [
+        ("4cpu16g-57mig-1g.10gb", "asks for 57 mig-1g.10gb; Standard_ND96isr_H100_v5"),
+        ("4cpu16g-1mig-3g.40gb", "asks for 1 mig-3g.40gb; Standard_ND96isr_H100_v5"),
+        ("4cpu16g-1gpu", "asks for 1 GPUs; Standard_ND96isr_H100_v5"),
+    ],
+)
+def test_slices_that_the_nodes_do_not_have_are_refused(size: str, sentence: str) -> None:
+    with pytest.raises(ArcError, match=sentence):
+        types(cluster(mig_node()), {}, Size.parse(size))
