@@ -26,6 +26,7 @@ _WRITTEN = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{
 # Cell magics whose body is Python of this notebook; any other body is something else.
 _PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "notify"})
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_WRITEFILE = re.compile(r"""\s*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?["']?([^\n"']+?)["']?[ \t\r]*\n""")
 _IPYTHON_LINE = re.compile(r"^[ \t]*(?=[%!]|\?{1,2}[\w.%])|^[ \t]*(?=[\w.\[\]%*]+\?{1,2}[ \t]*(?:#.*)?$)")
 _IPYTHON_VALUE = re.compile(r"^[ \t]*[\w.,\[\] \t]+=[ \t]*(?=[%!])")
 
@@ -262,7 +263,9 @@ def _source(text: str, cell: Cell, around: str) -> Source:
         return Source(cell.text, parse(cell.text), label, lines, in_file, around)
     except Unreadable:
         masked = mask(cell.text)
-        return Source(masked, parse(masked), label, lines, in_file, around)
+        written = _WRITEFILE.match(cell.text)
+        file = (written[1], cell.text[written.end() :]) if written else None
+        return Source(masked, parse(masked), label, lines, in_file, around, file)
 
 
 def file_lines(text: str, cell: Cell) -> tuple[int, ...]:

@@ -105,6 +105,8 @@ class Source:
     in_file: Callable[[list[Edit]], list[Edit]] = list
     # The code of the whole file, if this is a part of it: for its style.
     around: str = ""
+    # The file that a `%%writefile` cell writes, as it names it, and its content.
+    written: tuple[str, str] | None = None
 
     def file_line(self, line: int) -> int:
         return self.file_lines[line - 1] if 0 < line <= len(self.file_lines) else line

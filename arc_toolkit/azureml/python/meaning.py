@@ -123,13 +123,13 @@ class PipelineJob:
 class UnknownMeaning:
     """Not known, and why.
 
-    `chosen`: one of several at run time. `module`: where it is imported from. `is_component`: a component
+    `chosen`: one of several at run time. `imported`: its path in another module. `is_component`: a component
     for certain, such as one of a workspace. `is_made`: the place that makes it is a target already.
     """
 
     why: str
     chosen: bool = False
-    module: str = ""
+    imported: str = ""
     is_component: bool = False
     is_made: bool = False
     generation: Generation = "v2"

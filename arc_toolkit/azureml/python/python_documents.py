@@ -219,7 +219,9 @@ class CodeReader:
                 self._holder(use, fields)
             elif use.how == "assign":
                 steps = tuple(step for step in use.path if step not in _BETWEEN)
-                if steps[:1] == _VARIABLES and len(steps) == 2 and _VARIABLES not in fields:
+                others = fields.get(_VARIABLES)
+                if steps[:1] == _VARIABLES and len(steps) == 2 and (others is None or others.inherited):
+                    fields.pop(_VARIABLES, None)
                     fields[(*_VARIABLES, steps[1][1:-1])] = self.value(use.value, use.statement)
                 elif len(steps) == 1:
                     self._set(fields, steps[0], use.value, use.statement)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ast
 import os.path
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
+from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
@@ -31,12 +30,12 @@ from arc_toolkit.azureml.python.meaning import (
     V1Job,
 )
 from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement
+from arc_toolkit.azureml.python.own_modules import folders_around, may_be_component
 from arc_toolkit.azureml.python.sdk_names import Generation
 from arc_toolkit.azureml.python.texts import Texts
+from arc_toolkit.azureml.python.written_files import written_document
 
 _DEEPEST = 20
-# A project is not deeper than that; the folder with `.git` is its top.
-_FOLDERS = 8
 
 
 class Meanings:
@@ -197,29 +196,11 @@ class Meanings:
     def _imported(self, name: str, path: str) -> Meaning:
         if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
             return SdkName(path)
-        module = path.rpartition(".")[0] or path
-        return UnknownMeaning(f"{name} is imported from {module}", module=module)
+        return UnknownMeaning(f"{name} is imported from {path.rpartition('.')[0] or path}", imported=path)
 
-    def is_own_module(self, path: str) -> bool:
-        """Whether an import is of a module of the same project, which may have components."""
-        first = path.partition(".")[0]
-        if not path or not first:  # from . import
-            return bool(path)
-        if first in sys.stdlib_module_names:
-            return False
-        return any(
-            os.path.isfile(f"{place}.py") or os.path.isdir(place)
-            for place in (os.path.join(folder, first) for folder in self._folders())
-        )
-
-    def _folders(self) -> Iterator[str]:
-        """The folder of the module and those around it: where its project may be run from."""
-        folder = self.folder
-        for _ in range(_FOLDERS):
-            yield folder
-            if os.path.exists(os.path.join(folder, ".git")) or os.path.dirname(folder) == folder:
-                return
-            folder = os.path.dirname(folder)
+    def is_component_elsewhere(self, path: str) -> bool:
+        """Whether what is imported from another module of the project may be a component."""
+        return bool(path) and may_be_component(path, self.folder, self.library.read)
 
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
@@ -288,6 +269,8 @@ class Meanings:
                 return self._library_call(meaning, call, statement)
             case Component():
                 return Step(meaning.generation, meaning.family, meaning, call)
+            case Step():  # spark(...) is a step, and a maker of steps
+                return replace(meaning, call=call)
             case Builder():
                 return Step("v2", meaning.family, meaning, call)
             case PipelineFunction():
@@ -337,7 +320,8 @@ class Meanings:
         if function.attr == "create_or_update" and call.args:
             argument = self.of(call.args[0], statement, depth + 1)
             # What comes back from registering a component is a component; from submitting a job, a job.
-            is_component = isinstance(argument, Component) or getattr(argument, "is_component", False)
+            is_component = isinstance(argument, Component | PipelineFunction)
+            is_component = is_component or getattr(argument, "is_component", False)
             return argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
         return None
 
@@ -348,17 +332,22 @@ class Meanings:
         if name is None:
             why = "its component file is known only when the code runs"
             return Component(generation, self.assume or Family.OTHER, why=why)
-        # In the folder of the code, or where it may be run from.
-        for folder in self._folders():
-            file = os.path.normpath(os.path.join(folder, name))
-            document = self.library.load(file)
+        # In the folder of the code, or where it may be run from; or the code writes it first.
+        for folder in (*folders_around(self.folder), None):
+            file = os.path.normpath(os.path.join(folder or self.folder, name))
+            document = self.library.load(file) if folder is not None else self._written(name, file)
             if document is not None:
                 family = document.root.kind.family
                 why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
                 return Component(generation, family, file, document, why=why)
-        file = os.path.normpath(os.path.join(self.folder, name))
         shown = os.path.relpath(name, self.folder) if os.path.isabs(name) else name
         return Component(generation, self.assume or Family.OTHER, file, why=f"there is no component in {shown}")
+
+    def _written(self, name: str, file: str) -> Document | None:
+        def make_texts(unknown: str) -> Texts:
+            return Texts(self.file, self.stands_for, unknown)
+
+        return written_document(name, file, self.module, make_texts, self.library)
 
     def text(self, node: ast.expr, statement: Statement) -> str | None:
         """The text of an expression that is plain."""

@@ -26,11 +26,15 @@ _WORKING_FOLDERS = frozenset({"getcwd", "cwd"})
 
 
 class Texts:
-    """Reads the texts of one module; `path` is its own, and `bound` says what names and attributes stand for."""
+    """Reads the texts of one module; `path` is its own, and `bound` says what names and attributes stand for.
 
-    def __init__(self, path: str, bound: Bound) -> None:
+    `unknown` is what a part of a text becomes that is known only when the code runs; without it, all of it is unknown.
+    """
+
+    def __init__(self, path: str, bound: Bound, unknown: str = "") -> None:
         self.path = path
         self.bound = bound
+        self.unknown = unknown
 
     def of(self, node: ast.expr, statement: Statement, depth: int = 0) -> str | None:
         """The text, or None where it is known only when the code runs."""
@@ -113,9 +117,9 @@ class Texts:
         texts = []
         for node in nodes:
             text = self.of(node, statement, depth + 1)
-            if text is None:
+            if text is None and not self.unknown:
                 return None
-            texts.append(text)
+            texts.append(self.unknown if text is None else text)
         return texts
 
 

@@ -1,0 +1,87 @@
+"""Component files that the code itself writes: `%%writefile` cells of notebooks, `open(...).write(...)`, `write_text`.
+
+They are read for their kind and their resources; what is known only when the code runs is a placeholder in the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import os.path
+from collections.abc import Callable, Iterator, Sequence
+
+from arc_toolkit.azureml.documents import Document, parse
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python.expressions import calls_in
+from arc_toolkit.azureml.python.names import Block, Module, Statement
+from arc_toolkit.azureml.python.texts import Texts
+from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.python_source import Source
+
+# Texts, with what to put in place of an unknown part.
+TextsOf = Callable[[str], Texts]
+_WRITES = frozenset({"write", "write_text"})
+
+
+def written_document(
+    name: str, file: str, module: Module, make_texts: TextsOf, library: Library
+) -> Document | None:
+    """The document that the code writes to a file, as it names it; `file` is the full path. None if there is none."""
+    wanted = os.path.normpath(name)
+    for written, content in (*_cells(module, make_texts("")), *_calls(module, make_texts)):
+        if os.path.normpath(written) == wanted:
+            try:
+                return parse(file, content.encode(), library).documents[0]
+            except (Unreadable, LookupError):
+                return None
+    return None
+
+
+def _cells(module: Module, texts: Texts) -> Iterator[tuple[str, str]]:
+    """`%%writefile {folder}/train.yml`: IPython puts in what the names in braces are at that time."""
+    for source in module.sources:
+        if source.written is None:
+            continue
+        name, content = source.written
+        try:
+            expression = ast.parse(f"f{name!r}", mode="eval").body
+        except SyntaxError:
+            continue
+        written = texts.of(expression, _end(module, source))
+        if written is not None:
+            yield written, content
+
+
+def _end(module: Module, source: Source) -> Statement:
+    """A place after the statements of the cells up to this one."""
+    before = module.sources[: next(i for i, item in enumerate(module.sources) if item is source)]
+    last = max((s.order for s in module.top.statements if any(s.source is item for item in before)), default=0)
+    return Statement(source, [], ast.Pass(), module.top, Block("scope"), last + 1)
+
+
+def _calls(module: Module, make_texts: TextsOf) -> Iterator[tuple[str, str]]:
+    """`with open(name, "w") as f: f.write(content)` and `Path(name).write_text(content)`."""
+    names, contents = make_texts(""), make_texts("0")
+    for scope in module.scopes:
+        for statement in scope.statements:
+            for call in calls_in(statement.stmt) if isinstance(statement.stmt, ast.Expr) else ():
+                function = call.func
+                if not isinstance(function, ast.Attribute) or function.attr not in _WRITES or not call.args:
+                    continue
+                holder = function.value
+                opened = _opened(holder, scope.statements, statement) if isinstance(holder, ast.Name) else None
+                written = names.of(opened or holder, statement)
+                content = contents.of(call.args[0], statement)
+                if written is not None and content is not None:
+                    yield written, content
+
+
+def _opened(name: ast.Name, statements: Sequence[Statement], write: Statement) -> ast.expr | None:
+    """The first argument of the last `open` before `write` whose file a with statement calls by this name."""
+    for statement in reversed(statements):
+        if not isinstance(statement.stmt, ast.With) or statement.order > write.order:
+            continue
+        for item in statement.stmt.items:
+            is_it = isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == name.id
+            if is_it and isinstance(item.context_expr, ast.Call) and item.context_expr.args:
+                return item.context_expr.args[0]
+    return None
