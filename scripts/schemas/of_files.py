@@ -20,6 +20,7 @@ from scripts.schemas.words import (
     shared,
     text,
     texts,
+    time,
 )
 
 _LINE = count("line, from 1; 0: the whole file")
@@ -97,6 +98,18 @@ def _run(statuses: Iterable[Status], *, changes: bool) -> dict[str, Schema]:
 _CHANGE = (Status.CHANGED, Status.WOULD_CHANGE, Status.UNCHANGED, Status.REFUSED)
 _REPORT = (Status.CHECKED,)
 
+_CHECKPOINT = {
+    "folder": text("the folder of the checkpoint"),
+    "step": or_null(count("of the training; null without a manifest that can be read")),
+    "epoch": or_null(integer("of the training, if the run gave one")),
+    "created": or_null(time("when it was saved")),
+    "reason": or_null(text("why it was saved: interval, notice, final or another word of the run")),
+    "bytes": or_null(count("size of all files")),
+    "world_size": or_null(count("processes of the run")),
+    "metrics": {"type": ["object", "null"], "description": "what the run gave along"},
+    "state": text("committed, or why it is not a valid checkpoint"),
+}
+
 DOCUMENTS: Documents = {
     "patch": ("`arc-toolkit patch --format json`", _run(_CHANGE, changes=True)),
     "place": ("`arc-toolkit place --format json`", _run(_CHANGE, changes=True)),
@@ -126,5 +139,9 @@ DOCUMENTS: Documents = {
                 "in order of name",
             )
         },
+    ),
+    "checkpoints": (
+        "`arc-toolkit checkpoints --format json`",
+        {"checkpoints": many(record(_CHECKPOINT, "one checkpoint"), "the newest first")},
     ),
 }
