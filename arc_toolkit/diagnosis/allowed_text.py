@@ -39,6 +39,13 @@ _NAMED = [
     re.compile(rf"Container {_NAME} (?:was using|exceeded its local)"),
     re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: "),
 ]
+# A figure after a word for a secret, with up to six words between: `password is 839201746512`, `--pin 4829104756`.
+# A short one with a unit is an amount: `a container with token in its name was using 3104Ki`.
+_SECRET_FIGURE = re.compile(
+    r"((?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b[^\w\n]{1,4}"
+    r"(?:[A-Za-z_]{1,20}[^\w\n]{1,4}){0,6})\d(?:[\d .,-]*\d)?(?:(?![A-Za-z\d])|(?<=\d{8})[A-Za-z]{1,2}\b)",
+    re.IGNORECASE,
+)
 _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
 _PIECE = re.compile(rf"(?<![^\W_])(?:{_SHAPES[0]}|{_SHAPES[1]}|{_SHAPES[2]}|{_SHAPES[3]})(?![^\W_])|[^\W_]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -47,7 +54,7 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}|OutOf[a-z0-9./-]{1,60}")
 
 def allowed_text(text: str, names: Iterable[str] = ()) -> str:
     """The allowed parts of a text. `names` are allowed too: those that the same object has in other fields."""
-    text = redact(text[:_LONGEST_READ])
+    text = _SECRET_FIGURE.sub(rf"\1{MASK}", redact(text[:_LONGEST_READ]))
     keep = {name for name in names if name and name in text}
     keep.update(name for pattern in _NAMED for name in pattern.findall(text))
     named = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in sorted(keep, reverse=True)))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from arc_toolkit.diagnosis import kubelet_messages, signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState, within
+from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.node_signals import (
@@ -403,10 +404,12 @@ def _pod_pattern(diagnostics: str) -> Mapping[str, Any]:
 def _from_files(context: AttemptContext) -> list[CauseCandidate]:
     """What the job's own files say: the error of a GPU is evidence, what a parallel job saw of its node is a hint."""
     candidates = []
+    without_gpu = context.pod is not None and context.pod.without_gpu
     for item, named in context.prs_evidence:
         of_gpu = item.evidence.source is EvidenceSource.LOG
         tied = named or (of_gpu and context.alone)
-        candidates.append(
-            CauseCandidate(item.evidence, item.kind, "medium" if of_gpu and tied else "low", tied=tied)
-        )
+        reason, kind = item.evidence.reason, item.kind
+        if without_gpu and reason in (GpuProof.DRIVER, GpuProof.MISSING):
+            continue  # a pod that asks for no GPU has none
+        candidates.append(CauseCandidate(item.evidence, kind, "medium" if of_gpu and tied else "low", tied=tied))
     return candidates

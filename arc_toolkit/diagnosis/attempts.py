@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
-from arc_toolkit.diagnosis import causes, families, signals, waiting
+from arc_toolkit.diagnosis import causes, families, signals, times, waiting
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
+from arc_toolkit.diagnosis.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.grouping import group
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -24,6 +25,7 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
+from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
@@ -141,7 +143,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
         if not deleted or cause.kind is not CauseKind.UNKNOWN:
             draft.outcome, draft.cause = RunOutcome.FAILED, cause
     if not single:
-        _blame_first(drafts)
+        _blame_first(drafts, cluster)
     if len(starts) > 1 and any(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
@@ -277,30 +279,67 @@ def _is_named(item: PrsEvidence, draft: AttemptDraft) -> bool:
     return item.node is not None and item.node in places
 
 
-def _blame_first(drafts: list[AttemptDraft]) -> None:
-    """In a gang the first rank to fail is the cause and all others are collateral, unless a node is proved at fault."""
+def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex) -> None:
+    """In a gang the first rank to fail is the cause and all others are collateral, unless a node is proved at fault.
+
+    A rank that says that a peer went away was not the first, whatever the clocks say. A rank whose node was lost cannot
+    say that it failed.
+    """
     by_number: dict[int, list[AttemptDraft]] = {}
     for draft in drafts:
-        if draft.cause is not None:
-            by_number.setdefault(draft.number, []).append(draft)
-    for gang in by_number.values():
-        if len(gang) < 2:
-            continue
-        proved = [draft for draft in gang if draft.cause and _is_proved(draft.cause)]
+        by_number.setdefault(draft.number, []).append(draft)
+    for ranks in by_number.values():
+        gang = [draft for draft in ranks if draft.cause is not None]
         ends = [draft.end for draft in gang if draft.end is not None]
-        first = [draft for draft in gang if ends and draft.end == min(ends)]
-        roots = proved or (first if len(first) == 1 else [])
+        proved = [draft for draft in gang if draft.cause and _is_proved(draft.cause)]
+        lost = [draft for draft in ranks if ends and not proved and _is_lost_at(draft, min(ends), cluster)]
+        if len(gang) + len(lost) < 2:
+            continue
+        unprompted = [draft for draft in gang if not _names_a_peer(draft.cause)]
+        ends = [draft.end for draft in unprompted if draft.end is not None]
+        first = [draft for draft in unprompted if ends and draft.end == min(ends)]
+        roots = proved or lost or (first if len(first) == 1 else [])
         for draft in gang:
             cause = draft.cause
             if cause is None or any(draft is root for root in roots) or cause.kind is CauseKind.GANG:
                 continue
             if roots and not _is_proved(cause):
-                message = f"another rank ({roots[0].rank or 'unnamed'}) failed first"
+                rank = roots[0].rank or "unnamed"
+                message = (
+                    f"the node of another rank ({rank}) was lost"
+                    if lost
+                    else f"another rank ({rank}) failed first"
+                )
                 evidence = Evidence(EvidenceSource.GANG, "first to fail", message, roots[0].end)
                 draft.cause = Cause(CauseKind.GANG, "medium", (evidence, *cause.evidence))
+            elif not unprompted and cause.kind is CauseKind.USER:
+                draft.cause = Cause(CauseKind.UNKNOWN, "low", cause.evidence)
             elif not roots and (cause.blames_node or cause.countable) and not KINDS[cause.kind].direct:
                 # It is not known which rank failed first, so no node is blamed.
                 draft.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
+        if len(roots) == 1 and (cause := roots[0].cause) and cause.kind is CauseKind.USER:
+            _explain_by_gpu(roots[0], cause)
+
+
+def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bool:
+    """Its pod still counts as running, on a node that is not ready since about that moment; a loss is noticed late."""
+    node = cluster.nodes.get(draft.node or "")
+    if draft.outcome is not RunOutcome.RUNNING or node is None:
+        return False
+    since = [times.parse(row.since) for row in node.conditions if row.type == "Ready" and row.status != "True"]
+    return any(is_within(time, moment, LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS) for time in since)
+
+
+def _names_a_peer(cause: Cause | None) -> bool:
+    return cause is not None and any(item.reason == GpuProof.PEER for item in cause.evidence)
+
+
+def _explain_by_gpu(draft: AttemptDraft, cause: Cause) -> None:
+    """A broken GPU that a log without a rank reports is most likely that of the rank that failed first."""
+    faults = [item for item in cause.evidence if item.source is EvidenceSource.LOG and is_of_hardware(item.reason)]
+    if faults:
+        evidence = tuple(dict.fromkeys([*faults, *cause.evidence]))
+        draft.cause = Cause(CauseKind.NODE_FAULT, "low", evidence, blames_node=False)
 
 
 def _is_proved(cause: Cause) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext, AttemptEvidence, gather
+from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -187,6 +188,13 @@ def _was_on_a_node_that_went_away(findings: AttemptEvidence) -> Answer:
     return announced
 
 
+def _found_no_gpu(findings: AttemptEvidence) -> Answer:
+    """The program found no GPU in its pod. Its settings or the node: other attempts may tell (gpu_logs.py)."""
+    missing = [item for item in findings.texts if item.tied and item.evidence.reason == GpuProof.MISSING]
+    own = _own_exit(findings)
+    return [replace(missing[0], confidence="low"), *own] if missing and own else []
+
+
 def _ended_by_itself(findings: AttemptEvidence) -> Answer:
     """The job's process, with an exit code of its own."""
     return _own_exit(findings)
@@ -216,6 +224,7 @@ QUESTIONS: tuple[Callable[[AttemptEvidence], Answer], ...] = (
     _was_on_a_broken_node,
     _was_on_a_node_out_of_memory,
     _was_on_a_node_that_went_away,
+    _found_no_gpu,
     _ended_by_itself,
     _what_is_left,
 )

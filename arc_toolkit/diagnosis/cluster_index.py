@@ -86,6 +86,7 @@ class PodState:
     pod_group: str | None = None
     unscheduled: ClusterEvent | None = None  # the condition PodScheduled=False
     memory_limit: int = 0  # the largest of its containers, the job's own, in bytes; 0: none, or not known
+    without_gpu: bool = False  # its containers are known, and none of them asks for a GPU
 
 
 class NodePlace(NamedTuple):
@@ -344,6 +345,7 @@ def _pod(raw: Json) -> PodState:
         gang=text(labels.get(GANG_LABEL)) or text(labels.get("jobId")) or None,
         pod_group=text(mapping(meta.get("annotations")).get(POD_GROUP_ANNOTATION)) or None,
         unscheduled=unscheduled,
+        without_gpu=_is_without_gpu(rows(spec.get("containers"))),
         memory_limit=max((_memory_limit(item) for item in rows(spec.get("containers"))), default=0),
     )
 
@@ -360,6 +362,14 @@ def _memory_limit(container: Mapping[str, Any]) -> int:
         return bytes_offered(text(limit)) if limit else 0
     except QuantityError:
         return 0
+
+
+def _is_without_gpu(containers: list[dict[str, Any]]) -> bool:
+    """Some have amounts, and none has a GPU among them (also a part of one, `nvidia.com/mig-1g.10gb`)."""
+    amounts = [
+        mapping(mapping(item.get("resources")).get(part)) for item in containers for part in ("limits", "requests")
+    ]
+    return any(amounts) and not any("gpu" in key or "nvidia" in key for amount in amounts for key in amount)
 
 
 def _role(labels: Mapping[str, Any]) -> str | None:

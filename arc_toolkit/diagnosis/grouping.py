@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
@@ -47,6 +48,9 @@ def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
     for scan in scans:
         place = locate(scan.path)
         group = groups.get(place.root)
+        if group and scan.run_id and group.run_id not in (None, scan.run_id):  # jobs in folders named like ranks
+            place = replace(place, root=f"{place.root}/{scan.run_id}", job=scan.run_id)
+            group = groups.get(place.root)
         if group is None:
             group = groups[place.root] = JobGroup(place.root, place.job, None)
             if _is_appended(scan):

@@ -20,6 +20,8 @@ RETRY = re.compile(r"retry[-_](\d{1,9})", re.IGNORECASE)
 RANK = re.compile(
     r"(?:^|[-_.])(worker|master|ps|launcher|chief|head|evaluator|rank|process|node)[-_]?(\d{1,6})(?=$|[-_.])"
 )
+# A folder per rank above the log folders, as scripts make that save the logs of each pod; `node-1` may be anything.
+RANK_FOLDER = re.compile(r"(worker|master|launcher|chief|rank)[-_]?\d{1,6}")
 PIPE = "pipe:"  # the prefix of a source that is not on the disk
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -69,6 +71,8 @@ def _locate(parts: list[str]) -> LogIdentity:
                 number, retry_seen = int(match[1]), True
         elif index > top and (inside or ADDRESS.fullmatch(part) or RANK.fullmatch(part)):
             rank = rank or rank_of(part) or (part if ADDRESS.fullmatch(part) else None)
+        elif inside and index < top and rank is None and index > 0 and RANK_FOLDER.fullmatch(part):
+            rank = rank_of(part)
         elif not (part in WRAPPERS or _is_log_folder(parts, index) or parts[index - 1] == "named-outputs"):
             break
         index -= 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import attempts, cluster_index, gaps, verdicts
 from arc_toolkit.diagnosis.causes import blame_convicted_nodes, count_successes_elsewhere
-from arc_toolkit.diagnosis.gpu_logs import evidence_in
+from arc_toolkit.diagnosis.gpu_logs import evidence_in, weigh_by_other_nodes
 from arc_toolkit.diagnosis.model import (
     Attempt,
     ClusterFacts,
@@ -40,7 +40,7 @@ def build(
     files = [*prs_evidence, *evidence_in(scans)]
     prs_evidence = [item for item in prs_evidence if item.evidence.source is EvidenceSource.PRS]
     built, groups = attempts.build(scans, cluster, files)
-    built = count_successes_elsewhere(built)
+    built = count_successes_elsewhere(weigh_by_other_nodes(built))
     nodes, everywhere, incidents = verdicts.judge(built, cluster)
     built = blame_convicted_nodes(built, nodes)
     recording = [gap for part in facts for gap in part.gaps]

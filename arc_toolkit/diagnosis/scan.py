@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.gpu_messages import ANCHORS, meaning_at
 from arc_toolkit.diagnosis.literals import Find, finders
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
@@ -52,12 +53,9 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 # NVIDIA's driver writes `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` to the kernel's log.
 XID = b"NVRM: Xid ("
 XID_LINE = re.compile(rb"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
-# cudaErrorECCUncorrectable and cudaErrorNvlinkUncorrectable, in the words of cudaGetErrorString.
-UNCORRECTABLE = b"rrectable "
-CUDA_HARDWARE_ERROR = re.compile(rb"uncorrectable (?:ECC error encountered|NVLink error detected)")
 
 # A literal starts with two bytes that are rare in logs, because strstr looks for those. On 104 kB `job failed.` takes
-# 7 µs and ` job failed.` 10; `D_UID=` 5, `POD_UID=` 8; `TC 2` 7, ` UTC 2` 12; `rrectable ` 5, `uncorrectable ` 13.
+# 7 µs and ` job failed.` 10; `D_UID=` 5, `POD_UID=` 8; `TC 2` 7, ` UTC 2` 12.
 RUN_ID_END = b"_RUN_ID="
 POD_UID_END = b"D_UID="
 DATE_END = b"TC 2"
@@ -96,7 +94,7 @@ class LogScan:
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
     later_starts: tuple[float | None, ...] = ()  # before the second and further whole names
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
-    cuda_errors: tuple[str, ...] = ()  # CUDA's messages about broken hardware, without repeats
+    gpu_messages: tuple[str, ...] = ()  # what CUDA, NVML and NCCL said, in the words of gpu_messages.py
     note: str = ""
 
 
@@ -184,7 +182,7 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
             end = TAIL
     if not result.nodes and (hostname := _hostname(head)):
         result.nodes.append(hostname)
-    if has_nul and not (result.nodes or result.failure or result.xids or result.cuda_errors):
+    if has_nul and not (result.nodes or result.failure or result.xids or result.gpu_messages):
         return SkippedFile(path, BINARY)
     if not result.nodes:
         result.note = error or (NO_NODE if result.size else EMPTY)
@@ -315,11 +313,12 @@ def _read_tail(data: bytearray, find: Find, end: int, result: LogScan) -> None:
         if (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
             result.xids = _with(result.xids, int(match[1]))
         at = find(XID, at + len(XID), end)
-    at = find(UNCORRECTABLE, start, end)
-    while at >= 0:
-        if match := CUDA_HARDWARE_ERROR.match(data, at - len(b"unco"), end):
-            result.cuda_errors = _with(result.cuda_errors, match[0].decode("ascii"))
-        at = find(UNCORRECTABLE, at + len(UNCORRECTABLE), end)
+    for anchor in ANCHORS:
+        at = find(anchor, start, end)
+        while at >= 0:
+            if meaning := meaning_at(data, at, end, anchor):
+                result.gpu_messages = _with(result.gpu_messages, meaning)
+            at = find(anchor, at + len(anchor), end)
 
 
 def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:

@@ -63,7 +63,11 @@ def pod(raw: Json) -> Json:
     names = _names(raw)
     kept: Json = {
         "metadata": _metadata(raw, POD_LABELS, POD_ANNOTATIONS),
-        "spec": _pick(spec, ("nodeName", "schedulerName", "priorityClassName", "restartPolicy"), names),
+        "spec": _pick(
+            spec,
+            ("nodeName", "schedulerName", "priorityClassName", "restartPolicy", "terminationGracePeriodSeconds"),
+            names,
+        ),
         "status": _pick(status, ("phase", "reason", "message", "startTime"), names),
     }
     if (parent := parent_of_pod(metadata, spec)) and _is_name(parent) and redact(parent) == parent:

@@ -5,6 +5,8 @@ from __future__ import annotations
 # A lost node is noticed after 40 s (50 s since Kubernetes 1.32), and its pods are deleted after 300 s of toleration
 # (node-monitor-grace-period, DefaultTolerationSeconds): the loss is up to 6 minutes before the end of the pod.
 LOOK_BACK_SECONDS = 600
+# So the other ranks of a gang may fail that long before the loss of one's node is noticed.
+NOTICE_OF_LOSS_SECONDS = 90
 # Reporters have clocks of their own, and the kubelet reports the end of a container some seconds later.
 LOOK_AHEAD_SECONDS = 60
 # The checks of the node problem detector run every few minutes, so the fault that ended a job may be reported after

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import scan as scanner
 from arc_toolkit.diagnosis.cluster_index import parse_list
+from arc_toolkit.diagnosis.gpu_messages import PROOFS
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import CHUNK, DATE_HEAD, HEAD, LONGEST_LINE, TAIL, scan
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
@@ -311,12 +312,46 @@ def test_gpu_errors_are_found_in_the_tail(before: int, after: int) -> None:
     )
     found = scanned(b"x" * before + errors + b"y" * after)
     assert found.xids == (79, 48)
-    assert found.cuda_errors == ("uncorrectable ECC error encountered",)
+    assert found.gpu_messages == ("uncorrectable ECC error encountered",)
+
+
+@pytest.mark.parametrize(
+    ("line", "proof"),
+    [
+        (
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+            "DRIVER",
+        ),
+        ("Couldn't init CUDA: Error (gpu_burn-drv.cpp:304): system not yet initialized", "DRIVER"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "DRIVER"),
+        ("Failed to initialize NVML: Unknown Error", "DRIVER"),
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+            " NVIDIA driver is installed and running.",
+            "DRIVER",
+        ),
+        ("Unable to determine the device handle for GPU0000:65:00.0: Unknown Error", "HARDWARE"),
+        ("pynvml.NVMLError_GpuIsLost: GPU is lost", "HARDWARE"),
+        ("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution", "HARDWARE"),
+        ("RuntimeError: CUDA error: no CUDA-capable device is detected", "MISSING"),
+        ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", "MISSING"),
+        ("RuntimeError: No CUDA GPUs are available", "MISSING"),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check", "MISSING"),
+        ("ncclRemoteError: A call failed possibly due to a network error", "PEER"),
+    ],
+)
+def test_what_cuda_nvml_and_nccl_print(line: str, proof: str) -> None:
+    found = scanned(b"step 1\n" + line.encode() + b"\n")
+    assert [PROOFS[meaning].name for meaning in found.gpu_messages] == [proof]
 
 
 def test_words_like_gpu_errors_are_not_gpu_errors() -> None:
-    found = scanned(b"Xid (see the manual): 79\nECC: 0 uncorrectable errors\nXid 79\n" + node_line(NODE_A))
-    assert (found.xids, found.cuda_errors) == ((), ())
+    found = scanned(
+        b"Xid (see the manual): 79\nECC: 0 uncorrectable errors\nXid 79\nCUDA error: out of memory\n"
+        b"cuda ok\nmail: system not yet initialized\nThe NVIDIA driver on your system is too old. Make it new\n"
+        + node_line(NODE_A)
+    )
+    assert (found.xids, found.gpu_messages) == ((), ())
 
 
 @pytest.mark.parametrize("prefix", ["2021-07-13 16:03:07 ", "2021-07-13T16:03:07.123456789Z stderr F "])

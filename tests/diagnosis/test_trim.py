@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 import string
 import tempfile
 from dataclasses import replace
@@ -69,6 +70,25 @@ def test_everything_else_is_masked() -> None:
         "Stopping container ***-execution-wrapper"
     )
     assert len(allowed_text("node " * 1000)) == 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password is 839201746512",
+        "--pin 4829104756",
+        "pin: 4829",
+        'db_password="839 201 746"',
+        "the password of the user was set to 839201746512",
+        "apiKey (12345678)",
+        "token 839201746512m",
+    ],
+)
+def test_figures_after_a_word_for_a_secret_are_masked(text: str) -> None:
+    assert not re.search(r"\d", allowed_text(text))
+    assert allowed_text("Container token was using 3104Ki, request is 0") == (
+        "Container token was using 3104Ki, request is 0"
+    )
 
 
 def test_names_that_the_object_has_anyway_are_kept() -> None:
