@@ -26,7 +26,7 @@ from arc_toolkit.diagnosis.statistics import (
     tails,
 )
 
-BAD_LEVEL = 0.05  # the expected share of wrong names among those called bad
+BAD_LEVEL = 0.03  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
 LEAST_BAD_ODDS = 5.0  # its odds of failing against those of the rest
@@ -46,6 +46,7 @@ class Record:
     votes: int = 0
     attempts: int = 0
     episodes: Mapping[CauseKind, int] = field(default_factory=dict)
+    by_kind: Mapping[CauseKind, int] = field(default_factory=dict)  # failed votes without evidence against the node
 
 
 @dataclass(slots=True)
@@ -127,6 +128,10 @@ def _compare_pool(
     kinds = sorted({kind for record in records.values() for kind in record.episodes})
     episodes = {kind: sum(record.episodes.get(kind, 0) for record in rest.values()) for kind in kinds}
     counts = [(record.failures, record.votes) for record in rest.values()]
+    by_kind = {
+        kind: sum(record.by_kind.get(kind, 0) for record in rest.values())
+        for kind in sorted({kind for record in records.values() for kind in record.by_kind})
+    }
     spread = spread_of(counts, (failures + 0.5) / (votes + 1)) if allow_spread else 0.0
     result = {}
     for name, record in records.items():
@@ -138,7 +143,12 @@ def _compare_pool(
             # Half a failure more than observed, because a pool without failures so far may still have some.
             comparison.rate = (failures - own_failures + 0.5) / (votes - own_votes + 1)
             if record.votes:
-                _test_votes(comparison, record, comparison.rate, spread + 1 / (votes - own_votes + 2))
+                spread_here = spread + 1 / (votes - own_votes + 2)
+                _test_votes(comparison, record.failures, record.votes, comparison.rate, spread_here)
+                for kind, total in by_kind.items():
+                    own = record.by_kind.get(kind, 0)
+                    rate = (total - (own if inside else 0) + 0.5) / (votes - own_votes + 1)
+                    _test_votes(comparison, own, record.votes, rate, spread_here)
         for kind in kinds if others else ():
             elsewhere = episodes[kind] - (record.episodes.get(kind, 0) if inside else 0)
             exposed = attempts - (record.attempts if inside else 0)
@@ -148,13 +158,13 @@ def _compare_pool(
     return result
 
 
-def _test_votes(comparison: Comparison, record: Record, rate: float, spread: float) -> None:
+def _test_votes(comparison: Comparison, failures: int, votes: int, rate: float, spread: float) -> None:
     def tail(count: int) -> float:
-        return beta_binomial_tail(count, record.votes, rate, spread)
+        return beta_binomial_tail(count, votes, rate, spread)
 
-    comparison.possible.append([(p_value, p_value) for p_value in tails(LEAST_FAILURES, record.votes, tail)])
-    if record.failures >= LEAST_FAILURES:
-        comparison.p_value = tail(record.failures)
+    comparison.possible.append([(p_value, p_value) for p_value in tails(LEAST_FAILURES, votes, tail)])
+    if failures >= LEAST_FAILURES:
+        comparison.p_value = min(comparison.p_value, tail(failures))
 
 
 def _test_episodes(comparison: Comparison, kind: CauseKind, own: int, elsewhere: int, share: float) -> None:

@@ -34,6 +34,7 @@ class NodeVotes:
 
     pool: str | None = None
     failures: int = 0
+    by_kind: dict[CauseKind, int] = field(default_factory=dict)  # failures without evidence against the node
     votes: int = 0
     named: int = 0  # all attempts that ran here
     older: int = 0  # of them, on the VM that had the name before
@@ -46,6 +47,7 @@ class _Vote:
     failures: int = 0
     successes: int = 0
     time: float | None = None
+    kind: CauseKind | None = None  # of the last failure, if there is no evidence against the node
 
 
 def count(
@@ -78,6 +80,7 @@ def count(
         vote = votes.setdefault((failure.node, _family(failure)), _Vote())
         vote.failures += 1
         vote.time = failure.end
+        vote.kind = failure.cause.kind if failure.cause and not failure.cause.blames_node else None
     flaky = _flaky_families(votes)
     by_node: dict[str, list[_Vote]] = {}
     for (name, family), vote in votes.items():
@@ -89,6 +92,10 @@ def count(
         failed = [vote for vote in own if 2 * vote.failures >= vote.failures + vote.successes]
         result[name].failures = _separate([vote.time for vote in failed])
         result[name].votes = result[name].failures + len(own) - len(failed)
+        result[name].by_kind = {
+            kind: _separate([vote.time for vote in failed if vote.kind is kind])
+            for kind in {vote.kind for vote in failed if vote.kind}
+        }
     return result
 
 

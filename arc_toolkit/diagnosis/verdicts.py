@@ -130,7 +130,7 @@ def _record(case: NodeCase) -> Record:
     # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
     kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
     votes = case.votes
-    return Record(votes.pool, votes.failures, votes.votes, votes.named - votes.older, kinds)
+    return Record(votes.pool, votes.failures, votes.votes, votes.named - votes.older, kinds, votes.by_kind)
 
 
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
