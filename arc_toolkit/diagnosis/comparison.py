@@ -46,7 +46,8 @@ class Record:
     votes: int = 0
     attempts: int = 0
     episodes: Mapping[CauseKind, int] = field(default_factory=dict)
-    by_kind: Mapping[CauseKind, int] = field(default_factory=dict)  # failed votes without evidence against the node
+    # Failed votes without evidence against the node.
+    by_kind: Mapping[CauseKind, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
