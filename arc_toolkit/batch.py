@@ -33,8 +33,8 @@ class Engine(Protocol):
     def prepare(self, path: str, data: bytes) -> None:
         """See a file before any is processed, such as for its references to others."""
 
-    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
-        """What the file becomes; `in_folder` if any of the given paths is a folder."""
+    def process(self, path: str, data: bytes, *, in_folder: bool, named: bool) -> FileResult:
+        """What the file becomes; `in_folder` if any of the given paths is a folder, `named` if this one is given."""
 
     def finish(self) -> Iterable[Problem]:
         """What is wrong with the run as a whole."""
@@ -104,7 +104,7 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
         return Outcome(skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}"))
     try:
         with collector_paused():
-            result = engine.process(path, data, in_folder=in_folder)
+            result = engine.process(path, data, in_folder=in_folder, named=named)
     except RecursionError:  # reading, editing and proving go down as deep as the file
         return _skip(Skipped(path, SkipCause.BROKEN, "nested too deeply"), named, data)
     if result.skipped is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
-from arc_toolkit.edit.discover import ENDINGS, Problem
+from arc_toolkit.edit.discover import ENDINGS, Problem, foreign_yaml
+from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult
 
@@ -41,13 +43,16 @@ class AzureMLFiles:
             self._settings,
         )
 
-    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+    def process(self, path: str, data: bytes, *, in_folder: bool, named: bool = False) -> FileResult:
         settings = self._settings_for(path)
         ending = path.rpartition(".")[2].lower()
         is_source = ending == "py" or (path == "-" and _PYTHON.search(data))
         is_notebook = ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data)
         if not is_source and not is_notebook:
-            return patch_yaml(path, data, settings, self._library, in_folder)
+            result = patch_yaml(path, data, settings, self._library, in_folder)
+            if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
+                return result
+            return replace(result, skipped=foreign_yaml(path, data, result.skipped.reason, named=named))
         from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook

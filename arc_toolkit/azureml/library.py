@@ -23,6 +23,7 @@ from arc_toolkit.azureml.documents import (
 from arc_toolkit.azureml.evidence import EvidenceReader
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.threads import FrameworkEvidence
+from arc_toolkit.edit.discover import CODE_ENDINGS
 from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
 
@@ -85,7 +86,7 @@ class Library:
     def note_uses(self, path: str, data: bytes) -> None:
         """Take in the references of one file, by their text alone: this runs before any file is parsed."""
         self._given.add(full_path(path))
-        if not path.endswith((".py", ".ipynb")):
+        if not path.endswith(CODE_ENDINGS):
             self._note_yaml(path, data)
         elif b"load_component" in data or b"from_yaml" in data or b"Component" in data or b"components" in data:
             self._note_python(path, data)

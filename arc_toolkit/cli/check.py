@@ -6,7 +6,7 @@ import argparse
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.patch_options import add_common
-from arc_toolkit.edit.discover import ENDINGS
+from arc_toolkit.edit.discover import CODE_ENDINGS, ENDINGS
 from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.findings import FileResult
 
@@ -19,9 +19,6 @@ examples:
 
 exit codes: 0 nothing but notes, 1 an error or a warning, 2 a path that cannot be used
 """
-
-
-_CODE = (".py", ".ipynb")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +59,14 @@ class CheckedFiles:
         self._manifests = CheckedManifests(PlaceSettings(only=settings.only, skip=settings.skip))
         self.prepare, self.finish = self._azureml.prepare, self._azureml.finish
 
-    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
-        result = self._azureml.process(path, data, in_folder=in_folder)
-        if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN or path.endswith(_CODE):
+    def process(self, path: str, data: bytes, *, in_folder: bool, named: bool) -> FileResult:
+        result = self._azureml.process(path, data, in_folder=in_folder, named=named)
+        if (
+            result.skipped is None
+            or result.skipped.cause is not SkipCause.FOREIGN
+            or path.lower().endswith(CODE_ENDINGS)
+        ):
             return result
         checked = self._manifests.process(path, data)
-        return checked if checked.skipped is None else result
+        is_foreign = checked.skipped is not None and checked.skipped.cause is SkipCause.FOREIGN
+        return result if is_foreign else checked

@@ -112,15 +112,10 @@ def excluded_rate(failures: int, trials: int, level: float = 0.05) -> float:
     return high
 
 
-def benjamini_hochberg(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses fall when at most `level` of all that fall may be wrong."""
-    return _passed(p_values, level, lambda p_value: len(p_values) * p_value)
-
-
 def discrete_benjamini_hochberg(
     p_values: Sequence[float], possible: Sequence[Sequence[Support]], level: float
 ) -> list[bool]:
-    """The same for counts (Heyse 2011, with several tests per hypothesis).
+    """Which hypotheses fall when at most `level` of all that fall may be wrong, for counts (Heyse 2011).
 
     Few trials cannot give a small p-value, so fewer false ones are to be expected than Benjamini and Hochberg assume.
     `possible` has for every hypothesis the p-values that each of its tests can give.

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.gitignore import Gitignore
+from arc_toolkit.edit.yaml_nodes import read
 
-ENDINGS: tuple[str, ...] = (".yml", ".yaml", ".py", ".ipynb")
+CODE_ENDINGS = (".py", ".ipynb")
+ENDINGS: tuple[str, ...] = (".yml", ".yaml", *CODE_ENDINGS)
 # Never looked into, whatever .gitignore says.
 _CLOSED = frozenset([".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"])
 # Made by tools, by their usual names: not looked into either, and reported, since a person may have one of that name.
@@ -41,6 +43,16 @@ class Skipped:
     @property
     def place(self) -> str:
         return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+def foreign_yaml(path: str, data: bytes, reason: str, *, named: bool) -> Skipped:
+    """A YAML file that is not what a run is about. Its words say so: one that was named is also read to its end."""
+    try:
+        if named:
+            read(data)
+    except Unreadable as error:
+        return Skipped.of(path, error)
+    return Skipped(path, SkipCause.FOREIGN, reason)
 
 
 @dataclass(frozen=True, slots=True)

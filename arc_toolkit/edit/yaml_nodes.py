@@ -227,6 +227,11 @@ def _value(node: MappingNode, name: str) -> Node | None:
     return None
 
 
+def items_of(node: Node | None) -> list[Node]:
+    """The items of a sequence; none for anything else."""
+    return list(node.value) if isinstance(node, SequenceNode) else []
+
+
 def text_of(node: Node | None) -> str | None:
     """The value of a scalar; None for null and for anything that is not a scalar."""
     if isinstance(node, ScalarNode) and node.tag != NULL:

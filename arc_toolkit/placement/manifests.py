@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import yaml
 
 from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,
@@ -141,9 +141,8 @@ def expand(node: Node, path: SpecPath, at: Path = (), name: str = "") -> Iterato
         for key, (_, child) in pairs(node).items():
             yield from expand(child, rest, (*at, key), key)
     elif step == EACH_ITEM:
-        if isinstance(node, yaml.SequenceNode):
-            for index, child in enumerate(node.value):
-                yield from expand(child, rest, (*at, index), _item_name(child) or name)
+        for index, child in enumerate(items_of(node)):
+            yield from expand(child, rest, (*at, index), _item_name(child) or name)
     elif (below := get(node, step)) is not None:
         yield from expand(below, rest, (*at, step), name)
 

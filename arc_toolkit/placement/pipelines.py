@@ -18,7 +18,7 @@ import yaml
 
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, YamlText, compose, get, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, YamlText, compose, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Shape
 from arc_toolkit.placement.manifests import PodSpec
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan
@@ -122,7 +122,7 @@ def _pipeline(node: Node, path: Path, platform: Path, settings: Node | None) -> 
 
 def _affinity(settings: Node | None) -> Node | None:
     """`nodeAffinity` as a pod spec has it: terms without a weight are required, and any of them is enough."""
-    terms = _items(get(settings, "nodeAffinity"))
+    terms = items_of(get(settings, "nodeAffinity"))
     if not terms:
         return None
     required = [term for term in terms if get(term, "weight") is None]
@@ -137,10 +137,6 @@ def _affinity(settings: Node | None) -> Node | None:
 def _mapping(fields: dict[str, Node], at: Node) -> Node:
     value = [(yaml.ScalarNode(STR, name), node) for name, node in fields.items()]
     return yaml.MappingNode(MAP, value, at.start_mark, at.end_mark)
-
-
-def _items(node: Node | None) -> list[Node]:
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 # --- the second document ---------------------------------------------------------------------------------------
@@ -231,12 +227,12 @@ def place_executor(
     editor: Editor, spec: PodSpec, settings: Node | None, spot: Spot, capacity: SpotCapacity
 ) -> None:
     """Ask for these nodes in the settings of one executor; `Refused` with the reason if they say the opposite."""
-    terms = _items(get(settings, "nodeAffinity"))
+    terms = items_of(get(settings, "nodeAffinity"))
     by_parameter = [
         get(settings, "nodeSelector", "nodeSelectorJson"),
         *(get(term, "nodeAffinityJson") for term in terms),
     ]
-    by_parameter += [get(row, "tolerationJson") for row in _items(get(settings, "tolerations"))]
+    by_parameter += [get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))]
     if any(node is not None for node in by_parameter):
         raise Refused("a parameter of the pipeline says it: give the tolerations and the selector there")
     refuse_contradictions(spec, spot, capacity)

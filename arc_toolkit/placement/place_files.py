@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arc_toolkit.edit.discover import ENDINGS, Problem, Skipped
-from arc_toolkit.edit.edits import Refused, SkipCause, Unreadable
+from arc_toolkit.edit.discover import CODE_ENDINGS, ENDINGS, Problem, Skipped, foreign_yaml
+from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
@@ -25,7 +25,10 @@ class CheckedManifests:
 
     def process(self, path: str, data: bytes) -> FileResult:
         """The findings of one file; skipped if it has no workload."""
-        source = _manifests(data) if b"apiVersion" in data else None
+        try:
+            source = _manifests(data) if b"apiVersion" in data else None
+        except Unreadable as error:
+            return FileResult(path, data, skipped=Skipped.of(path, error))
         if source is None:
             return _skip(path, data)
         from arc_toolkit.placement.rules import manifest_rules, run_manifest_rules
@@ -58,13 +61,13 @@ class PlaceFiles:
     def prepare(self, path: str, data: bytes) -> None:
         """Nothing in a manifest refers to another file."""
 
-    def process(self, path: str, data: bytes, *, in_folder: bool) -> FileResult:
+    def process(self, path: str, data: bytes, *, in_folder: bool, named: bool = False) -> FileResult:
         try:
             source = _manifests(data) if _has_word(data) else None
         except Unreadable as error:
             return FileResult(path, data, skipped=Skipped.of(path, error))
         if source is None:
-            return _skip(path, data)
+            return _skip(path, data, named and not path.lower().endswith(CODE_ENDINGS))
         plan = _plan(path, with_platform(source), self._settings)
         self._kinds |= plan.kinds
         self._names |= plan.names
@@ -106,8 +109,8 @@ def _manifests(data: bytes) -> YamlText | None:
     return source if known or any(read_pipelines(source)) else None
 
 
-def _skip(path: str, data: bytes) -> FileResult:
-    return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "not a Kubernetes manifest"))
+def _skip(path: str, data: bytes, named: bool = False) -> FileResult:
+    return FileResult(path, data, skipped=foreign_yaml(path, data, "not a Kubernetes manifest", named=named))
 
 
 def _proved(plan: PlacePlan) -> bytes | None:

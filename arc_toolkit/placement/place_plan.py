@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import yaml
-
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, place, text_of
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, items_of, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import Finding, Rule, Severity
 from arc_toolkit.kube.workloads import (
@@ -339,8 +337,7 @@ def refusal_of(workload: Workload, spot: Spot = Spot.PREFER) -> str:
         return f"the namespace {workload.namespace} belongs to the control plane of the cluster"
     if workload.kind.retry is Retry.CONTROLLER or workload.kind.kind == "Pod":
         for spec in workload.pod_specs:
-            containers = spec.get("containers")
-            for container in containers.value if isinstance(containers, yaml.SequenceNode) else ():
+            for container in items_of(spec.get("containers")):
                 image = text_of(get(container, "image")) or ""
                 if reason := image_refusal(image):
                     return f"{image}: {reason}"

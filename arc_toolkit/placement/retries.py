@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import yaml
-
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import Workload, makes_pod
 
@@ -70,14 +68,14 @@ def _job(editor: Editor, workload: Workload, retries: int) -> None:
 
 def disruption_action(job: Node | None) -> str | None:
     """What a podFailurePolicy does with an evicted pod; the first rule that matches counts."""
-    for rule in _items(get(job, "podFailurePolicy", "rules")):
+    for rule in items_of(get(job, "podFailurePolicy", "rules")):
         if any(
             text_of(get(condition, "type")) == DISRUPTED["type"]
-            for condition in _items(get(rule, "onPodConditions"))
+            for condition in items_of(get(rule, "onPodConditions"))
         ):
             return text_of(get(rule, "action"))
         codes = get(rule, "onExitCodes")
-        values = {text_of(value) for value in _items(get(codes, "values"))}
+        values = {text_of(value) for value in items_of(get(codes, "values"))}
         listed = "143" in values
         if codes is not None and listed == (text_of(get(codes, "operator")) == "In"):
             return text_of(get(rule, "action"))  # also matches a process that SIGTERM ends
@@ -112,7 +110,7 @@ def _job_set(editor: Editor, workload: Workload, retries: int) -> None:
             editor.append(
                 (*job, "podFailurePolicy", "rules"), {"action": "FailJob", "onPodConditions": [DISRUPTED]}
             )
-    rules = _items(get(policy, "rules"))
+    rules = items_of(get(policy, "rules"))
     if not any("PodFailurePolicy" in _texts(get(rule, "onJobFailureReasons")) for rule in rules):
         if any(get(rule, "onJobFailureReasons") is None for rule in rules):
             raise Refused(
@@ -180,9 +178,9 @@ def _volcano(editor: Editor, workload: Workload, retries: int) -> None:
 
 def volcano_policies(workload: Workload, top: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Event and action of every policy, of the job and of its tasks."""
-    tasks = _items(get(workload.node, *top, "tasks"))
+    tasks = items_of(get(workload.node, *top, "tasks"))
     for holder in (get(workload.node, *top), *tasks):
-        for policy in _items(get(holder, "policies")):
+        for policy in items_of(get(holder, "policies")):
             events = _texts(get(policy, "events")) or {text_of(get(policy, "event")) or ""}
             for event in sorted(events):
                 yield event, text_of(get(policy, "action")) or ""
@@ -227,12 +225,8 @@ def _spark(editor: Editor, workload: Workload, retries: int) -> None:
         editor.set((*workload.path, *top, "restartPolicy"), value)
 
 
-def _items(node: Node | None) -> list[Node]:
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
 def _texts(node: Node | None) -> set[str]:
-    return {text for item in _items(node) if (text := text_of(item)) is not None}
+    return {text for item in items_of(node) if (text := text_of(item)) is not None}
 
 
 _SETTERS: dict[Retry, Callable[[Editor, Workload, int], None]] = {

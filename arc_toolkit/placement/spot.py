@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import yaml
-
-from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.kube.taints import SPOT_KEY, Taint, Toleration
 from arc_toolkit.placement.manifests import PodSpec
 
@@ -99,12 +97,10 @@ class Pull(Enum):
 
 def tolerations(spec: PodSpec) -> Iterator[Toleration]:
     """What the pods tolerate."""
-    node = spec.get("tolerations")
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            exists = text_of(get(item, "operator")) == "Exists"
-            value = None if exists else text_of(get(item, "value")) or ""
-            yield Toleration(text_of(get(item, "key")) or "", value, text_of(get(item, "effect")) or "")
+    for item in items_of(spec.get("tolerations")):
+        exists = text_of(get(item, "operator")) == "Exists"
+        value = None if exists else text_of(get(item, "value")) or ""
+        yield Toleration(text_of(get(item, "key")) or "", value, text_of(get(item, "effect")) or "")
 
 
 def tolerates(spec: PodSpec, taint: Taint) -> bool:
@@ -136,8 +132,7 @@ def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
         if key in ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority"):
             return Pull.NONE
         return Pull.TO if operator == "Exists" else Pull.AWAY
-    listed = get(node, "values")
-    values = {text_of(item) for item in listed.value} if isinstance(listed, yaml.SequenceNode) else set()
+    values = {text_of(item) for item in items_of(get(node, "values"))}
     if operator == "In" and values:
         return Pull.TO if values <= known else Pull.AWAY if not values & known else Pull.NONE
     if operator == "NotIn":
@@ -147,20 +142,14 @@ def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
 
 def term_pull(term: Node, label: tuple[str, str]) -> Pull:
     """What one of nodeSelectorTerms says: its expressions are ANDed."""
-    expressions = get(term, "matchExpressions")
-    found = (
-        {pull_of_expression(item, label) for item in expressions.value}
-        if isinstance(expressions, yaml.SequenceNode)
-        else set()
-    )
+    found = {pull_of_expression(item, label) for item in items_of(get(term, "matchExpressions"))}
     return Pull.AWAY if Pull.AWAY in found else Pull.TO if Pull.TO in found else Pull.NONE
 
 
 def required_terms(spec: PodSpec) -> dict[int, Node]:
     """The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to."""
-    node = spec.get(*REQUIRED)
-    items = node.value if isinstance(node, yaml.SequenceNode) else ()
-    return {index: item for index, item in enumerate(items) if getattr(item, "value", None)}
+    terms = enumerate(items_of(spec.get(*REQUIRED)))
+    return {index: term for index, term in terms if getattr(term, "value", None)}
 
 
 def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
@@ -184,9 +173,5 @@ def pinned_node(spec: PodSpec) -> str:
 
 def prefers(spec: PodSpec, label: tuple[str, str]) -> bool:
     """Whether a preferred term pulls to spot nodes."""
-    node = spec.get(*PREFERRED)
-    return isinstance(node, yaml.SequenceNode) and any(
-        term_pull(item_preference, label) is Pull.TO
-        for item in node.value
-        if (item_preference := get(item, "preference")) is not None
-    )
+    preferences = (get(item, "preference") for item in items_of(spec.get(*PREFERRED)))
+    return any(term is not None and term_pull(term, label) is Pull.TO for term in preferences)

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import yaml
-
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import get, text_of
+from arc_toolkit.edit.yaml_nodes import get, items_of, text_of
 from arc_toolkit.placement.manifests import Workload
 from arc_toolkit.placement.spot import PREFERRED, REQUIRED, Spot, SpotCapacity
 
@@ -92,8 +90,7 @@ def _field_of(workload: Workload, trainer: str | None) -> str:
 
 def _jobs(workload: Workload, field: str) -> list[str]:
     """The jobs that entries without a pod spec are for, such as one that only sets labels."""
-    items = workload.get("spec", field)
-    for item in items.value if isinstance(items, yaml.SequenceNode) else ():
+    for item in items_of(workload.get("spec", field)):
         if (name := text_of(get(item, "targetJobs", 0, "name"))) is not None:
             return [name]
     return [_JOB]

@@ -330,8 +330,8 @@ def test_a_file_that_cannot_be_written_is_reported_and_the_others_are_done(
 def test_a_file_that_changes_meanwhile_is_left_alone(arc: Arc, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = AzureMLFiles.process
 
-    def slow(engine: AzureMLFiles, path: str, data: bytes, *, in_folder: bool) -> FileResult:
-        result = plain(engine, path, data, in_folder=in_folder)
+    def slow(engine: AzureMLFiles, path: str, data: bytes, **rest: bool) -> FileResult:
+        result = plain(engine, path, data, in_folder=rest["in_folder"], named=rest["named"])
         job.write_text("# somebody was faster\n" + COMMAND_JOB)
         return result
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import yaml
-
-from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.findings import Rule
 from arc_toolkit.placement.manifests import PodSpec
 from arc_toolkit.placement.place_plan import PlacePlan
@@ -22,12 +20,12 @@ _LOCAL = ("emptyDir", "hostPath", "ephemeral")
 def _check(plan: PlacePlan) -> None:
     for workload, spec in spot_specs(plan):
         lasting = _lasting(spec)
-        for container in _items(spec.get("containers")):
+        for container in items_of(spec.get("containers")):
             for node, path in _paths(container):
                 mounts = [
-                    text_of(get(mount, "mountPath")) or "" for mount in _items(get(container, "volumeMounts"))
+                    text_of(get(mount, "mountPath")) or "" for mount in items_of(get(container, "volumeMounts"))
                 ]
-                names = [text_of(get(mount, "name")) or "" for mount in _items(get(container, "volumeMounts"))]
+                names = [text_of(get(mount, "name")) or "" for mount in items_of(get(container, "volumeMounts"))]
                 kept = [place for place, name in zip(mounts, names, strict=True) if name in lasting]
                 if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in kept):
                     message = f"{shown(workload, spec)}: checkpoints go to {path}, which is gone with the node"
@@ -38,11 +36,11 @@ def _check(plan: PlacePlan) -> None:
 
 def _paths(container: Node) -> Iterator[tuple[Node, str]]:
     """Absolute paths that a variable or an argument about checkpoints has."""
-    for variable in _items(get(container, "env")):
+    for variable in items_of(get(container, "env")):
         value = text_of(get(variable, "value")) or ""
         if _NAMES_CHECKPOINTS.search(text_of(get(variable, "name")) or "") and value.startswith("/"):
             yield variable, value
-    words = [*_items(get(container, "command")), *_items(get(container, "args"))]
+    words = [*items_of(get(container, "command")), *items_of(get(container, "args"))]
     text = " ".join(text_of(word) or "" for word in words)
     for match in _OPTION.finditer(text):
         yield words[0], match[2]
@@ -52,13 +50,9 @@ def _lasting(spec: PodSpec) -> set[str]:
     """The names of volumes that outlive the node."""
     return {
         text_of(get(volume, "name")) or ""
-        for volume in _items(spec.get("volumes"))
+        for volume in items_of(spec.get("volumes"))
         if not any(kind in pairs(volume) for kind in _LOCAL)
     }
-
-
-def _items(node: Node | None) -> list[Node]:
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 RULE = Rule(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import yaml
-
-from arc_toolkit.edit.yaml_nodes import Node, pairs
+from arc_toolkit.edit.yaml_nodes import Node, items_of, pairs
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.workloads import EACH_ITEM, EACH_KEY, Shape, SpecPath
 from arc_toolkit.placement.manifests import Workload
@@ -39,7 +37,7 @@ def _look(plan: PlacePlan, workload: Workload, node: Node, path: SpecPath, above
         for name, (_, child) in own.items():
             _look(plan, workload, child, rest, (*above, name))
     elif step == EACH_ITEM:
-        for child in node.value if isinstance(node, yaml.SequenceNode) else ():
+        for child in items_of(node):
             _look(plan, workload, child, rest, above)
     elif step in own:
         _look(plan, workload, own[step][1], rest, (*above, step))
