@@ -13,7 +13,16 @@ from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Taint, Toleration, untolerated
 
 SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")
+# What k3s and RKE2 write there on every machine, whatever it is: k3s, pkg/cloudprovider/instances.go.
+NOT_SIZES = ("k3s", "rke2")
+# AKS; Karpenter first, because node auto-provisioning has one agent pool for all of its node pools; EKS and GKE.
+POOL_LABELS = (
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+)
 # On the nodes of Azure Container Instances and other providers of virtual-kubelet, which are not machines.
 VIRTUAL_LABEL = ("type", "virtual-kubelet")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -83,7 +92,8 @@ class Node:
     @property
     def size_label(self) -> tuple[str, str] | None:
         """Key and value, the case as on the node."""
-        return _first(self.labels, SIZE_LABELS)
+        label = _first(self.labels, SIZE_LABELS)
+        return label if label and label[1] not in NOT_SIZES else None
 
     @property
     def pool_label(self) -> tuple[str, str] | None:
@@ -96,6 +106,10 @@ class Node:
     @property
     def pool(self) -> str:
         return self.pool_label[1] if self.pool_label else ""
+
+    @property
+    def control_plane(self) -> bool:
+        return any(label in self.labels for label in CONTROL_PLANE_LABELS)
 
     @property
     def spot(self) -> bool:
@@ -170,6 +184,7 @@ class WhyUnusable(Enum):
     """Why jobs cannot use a node now."""
 
     CONTROL_PLANE = "control plane"
+    BESIDE_WORKERS = "control plane, and other nodes are for jobs"
     VIRTUAL = "virtual node"
     OPERATING_SYSTEM = "operating system"
     ARCHITECTURE = "architecture"
@@ -190,11 +205,12 @@ class WhyUnusable(Enum):
     @property
     def keeps_jobs_off(self) -> bool:
         """Whether no job runs there. A node with a broken GPU takes what fits; only types are not sized for it."""
-        return self not in (WhyUnusable.FEWER_GPUS, WhyUnusable.FULL)
+        return self not in (WhyUnusable.FEWER_GPUS, WhyUnusable.FULL, WhyUnusable.BESIDE_WORKERS)
 
 
 _LASTING = (
     WhyUnusable.CONTROL_PLANE,
+    WhyUnusable.BESIDE_WORKERS,
     WhyUnusable.VIRTUAL,
     WhyUnusable.OPERATING_SYSTEM,
     WhyUnusable.ARCHITECTURE,
@@ -220,7 +236,8 @@ def unusable(
 ) -> UnusableNode | None:
     """Why AzureML's jobs cannot use this node now; None if they can."""
     why, brief, explanation = None, "", ""
-    if any(label in node.labels for label in CONTROL_PLANE_LABELS):
+    taint = untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
+    if node.control_plane and taint:  # without a taint the scheduler takes it for any other node
         why = WhyUnusable.CONTROL_PLANE
     elif node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1]:
         why, brief = WhyUnusable.VIRTUAL, "a virtual node is not a machine that can be sized"
@@ -235,7 +252,7 @@ def unusable(
         why = WhyUnusable.NOT_READY
     elif node.cordoned:
         why = WhyUnusable.CORDONED
-    elif taint := untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations)):
+    elif taint:
         why = WhyUnusable.CONDITION if taint.passes else WhyUnusable.TAINT
         explanation = ", which AzureML pods do not tolerate"
         brief = f"taint {taint}{' (a spot pool)' if taint.key == SPOT_KEY else ''}"

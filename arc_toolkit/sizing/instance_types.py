@@ -216,7 +216,8 @@ def _placed(entry: InstanceType, explicit: Selector | None, choices: Choices) ->
         ways = (
             f"use --node-selector {labels}" if labels else "give the right nodes a label and use --node-selector"
         )
-        raise ArcError(f"{text}; {ways}, leave out --merge, or accept it with --yes")
+        unmerged = ", leave out --merge," if entry.parts > 1 else ""
+        raise ArcError(f"{text}; {ways}{unmerged} or accept it with --yes")
     return replace(entry, selector=selector), text
 
 

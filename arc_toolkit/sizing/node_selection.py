@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arc_toolkit.errors import ArcError
@@ -153,7 +153,20 @@ def size_nodes(
             others = most.get((node.size, tuple(node.devices)), 0)
             reason = _fewer_gpus(node, others) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
-    return candidates
+    return _without_control_plane(candidates)
+
+
+def _without_control_plane(candidates: list[Candidate]) -> list[Candidate]:
+    """No types for control plane nodes without a taint (k3s, OpenShift), unless there are no others."""
+    usable = [row for row in candidates if row.unusable is None]
+    if all(row.node.control_plane for row in usable):
+        return candidates
+    left_out = [row.node.name for row in usable if row.node.control_plane]
+    why = WhyUnusable.BESIDE_WORKERS
+    return [
+        replace(row, unusable=UnusableNode(row.node, why, why.value)) if row.node.name in left_out else row
+        for row in candidates
+    ]
 
 
 def _fewer_gpus(node: Node, most: int) -> UnusableNode | None:

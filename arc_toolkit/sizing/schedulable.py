@@ -319,4 +319,8 @@ def _is_reservation(occupant: Occupant, capacity_memory: int, namespace: str) ->
 
 
 def version_of(node: Node, assumptions: Assumptions) -> Version:
-    return parse_version(node.version) if node.version else assumptions.version
+    """The node's own; one built from source, or not a kubelet at all, may say anything."""
+    try:
+        return parse_version(node.version)
+    except ArcError:
+        return assumptions.version

@@ -25,8 +25,23 @@ _TELLING = (
     SPOT_KEY,
     *POOL_LABELS,
 )
-# Domains whose other labels change by themselves (image, zone, host) or are on every node.
-_FOREIGN = ("kubernetes.io", "k8s.io", "azure.com", "karpenter.sh", "nvidia.com", "amd.com")
+# Domains whose other labels change by themselves (image, zone, host) or are on every node; AKS has two without one.
+_FOREIGN = (
+    "kubernetes.io",
+    "k8s.io",
+    "azure.com",
+    "storageprofile",
+    "storagetier",
+    "karpenter.sh",
+    "nvidia.com",
+    "amd.com",
+    "amazonaws.com",
+    "eksctl.io",
+    "google.com",
+    "openshift.io",
+    "k3s.io",
+    "cattle.io",
+)
 
 
 def parse_selector(text: str) -> Selector:
@@ -84,7 +99,8 @@ def narrowed(selector: Selector, members: Sequence[Node], others: Sequence[Node]
 
 def _kind(node: Node) -> tuple[str, ...]:
     virtual = "virtual" if node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1] else ""
-    return (node.size, node.os, node.architecture, virtual)
+    # Of machines without a size, those with GPUs are another kind.
+    return (node.size or ("GPUs" if has_gpus(node) else ""), node.os, node.architecture, virtual)
 
 
 def _wrong(node: Node, devices: Mapping[str, int], members: Sequence[Node]) -> bool:

@@ -102,8 +102,8 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     n = share.n
     odd = {resource: count for resource, count in group.devices.items() if count % n}
     if odd:
-        have = " and ".join(f"{count} {_plural(resource)}" for resource, count in odd.items())
-        raise DoesNotFit(f"{group.title} has {have}, which do not divide into {n} equal shares")
+        have = " and ".join(f"{count} {_plural(resource, count)}" for resource, count in odd.items())
+        raise DoesNotFit(f"{group.title} has {have}, which cannot be divided into {n} equal shares")
     if n > group.pods_free:
         raise DoesNotFit(
             f"--share {share}: {group.title} takes {group.pods_free} more pods (maxPods less the pods already there), "
@@ -173,8 +173,8 @@ def shortfall(asked: Amounts, offered: Amounts) -> str:
     return " and ".join(missing)
 
 
-def _plural(resource: str) -> str:
-    return "GPUs" if resource in GPU_RESOURCES else resource
+def _plural(resource: str, count: int) -> str:
+    return ("GPU" if count == 1 else "GPUs") if resource in GPU_RESOURCES else resource
 
 
 def portion_of(

@@ -30,6 +30,7 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
     taint = {"key": "team", "value": "other", "effect": "NoSchedule"}
     spot = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
     tolerated = {"key": "ml.azure.com/amlarc", "value": "true", "effect": "NoSchedule"}
+    role = "node-role.kubernetes.io/control-plane"
     cluster.create_all(
         [
             big("big-1", taints=[tolerated]),
@@ -39,14 +40,15 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
             big("spot", taints=[spot]),
             big("windows", system="windows"),
             big("arm", architecture="arm64"),
-            big("master", labels={"node-role.kubernetes.io/control-plane": ""}),
+            big("master", labels={role: ""}, taints=[{"key": role, "effect": "NoSchedule"}]),
+            big("server", labels={role: ""}),
             big("lost", managed=False),
             big("cordoned"),
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "joining"}},
         ]
     )  # fmt: skip
     cluster.patch("/api/v1/nodes/cordoned", {"spec": {"unschedulable": True}})
-    ready(cluster, "big-1", "small-0", "cordoned", "spot", "tainted", "windows", "arm", "master")
+    ready(cluster, "big-1", "small-0", "cordoned", "spot", "tainted", "windows", "arm", "master", "server")
     result = gen("--format", "json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
@@ -57,11 +59,14 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
     ]
     assert "Standard_B8ms (pool big, 2 nodes)" in gen("--format", "table").out
     reasons = {row["node"]: row["reason"] for row in found["left_out"]}
-    assert reasons.keys() == {"tainted", "spot", "windows", "arm", "master", "lost", "cordoned", "joining"}
+    assert reasons.keys() == {
+        "tainted", "spot", "windows", "arm", "master", "server", "lost", "cordoned", "joining",
+    }  # fmt: skip
     assert "team=other:NoSchedule" in reasons["tainted"]
     assert "spot pool" in reasons["spot"]
     assert "arm64" in reasons["arm"]
     assert reasons["master"] == "control plane"
+    assert reasons["server"] == "control plane, and other nodes are for jobs"
     assert reasons["cordoned"] == "cordoned"
     assert "left out 1 node (cordoned): cordoned" in result.err
     assert "left out 1 node (joining): " in result.err

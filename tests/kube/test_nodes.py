@@ -14,6 +14,8 @@ from arc_toolkit.kube.taints import Taint, Toleration
 from tests.sizing.builders import node
 
 SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+ROLE = "node-role.kubernetes.io/"
+OPEN_TO_NONE = {"key": f"{ROLE}control-plane", "effect": "NoSchedule"}
 KEYS = ["metadata", "name", "labels", "spec", "taints", "key", "status", "conditions", "type", "nodeInfo"]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
@@ -63,8 +65,8 @@ def test_a_change_of_times_and_messages_alone_is_not_a_change_of_the_node() -> N
         ({"unschedulable": True}, WhyUnusable.CORDONED, True),
         ({"os": "windows"}, WhyUnusable.OPERATING_SYSTEM, False),
         ({"arch": "arm64"}, WhyUnusable.ARCHITECTURE, False),
-        ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, WhyUnusable.CONTROL_PLANE, False),
-        ({"labels": {"node-role.kubernetes.io/master": ""}}, WhyUnusable.CONTROL_PLANE, False),
+        ({"labels": {f"{ROLE}control-plane": ""}, "taints": [OPEN_TO_NONE]}, WhyUnusable.CONTROL_PLANE, False),
+        ({"labels": {f"{ROLE}master": ""}, "taints": [OPEN_TO_NONE]}, WhyUnusable.CONTROL_PLANE, False),
         ({"taints": [SPOT]}, WhyUnusable.TAINT, False),
     ],
 )

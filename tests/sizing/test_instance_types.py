@@ -85,7 +85,7 @@ def test_all_four_fields_are_equal_strings_and_gpus_stand_under_limits_only(arc:
 def test_gpus_that_do_not_divide_refuse_the_share(arc: Arc) -> None:
     result = gen(arc, "--sku", "ND96asr_v4", "--share", "1/3")
     assert result.code == 2
-    assert "8 GPUs, which do not divide into 3 equal shares" in result.err
+    assert "8 GPUs, which cannot be divided into 3 equal shares" in result.err
 
 
 def test_a_size_says_how_many_fit_what_limits_and_what_is_left(arc: Arc) -> None:

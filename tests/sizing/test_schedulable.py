@@ -29,6 +29,7 @@ from tests.sizing.builders import node, pod
 
 SIZES = sorted(vm_sizes.table())
 
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 NVIDIA, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 
 
@@ -215,7 +216,11 @@ def test_profiles_between_two_seen_versions_take_the_larger_of_each() -> None:
         ({"unschedulable": True}, "cordoned"),
         ({"os": "windows"}, "windows"),
         ({"arch": "arm64"}, "arm64"),
-        ({"labels": {"node-role.kubernetes.io/control-plane": ""}}, "control plane"),
+        (
+            {"labels": {CONTROL_PLANE: ""}, "taints": [{"key": CONTROL_PLANE, "effect": "NoSchedule"}]},
+            "control plane",
+        ),
+        ({"labels": {CONTROL_PLANE: ""}}, None),
         ({"taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]}, "taint sku=gpu:NoSchedule"),
         (
             {
