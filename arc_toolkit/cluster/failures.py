@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.errors import ArcError
+
+if TYPE_CHECKING:
+    import ssl
 
 INSTANCE_TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
 
@@ -136,7 +139,7 @@ def _sentence(cause: BaseException, where: str) -> str | None:
 
     name = type(cause).__name__
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return _untrusted(cause.verify_message, where)
+        return _untrusted(cause, where)
     # A connection that is closed in the middle of TLS is an SSLError too, though TLS is not what is wrong.
     lost = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError, IncompleteRead)
     if isinstance(cause, lost) or name == "IncompleteRead":
@@ -153,11 +156,15 @@ def _sentence(cause: BaseException, where: str) -> str | None:
     return None
 
 
-def _untrusted(message: str, where: str) -> str:
-    message = message.rstrip(".")
-    if "expired" in message:
+# Of OpenSSL's x509_vfy.h: X509_V_ERR_CERT_HAS_EXPIRED; X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
+_EXPIRED, _OTHER_ADDRESS = 10, (62, 64)
+
+
+def _untrusted(cause: ssl.SSLCertVerificationError, where: str) -> str:
+    message = cause.verify_message.rstrip(".")
+    if cause.verify_code == _EXPIRED:
         return f"the certificate of {where} has expired: renew it (for AKS: `az aks rotate-certs`)"
-    if "ostname" in message or "IP address" in message:
+    if cause.verify_code in _OTHER_ADDRESS:
         return f"the certificate of {where} is for another address ({message}): check the address of the server"
     return (
         f"the certificate of {where} is not trusted ({message}): refresh the kubeconfig "

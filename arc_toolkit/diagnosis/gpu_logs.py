@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from arc_toolkit.diagnosis.gpu_messages import PROOFS, GpuProof
+from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.log_paths import locate
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -20,7 +20,7 @@ from arc_toolkit.diagnosis.model import (
     RunOutcome,
 )
 from arc_toolkit.diagnosis.scan import LogScan
-from arc_toolkit.diagnosis.xids import HARDWARE_XIDS
+from arc_toolkit.diagnosis.xids import HARDWARE_XIDS, xid_reason
 
 _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 
@@ -31,8 +31,9 @@ def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
     for scan in scans:
         if not (scan.xids or scan.gpu_messages):
             continue
-        facts = [(f"Xid {number}", HARDWARE_XIDS[number], True) for number in scan.xids if number in HARDWARE_XIDS]
-        facts += [(str(PROOFS[text]), text, PROOFS[text] in _FAULTS) for text in scan.gpu_messages]
+        numbers = [number for number in scan.xids if number in HARDWARE_XIDS]
+        facts = [(xid_reason(number), HARDWARE_XIDS[number], True) for number in numbers]
+        facts += [(str(proof), text, proof in _FAULTS) for proof, text in scan.gpu_messages]
         rank = locate(scan.path).rank
         for reason, text, fault in facts:
             evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")

@@ -10,6 +10,8 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+from arc_toolkit.diagnosis.xids import XID_REASONS
+
 
 class GpuProof(StrEnum):
     """What a message proves; the value is the reason that is shown."""
@@ -68,20 +70,19 @@ MESSAGES = (
     _message("ncclRemoteError", "", "a peer of this rank went away", GpuProof.PEER),
 )
 ANCHORS = tuple(dict.fromkeys(message.anchor for message in MESSAGES))
-PROOFS = {message.meaning: message.proof for message in MESSAGES}
 
 
 def is_of_hardware(reason: str) -> bool:
     """Whether the reason of an evidence is a broken GPU: one of these messages, or an Xid of xids.py."""
-    return reason == GpuProof.HARDWARE or reason.startswith("Xid ")
+    return reason == GpuProof.HARDWARE or reason in XID_REASONS
 
 
-def meaning_at(data: bytearray, at: int, end: int, anchor: bytes) -> str | None:
-    """What the message at the anchor says."""
+def message_at(data: bytearray, at: int, end: int, anchor: bytes) -> tuple[GpuProof, str] | None:
+    """What the message at the anchor proves, and what it says."""
     for message in MESSAGES:
         if message.anchor != anchor or not message.pattern.match(data, at, end):
             continue
         line = max(data.rfind(b"\n", max(at - 500, 0), at) + 1, at - 500, 0)
         if message.near is None or message.near.search(data, line, at):
-            return message.meaning
+            return message.proof, message.meaning
     return None

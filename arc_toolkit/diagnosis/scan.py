@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.gpu_messages import ANCHORS, meaning_at
+from arc_toolkit.diagnosis.gpu_messages import ANCHORS, GpuProof, message_at
 from arc_toolkit.diagnosis.literals import Find, finders
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
@@ -94,7 +94,7 @@ class LogScan:
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
     later_starts: tuple[float | None, ...] = ()  # before the second and further whole names
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
-    gpu_messages: tuple[str, ...] = ()  # what CUDA, NVML and NCCL said, in the words of gpu_messages.py
+    gpu_messages: tuple[tuple[GpuProof, str], ...] = ()  # what CUDA, NVML and NCCL said, and what it proves
     note: str = ""
 
 
@@ -316,8 +316,8 @@ def _read_tail(data: bytearray, find: Find, end: int, result: LogScan) -> None:
     for anchor in ANCHORS:
         at = find(anchor, start, end)
         while at >= 0:
-            if meaning := meaning_at(data, at, end, anchor):
-                result.gpu_messages = _with(result.gpu_messages, meaning)
+            if message := message_at(data, at, end, anchor):
+                result.gpu_messages = _with(result.gpu_messages, message)
             at = find(anchor, at + len(anchor), end)
 
 

@@ -36,6 +36,14 @@ APPLICATION_XIDS = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 109})
 _XID_CODES = re.compile(r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)")
 
 
+def xid_reason(number: int) -> str:
+    """The reason of an evidence."""
+    return f"Xid {number}"
+
+
+XID_REASONS = frozenset(map(xid_reason, HARDWARE_XIDS))
+
+
 def only_application_xids(message: str) -> bool:
     """Whether all Xids that a health check reports are of the program, not of the GPU."""
     codes = {

@@ -245,6 +245,15 @@ def test_a_server_certificate_that_has_expired(
     assert "has expired" in said
 
 
+def test_a_server_certificate_of_another_address(
+    control_plane: ControlPlane, sentence: Callable[..., str], tmp_path: Path
+) -> None:
+    with tls_server(control_plane.authority.issue("elsewhere"), tmp_path) as url:
+        other = url.replace("127.0.0.1", "0.0.0.0")  # reaches it, and is not in its certificate
+        said = sentence("--kubeconfig", control_plane.write_kubeconfig("admin", server=other))
+    assert "is for another address" in said
+
+
 def test_a_server_certificate_of_another_authority(
     control_plane: ControlPlane, sentence: Callable[..., str], tmp_path: Path
 ) -> None:

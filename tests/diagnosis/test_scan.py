@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import scan as scanner
 from arc_toolkit.diagnosis.cluster_index import parse_list
-from arc_toolkit.diagnosis.gpu_messages import PROOFS
+from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import CHUNK, DATE_HEAD, HEAD, LONGEST_LINE, TAIL, scan
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
@@ -312,7 +312,7 @@ def test_gpu_errors_are_found_in_the_tail(before: int, after: int) -> None:
     )
     found = scanned(b"x" * before + errors + b"y" * after)
     assert found.xids == (79, 48)
-    assert found.gpu_messages == ("uncorrectable ECC error encountered",)
+    assert found.gpu_messages == ((GpuProof.HARDWARE, "uncorrectable ECC error encountered"),)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_gpu_errors_are_found_in_the_tail(before: int, after: int) -> None:
 )
 def test_what_cuda_nvml_and_nccl_print(line: str, proof: str) -> None:
     found = scanned(b"step 1\n" + line.encode() + b"\n")
-    assert [PROOFS[meaning].name for meaning in found.gpu_messages] == [proof]
+    assert [found_proof.name for found_proof, _ in found.gpu_messages] == [proof]
 
 
 def test_words_like_gpu_errors_are_not_gpu_errors() -> None:
