@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -156,6 +157,19 @@ def test_code_for_training_jobs_needs_the_standard_library_only(package: str) ->
         if layer(module) == package and ".adapters" not in module:
             names = {name.partition(".")[0] for name in imports(tree)} - {"arc_toolkit"}
             assert names <= sys.stdlib_module_names, module
+
+
+def test_the_map_knows_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {name.partition(".")[0] for name in modules() if "." in name}
+    assert {name for name in packages if f"| `{name}/` |" not in page} == set()
+
+
+def test_the_recipes_name_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:arc_toolkit|tests|scripts|docs)/[^`\s]*)`", text)
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_only_the_command_line_prints() -> None:
