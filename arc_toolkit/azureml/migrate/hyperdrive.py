@@ -19,15 +19,15 @@ from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
 from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.migrate.v1_data import V1Data
 from arc_toolkit.azureml.migrate.v1_values import NotPlain, PipelineParameter, arguments
-from arc_toolkit.azureml.python.expressions import short
-from arc_toolkit.azureml.python.names import Binding, Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.python_editor import StatementSite
+from arc_toolkit.edit.python_expressions import short
 from arc_toolkit.edit.python_layout import replace_statement
+from arc_toolkit.edit.python_names import Binding, Statement
 
 MODULE = "azureml.train.hyperdrive"
 

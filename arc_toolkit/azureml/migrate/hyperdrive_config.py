@@ -22,11 +22,11 @@ from arc_toolkit.azureml.migrate.script_run_source import read_script_run
 from arc_toolkit.azureml.migrate.space import call_lines, call_text
 from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.migrate.v1_values import arguments
-from arc_toolkit.azureml.python.expressions import calls_in, short
 from arc_toolkit.azureml.python.meaning import Builder
-from arc_toolkit.azureml.python.names import Statement
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_expressions import calls_in, short
+from arc_toolkit.edit.python_names import Statement
 
 NAME = "HyperDriveConfig"
 # Argument -> where a v1.5 spec has it.

@@ -18,9 +18,10 @@ from arc_toolkit.azureml.migrate.v1_values import (
     Unsaid,
     arguments,
 )
-from arc_toolkit.azureml.python.expressions import calls_in, short
-from arc_toolkit.azureml.python.names import Binding, Module, Statement
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.edit.python_expressions import calls_in, short
+from arc_toolkit.edit.python_names import Binding, Statement
 
 CONFIG = "ParallelRunConfig"
 STEP = "ParallelRunStep"

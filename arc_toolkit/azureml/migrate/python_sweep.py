@@ -28,10 +28,11 @@ from arc_toolkit.azureml.migrate.hyperdrive_config import configs
 from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, parse_spec, read_or_none
 from arc_toolkit.azureml.migrate.space import call_lines, literal
 from arc_toolkit.azureml.python.meaning import Component, PipelineFunction
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_names import Binding, Scope, Statement, Use
 
 
 def plan_sweeps(

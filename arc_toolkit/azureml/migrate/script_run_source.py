@@ -15,9 +15,9 @@ from arc_toolkit.azureml.migrate.parallel_run_source import script_arguments
 from arc_toolkit.azureml.migrate.v1_data import V1Data
 from arc_toolkit.azureml.migrate.v1_forms import Ports
 from arc_toolkit.azureml.migrate.v1_values import NotPlain, Unsaid, arguments
-from arc_toolkit.azureml.python.expressions import last_name, short
-from arc_toolkit.azureml.python.names import Statement
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_expressions import last_name, short
+from arc_toolkit.edit.python_names import Statement
 
 _ORDER = (
     *("source_directory", "script", "arguments", "run_config", "_telemetry_values", "compute_target"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from arc_toolkit.azureml.migrate.v1_values import DEEPEST, NotPlain, V1Values, arguments
-from arc_toolkit.azureml.python.expressions import last_name, short
-from arc_toolkit.azureml.python.names import Statement
+from arc_toolkit.edit.python_expressions import last_name, short
+from arc_toolkit.edit.python_names import Statement
 
 
 @dataclass(frozen=True)

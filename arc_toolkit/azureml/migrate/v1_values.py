@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.python.expressions import last_name, short
-from arc_toolkit.azureml.python.names import Binding, Scope, Statement, Use
 from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.edit.python_expressions import last_name, short
+from arc_toolkit.edit.python_names import Binding, Scope, Statement, Use
 
 DEEPEST = 15
 # A longer range is not written out.

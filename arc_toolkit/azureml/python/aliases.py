@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from arc_toolkit.azureml.python.expressions import chain
 from arc_toolkit.azureml.python.meaning import PipelineJob
-from arc_toolkit.azureml.python.names import Binding, Scope, Use
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.edit.python_expressions import chain
+from arc_toolkit.edit.python_names import Binding, Scope, Use
 
 _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
 

@@ -12,7 +12,6 @@ from collections.abc import Container, Iterator, Sequence
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.aliases import Aliases, refuse_later_settings
-from arc_toolkit.azureml.python.expressions import calls_in, last_name
 from arc_toolkit.azureml.python.meaning import (
     ASSUME,
     Builder,
@@ -24,13 +23,15 @@ from arc_toolkit.azureml.python.meaning import (
     UnknownMeaning,
     V1Job,
 )
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement, Use
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_documents import place_node, tree
 from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.read_targets import read_settings
 from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_expressions import calls_in, last_name
+from arc_toolkit.edit.python_names import Binding, Scope, Statement, Use
 
 _BUILTINS = frozenset(dir(builtins))
 

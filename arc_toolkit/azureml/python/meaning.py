@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import Binding, Statement
 from arc_toolkit.azureml.python.sdk_names import Generation
+from arc_toolkit.edit.python_names import Binding, Statement
 
 ASSUME = " (--assume command, if it is one)"
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import yaml
 
-from arc_toolkit.azureml.python.expressions import short
-from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.edit.python_expressions import short
+from arc_toolkit.edit.python_names import Statement, Use
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_nodes import INT, MAP, STR, Node
 

@@ -14,10 +14,9 @@ from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place import EXPOSE, place_settings
 from arc_toolkit.azureml.place_threads import not_set
 from arc_toolkit.azureml.plan import Operation, Plan
-from arc_toolkit.azureml.python.expressions import calls_in
 from arc_toolkit.azureml.python.find_targets import find_targets
 from arc_toolkit.azureml.python.meaning import Builder, PipelineJob, Step, Sweep
-from arc_toolkit.azureml.python.names import Binding, Module, Statement
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
@@ -30,6 +29,8 @@ from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.python_editor import StatementSite, quoted
+from arc_toolkit.edit.python_expressions import calls_in
+from arc_toolkit.edit.python_names import Binding, Statement
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node

@@ -11,7 +11,6 @@ import yaml
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.expressions import short
 from arc_toolkit.azureml.python.meaning import (
     Builder,
     Component,
@@ -21,8 +20,9 @@ from arc_toolkit.azureml.python.meaning import (
     UnknownMeaning,
     V1Job,
 )
-from arc_toolkit.azureml.python.names import Statement, Use
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
+from arc_toolkit.edit.python_expressions import short
+from arc_toolkit.edit.python_names import Statement, Use
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from arc_toolkit.azureml.documents import Parameter, Setting, is_bound
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.expressions import short
 from arc_toolkit.azureml.python.meaning import Builder, Sweep, is_resources_class
-from arc_toolkit.azureml.python.names import Binding, Scope, Statement
 from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_editor import Changes, StatementSite, quoted
+from arc_toolkit.edit.python_expressions import short
+from arc_toolkit.edit.python_imports import NeededImports
+from arc_toolkit.edit.python_names import Binding, Statement
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_nodes import text_of
 
@@ -49,8 +49,7 @@ class PythonWriter:
         self._new: dict[int, _NewStatements] = {}
         # Function and name of the parameters to add, with their defaults; whether a step is bound to one.
         self._parameters: dict[tuple[int, str], Callable[[], None]] = {}
-        # Scope -> local name of JobResourceConfiguration and where it is imported (or how this run adds it).
-        self._imports: dict[int, tuple[str, Statement | Callable[[], None]] | None] = {}
+        self._imports = NeededImports(self.changes, meanings.module.top)
 
     def edits(self) -> list[Edit]:
         """The edits of the whole file's text."""
@@ -181,60 +180,14 @@ class PythonWriter:
 
     def resources_class(self, statement: Statement) -> str:
         """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when it cannot."""
-        for scope in _outward(statement.scope):
-            if id(scope) not in self._imports:
-                self._imports[id(scope)] = next(
-                    (
-                        (name, bindings[-1].statement)
-                        for name, bindings in scope.bindings.items()
-                        if isinstance(value := bindings[-1].value, str) and is_resources_class(value)
-                    ),
-                    None,
-                )
-            imported = self._imports[id(scope)]
-            if imported is not None and (
-                not isinstance(imported[1], Statement) or _before(imported[1], statement)
-            ):
-                return imported[0]
-        taken = self.meanings.binding(sdk.RESOURCES_CLASS, statement)
-        if isinstance(taken, Binding):
-            raise Refused(f"the name {sdk.RESOURCES_CLASS} means something else here")
-        self._import(statement)
-        return sdk.RESOURCES_CLASS
-
-    def _import(self, statement: Statement) -> None:
-        line = f"from {sdk.RESOURCES_MODULE} import {sdk.RESOURCES_CLASS}"
-        top = self.meanings.module.top
-        for scope in [top, *_outward(statement.scope)]:
-            imports = [
-                binding.statement
-                for bindings in scope.bindings.values()
-                for binding in bindings
-                if isinstance(binding.value, str)
-                and isinstance(binding.statement.stmt, ast.Import | ast.ImportFrom)
-                and _is_sdk(binding.statement.stmt)
-                and not (binding.statement.block.has("if") or binding.statement.block.has("except"))
-                and _before(binding.statement, statement)
-            ]
-            imports.sort(key=lambda site: site.order)
-            merged = [
-                site
-                for site in imports
-                if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == sdk.RESOURCES_MODULE
-            ]
-            if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
-                add = partial(self.changes.set, merged[-1], merged[-1].stmt, sdk.RESOURCES_CLASS, "")
-            elif imports:
-                add = partial(self.changes.insert_after, imports[-1], line)
-            else:
-                continue
-            break
-        else:
-            scope, source = top, statement.source
-            first = next(stmt for stmt in source.body if not _is_preamble(stmt))
-            add = partial(self.changes.insert_before, StatementSite(source, source.body, first), line)
-        self._imports[id(scope)] = sdk.RESOURCES_CLASS, add
-        add()
+        return self._imports.local_name(
+            statement,
+            sdk.RESOURCES_MODULE,
+            sdk.RESOURCES_CLASS,
+            is_it=is_resources_class,
+            is_near=_is_sdk,
+            is_taken=isinstance(self.meanings.binding(sdk.RESOURCES_CLASS, statement), Binding),
+        )
 
 
 def _repeated(target: PythonTarget) -> dict[str, str]:
@@ -265,31 +218,5 @@ def _display(variables: Mapping[str, str], source: Source) -> str:
     return "{" + ", ".join(f"{quoted(name, source)}: {text}" for name, text in variables.items()) + "}"
 
 
-def _outward(scope: Scope | None) -> list[Scope]:
-    scopes = []
-    while scope is not None:
-        scopes.append(scope)
-        scope = scope.parent
-    return scopes
-
-
-def _before(first: Statement, second: Statement) -> bool:
-    """Whether `first` is before `second`, or before the function (of the same scope) that holds it."""
-    statement: Statement | None = second
-    while statement is not None:
-        if statement.scope is first.scope:
-            return first.order < statement.order
-        statement = statement.scope.statement
-    return True
-
-
-def _is_sdk(stmt: ast.Import | ast.ImportFrom) -> bool:
-    names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [alias.name for alias in stmt.names]
-    return any(name == "azure.ai.ml" or name.startswith("azure.ai.ml.") for name in names)
-
-
-def _is_preamble(stmt: ast.stmt) -> bool:
-    """A docstring or an import from __future__: an import may only come after it."""
-    if isinstance(stmt, ast.ImportFrom):
-        return stmt.module == "__future__"
-    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+def _is_sdk(module: str) -> bool:
+    return module == "azure.ai.ml" or module.startswith("azure.ai.ml.")

@@ -13,7 +13,6 @@ from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.expressions import chain, dotted, last_name
 from arc_toolkit.azureml.python.meaning import (
     ASSUME,
     NOTHING,
@@ -29,11 +28,13 @@ from arc_toolkit.azureml.python.meaning import (
     UnknownMeaning,
     V1Job,
 )
-from arc_toolkit.azureml.python.names import Binding, Module, Scope, Statement
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.own_modules import folders_around, may_be_component
 from arc_toolkit.azureml.python.sdk_names import Generation
 from arc_toolkit.azureml.python.texts import Texts
 from arc_toolkit.azureml.python.written_files import written_document
+from arc_toolkit.edit.python_expressions import chain, dotted, last_name
+from arc_toolkit.edit.python_names import Binding, Scope, Statement, certain_binding, find_bindings
 
 _DEEPEST = 20
 
@@ -59,17 +60,8 @@ class Meanings:
 
     def binding(self, name: str, statement: Statement) -> Binding | UnknownMeaning:
         """What a name is bound to, seen from a place."""
-        scope: Scope | None = statement.scope
-        while scope is not None:
-            if bindings := scope.bindings.get(name):
-                if scope is statement.scope:
-                    bindings = [item for item in bindings if item.statement.order < statement.order] or bindings
-                return _last(name, bindings, statement)
-            for module in scope.stars:
-                if f"{module}.{name}" in sdk.ROLES:
-                    return Binding(name, statement, f"{module}.{name}")
-            scope = scope.parent
-        return NOTHING
+        bindings = find_bindings(name, statement, sdk.ROLES.__contains__)
+        return _last(name, bindings, statement) if bindings else NOTHING
 
     def bound(self, name: str, statement: Statement) -> tuple[ast.expr, Statement] | None:
         """The expression that a name stands for, and its statement."""
@@ -356,9 +348,8 @@ class Meanings:
 
 def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
     """The binding that holds, or why that is decided at run time."""
-    last = bindings[-1]
-    if len(bindings) == 1 or last.statement.is_certain_before(statement):
-        return last
+    if (certain := certain_binding(bindings, statement)) is not None:
+        return certain
     # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if it is there.
     firsts = [item for item in bindings if not (item.statement.block.kind == "except" and _is_fallback(item))]
     imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]

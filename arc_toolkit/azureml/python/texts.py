@@ -9,8 +9,8 @@ import ast
 import os.path
 from collections.abc import Callable, Sequence
 
-from arc_toolkit.azureml.python.expressions import chain, last_name
-from arc_toolkit.azureml.python.names import Statement
+from arc_toolkit.edit.python_expressions import chain, last_name
+from arc_toolkit.edit.python_names import Statement
 
 _DEEPEST = 20
 # What an expression that is not text by itself stands for: another expression, and its statement.

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python.expressions import calls_in
-from arc_toolkit.azureml.python.names import Block, Module, Statement
+from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.texts import Texts
 from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.python_expressions import calls_in
+from arc_toolkit.edit.python_names import Block, Statement
 from arc_toolkit.edit.python_source import Source
 
 # Texts, with what to put in place of an unknown part.

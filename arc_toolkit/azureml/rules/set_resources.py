@@ -8,10 +8,10 @@ from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.names import Use
     from arc_toolkit.azureml.python.python_plan import PythonPlan
     from arc_toolkit.azureml.python.python_targets import PythonTarget
     from arc_toolkit.azureml.python.python_writer import PythonWriter
+    from arc_toolkit.edit.python_names import Use
 
 
 def _check(plan: Plan) -> None:

@@ -14,12 +14,12 @@ from arc_toolkit.azureml.migrate.hyperdrive import SweepChange
 from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
-from arc_toolkit.azureml.python.names import Statement
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.python_editor import Changes
+from arc_toolkit.edit.python_names import Statement
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.findings import Finding
 from tests.azureml.migrate.support import assert_valid, azure, body, convert_python

@@ -1,0 +1,95 @@
+"""Imports that new code needs: the local name of what is imported already, or one more import beside its neighbours."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import partial
+
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_editor import Changes, StatementSite
+from arc_toolkit.edit.python_names import Scope, Statement, is_before, outward
+
+
+class NeededImports:
+    """The imports of one file; new ones are collected in `changes`."""
+
+    def __init__(self, changes: Changes, top: Scope) -> None:
+        self._changes = changes
+        self._top = top
+        # Scope and name -> the local name, and where it is imported (None: this run adds it).
+        self._names: dict[tuple[int, str], tuple[str, Statement | None] | None] = {}
+
+    def local_name(
+        self,
+        statement: Statement,
+        module: str,
+        name: str,
+        *,
+        is_it: Callable[[str], bool],
+        is_near: Callable[[str], bool],
+        is_taken: bool,
+    ) -> str:
+        """The local name of `module.name` at a statement, imported where it has to be; `Refused` when it cannot.
+
+        `is_it` knows its import paths, `is_near` the modules beside whose imports a new one goes, and `is_taken` says
+        whether the name means something else there.
+        """
+        for scope in outward(statement.scope):
+            key = id(scope), name
+            if key not in self._names:
+                self._names[key] = next(
+                    (
+                        (local, bindings[-1].statement)
+                        for local, bindings in scope.bindings.items()
+                        if isinstance(value := bindings[-1].value, str) and is_it(value)
+                    ),
+                    None,
+                )
+            imported = self._names[key]
+            if imported is not None and (imported[1] is None or is_before(imported[1], statement)):
+                return imported[0]
+        if is_taken:
+            raise Refused(f"the name {name} means something else here")
+        scope, add = self._place(statement, module, name, is_near)
+        self._names[id(scope), name] = name, None
+        add()
+        return name
+
+    def _place(
+        self, statement: Statement, module: str, name: str, is_near: Callable[[str], bool]
+    ) -> tuple[Scope, Callable[[], None]]:
+        line = f"from {module} import {name}"
+        for scope in [self._top, *outward(statement.scope)]:
+            imports = [
+                binding.statement
+                for bindings in scope.bindings.values()
+                for binding in bindings
+                if isinstance(binding.value, str)
+                and isinstance(binding.statement.stmt, ast.Import | ast.ImportFrom)
+                and any(map(is_near, _modules(binding.statement.stmt)))
+                and not (binding.statement.block.has("if") or binding.statement.block.has("except"))
+                and is_before(binding.statement, statement)
+            ]
+            imports.sort(key=lambda site: site.order)
+            merged = [
+                site for site in imports if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == module
+            ]
+            if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
+                return scope, partial(self._changes.set, merged[-1], merged[-1].stmt, name, "")
+            if imports:
+                return scope, partial(self._changes.insert_after, imports[-1], line)
+        source = statement.source
+        first = next(stmt for stmt in source.body if not _is_preamble(stmt))
+        return self._top, partial(self._changes.insert_before, StatementSite(source, source.body, first), line)
+
+
+def _modules(stmt: ast.Import | ast.ImportFrom) -> list[str]:
+    return [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [alias.name for alias in stmt.names]
+
+
+def _is_preamble(stmt: ast.stmt) -> bool:
+    """A docstring or an import from __future__: an import may only come after it."""
+    if isinstance(stmt, ast.ImportFrom):
+        return stmt.module == "__future__"
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
