@@ -20,15 +20,24 @@ from arc_toolkit.checkpoints.manifest import (
     verify,
     write_manifest,
 )
+from arc_toolkit.durations import parse_seconds
+from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.sources.notice_file import Progress, notice_file
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
+    from typing import Any, Protocol
+
+    class NoticeReader(Protocol):
+        """Whatever knows of an end of this process: a `notices.Watcher`, or the file of `arc-toolkit run`."""
+
+        @property
+        def notice(self) -> Notice | None: ...
+
 
 _STAGING = ".saving-"
 _ASIDE = "damaged"
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 # Versions that a manifest records, of what is imported anyway.
 _LIBRARIES = (
     "torch",
@@ -45,6 +54,7 @@ _LIBRARIES = (
 # A save is only begun if it fits into the time that is left, with this much to spare.
 _MARGIN = 1.5
 _SHORTEST = 1.0  # seconds between saves with every="auto"
+EVICTED = 143  # the exit code "evicted, resumable": 128 + SIGTERM
 
 
 class CheckpointError(Exception):
@@ -62,6 +72,7 @@ class Store:
         strict: bool = False,
         world_size: int | None = None,
         evictions_per_hour: float = EVICTIONS_PER_HOUR,
+        notices: NoticeReader | None = None,
         report: Callable[[str], None] | None = None,
     ) -> None:
         if keep < 2:
@@ -79,7 +90,13 @@ class Store:
         self._last_save = time.monotonic()
         self._last_step: int | None = None
         self._every: int | float | str = "auto"
-        self._deadline: float | None = None
+        # Under `arc-toolkit run` the supervisor tells of an end, and wants to know the step.
+        supervised = notice_file()
+        self._notices: NoticeReader | None = notices or supervised
+        self._progress = Progress(supervised.path) if supervised is not None else None
+        self._announced: Notice | None = None
+        # The end for which a save was made, so that it is made once.
+        self._saved_for: str | None = None
         self._pending: threading.Thread | None = None
         # What went wrong and did not end the run.
         self.problems: list[str] = []
@@ -129,7 +146,7 @@ class Store:
         *,
         epoch: int | None = None,
         metrics: Mapping[str, float] | None = None,
-        reason: str = "interval",
+        reason: str | None = None,
     ) -> Iterator[Path]:
         """A folder for the files of a checkpoint; it is committed at the end of the block.
 
@@ -155,7 +172,7 @@ class Store:
         *,
         epoch: int | None = None,
         metrics: Mapping[str, float] | None = None,
-        reason: str = "interval",
+        reason: str | None = None,
     ) -> None:
         """Copy the contents now, write and commit them in the background. At most one such save is under way."""
         self.wait()
@@ -210,6 +227,7 @@ class Store:
         self._verified.add(final)
         self._durations = [*self._durations[-9:], time.monotonic() - began]
         self._last_save, self._last_step = time.monotonic(), fields["step"]
+        self._saved_for = fields["notice"]
         self._retain()
 
     def _failed(self, step: int, folder: Path | None, error: OSError) -> None:
@@ -221,15 +239,17 @@ class Store:
             raise CheckpointError(message) from error
 
     def _fields(
-        self, step: int, epoch: int | None, metrics: Mapping[str, float] | None, reason: str
+        self, step: int, epoch: int | None, metrics: Mapping[str, float] | None, reason: str | None
     ) -> dict[str, Any]:
+        notice = self.notice
         versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
         return {
             "step": step,
             "epoch": epoch,
             "world_size": self._world_size,
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "reason": reason,
+            "reason": reason or ("notice" if notice else "interval"),
+            "notice": notice.id if notice else None,
             "metrics": dict(metrics or {}),
             "writer": {"id": self._writer, "fence": 0},
             "versions": {"python": sys.version.split()[0], **{k: str(v) for k, v in versions.items() if v}},
@@ -259,14 +279,28 @@ class Store:
         newest = self.latest()
         first = newest.step + 1 if newest is not None else 0
         self._last_step, self._last_save = first - 1, time.monotonic()
-        yield from range(first, total)
+        for step in range(first, total):
+            yield step
+            self._end_if_evicted(step, total)
+
+    def _end_if_evicted(self, step: int, total: int) -> None:
+        """After the save for an announced end there is nothing more to do on this machine."""
+        notice = self.notice
+        if notice is None or step == total - 1 or not self.wait(notice.seconds_left()):
+            return
+        if self._saved_for == notice.id:
+            self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
+            raise SystemExit(EVICTED)
 
     def due(self, step: int) -> bool:
         """Whether to save now: the interval is over, or an end was announced and a save still fits before it."""
+        if self._progress is not None:
+            self._progress.write(step)
         if self._pending is not None and not self.wait(0):
             return False
-        if self._deadline is not None:
-            return self.fits(self._deadline - time.monotonic())
+        if (notice := self.notice) is not None:
+            left = notice.seconds_left()
+            return self._saved_for != notice.id and (left is None or self.fits(left))
         passed = time.monotonic() - self._last_save
         if isinstance(self._every, int):
             return step - (self._last_step if self._last_step is not None else -1) >= self._every
@@ -276,9 +310,15 @@ class Store:
             return passed >= 60.0  # the first one tells how long a save takes
         return passed >= max(best_interval(self.save_seconds, self._mean), _SHORTEST)
 
+    @property
+    def notice(self) -> Notice | None:
+        """What announces the end of this process: `announce`, `arc-toolkit run`, or the `notices` of the store."""
+        return self._announced or (self._notices.notice if self._notices is not None else None)
+
     def announce(self, seconds: float) -> None:
         """The process will end in so many seconds: the next `due` is true if a save fits into them."""
-        self._deadline = time.monotonic() + seconds
+        deadline = time.time() + seconds
+        self._announced = Notice(NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline)
 
     def fits(self, seconds: float) -> bool:
         """Whether a save takes less than that, by the slowest of the last ten and a margin."""
@@ -308,8 +348,9 @@ def _parse_every(every: int | float | str) -> int | float | str:
     """A number of steps (int), seconds (float), or "auto"."""
     if every == "auto" or (isinstance(every, int | float) and every > 0):
         return every
-    if isinstance(every, str) and every[-1:] in _UNITS and every[:-1].replace(".", "", 1).isdigit():
-        return float(every[:-1]) * _UNITS[every[-1]]
+    if isinstance(every, str) and not every.isdigit():
+        with suppress(ValueError):
+            return parse_seconds(every)
     raise ValueError(f'every={every!r}: use a number of steps, a time such as "10m", or "auto"')
 
 

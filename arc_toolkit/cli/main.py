@@ -31,6 +31,7 @@ COMMANDS = {
     "place": ("place_command", "put Kubernetes workloads onto spot nodes, or keep them off"),
     "gen-compute": ("gen_compute", "write an AmlCompute cluster of low-priority VMs that azure-ai-ml accepts"),
     "gen-spot-vm": ("gen_spot_vm", "write cloud-init and az commands for one spot VM that trains"),
+    "run": ("run_command", "supervise a training process: eviction notices, saves, restarts, exit codes"),
     "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
     "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
@@ -176,7 +177,9 @@ def _dispatch(words: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
         raise ArcError(f"no command `{name}`: {hint}")
-    parser, words = command_parser(name), _negatives(words[1:]) + leading
+    # What is after `--` belongs to another program.
+    own = words[1 : words.index("--")] if "--" in words else words[1:]
+    parser, rest, words = command_parser(name), words[1 + len(own) :], _negatives(own) + leading
     if "-h" in words or "--help" in words:
         parser.parse_args(words)
 
@@ -187,7 +190,7 @@ def _dispatch(words: list[str]) -> int:
     if "--show-config" in words:
         sys.stdout.write(config.show(file, parser, name, words) + "\n")
         return OK
-    args = parser.parse_args(words)
+    args = parser.parse_args([*words, *rest])
     args.folders = file.folders
 
     console = Console(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
@@ -131,9 +130,11 @@ def _capacity(args: argparse.Namespace) -> SpotCapacity:
 
 
 def _seconds(text: str | None) -> int | None:
+    from arc_toolkit.durations import parse_seconds
+
     if text is None:
         return None
-    match = re.fullmatch(r"(\d{1,6})(s|m)?", text)
-    if match is None:
-        raise ArcError(f"--grace {text}: write seconds or minutes, such as 25s or 2m")
-    return int(match[1]) * (60 if match[2] == "m" else 1)
+    try:
+        return int(parse_seconds(text))
+    except ValueError as error:
+        raise ArcError(f"--grace {error}") from None

@@ -1,0 +1,128 @@
+"""`run`: supervise a training process: eviction notices, saves, restarts, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from arc_toolkit.cli.console import Console
+from arc_toolkit.errors import ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.notices.sources import NoticeSource
+
+EPILOG = """\
+examples:
+  arc-toolkit run -- python train.py --epochs 10
+  arc-toolkit run --checkpoints outputs/checkpoints --max-restarts 3 -- python train.py
+  arc-toolkit run --on-notice SIGUSR1 --grace 25s -- ./trainer --config c.toml
+  touch /tmp/stop; arc-toolkit run --cloud none --notice-file /tmp/stop -- sleep 100
+
+A process that uses arc_toolkit.checkpoints needs no option: it saves and ends by itself. Any other is told with
+--on-notice; without it, SIGTERM is sent as soon as there is a notice.
+
+exit codes: that of the process, 128 + N if signal N ended it; 143 evicted, resumable; 2 it cannot be started
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the process and its arguments, after --")
+    parser.add_argument(
+        "--checkpoints", metavar="DIR", help="its checkpoints: says when a save is done, and which step it has"
+    )
+    parser.add_argument(
+        "--max-restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start again after a crash, at most N times; evictions do not count (default: 0)",
+    )
+    parser.add_argument(
+        "--grace",
+        default="25s",
+        metavar="TIME",
+        help="from SIGTERM, or a notice without a time, to the end (default: 25s)",
+    )
+    parser.add_argument(
+        "--on-notice",
+        metavar="SIGNAL|file",
+        help="how the process is told: a signal such as SIGUSR1, or only the file in $ARC_TOOLKIT_NOTICE",
+    )
+    where = parser.add_argument_group("where notices come from")
+    where.add_argument(
+        "--cloud",
+        choices=["auto", "azure", "aws", "gcp", "none"],
+        default="auto",
+        help="whose metadata service is asked (default: auto, by the firmware of the machine)",
+    )
+    where.add_argument(
+        "--metadata", metavar="URL", help="the address of the metadata service, instead of the cloud's"
+    )
+    where.add_argument("--notice-file", metavar="FILE", help="a file whose existence is a notice")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    import tempfile
+
+    from arc_toolkit.durations import parse_seconds
+    from arc_toolkit.notices.sources import cloud_source, find_cloud
+    from arc_toolkit.notices.sources.notice_file import NoticeFile
+    from arc_toolkit.notices.supervisor import Supervisor
+    from arc_toolkit.notices.watcher import Watcher
+
+    try:
+        grace = parse_seconds(args.grace)
+    except ValueError as error:
+        raise ArcError(f"--grace {error}") from None
+    if args.max_restarts < 0:
+        raise ArcError(f"--max-restarts {args.max_restarts}: use a number from 0 on")
+    tell = _signal_number(args.on_notice)
+    cloud = find_cloud() if args.cloud == "auto" else args.cloud
+    sources: list[NoticeSource] = []
+    if cloud not in (None, "none"):
+        sources.append(cloud_source(cloud, args.metadata))
+    elif args.cloud == "auto":
+        console.note("this machine is in no known cloud, so that only SIGTERM announces its end")
+    if args.notice_file:
+        sources.append(NoticeFile(args.notice_file))
+    with tempfile.TemporaryDirectory(prefix="arc-toolkit-run-") as folder:
+        return Supervisor(
+            args.command,
+            watcher=Watcher(sources),
+            folder=folder,
+            grace=grace,
+            max_restarts=args.max_restarts,
+            tell=tell,
+            takes_part=args.on_notice == "file",
+            saved=_newest_step(args.checkpoints),
+            node=os.environ.get("NODE_NAME", ""),
+        ).run()
+
+
+def _signal_number(word: str | None) -> int | None:
+    """The number of a signal by its name, with or without SIG; None for `file` and for nothing."""
+    if word in (None, "file"):
+        return None
+    name = word.upper() if word.upper().startswith("SIG") else f"SIG{word.upper()}"
+    try:
+        return signal.Signals[name]
+    except KeyError:
+        raise ArcError(f"--on-notice {word}: use the name of a signal, such as SIGUSR1, or file") from None
+
+
+def _newest_step(folder: str | None) -> Callable[[float], int | None]:
+    """The step of the newest checkpoint that was committed since a time."""
+
+    def newest(since: float) -> int | None:
+        from arc_toolkit.checkpoints import Checkpoint, Store
+
+        for entry in Store(folder or "").listing():
+            if isinstance(entry, Checkpoint):
+                return entry.step if os.path.getmtime(entry.folder / "checkpoint.json") >= since else None
+        return None
+
+    return newest if folder else lambda since: None

@@ -1,0 +1,115 @@
+"""The HTTP client of the metadata services: one kept connection, no proxy, every trouble as one exception."""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+# 169.254.169.254 answers within milliseconds where it exists; without a route some machines wait for ever.
+_TIMEOUT = 5.0
+
+
+class SourceTrouble(Exception):
+    """A source could not be asked. `retry` is when to ask again, in seconds; `blocked`: nothing answered at all."""
+
+    def __init__(self, message: str, *, retry: float = 5.0, blocked: bool = False) -> None:
+        super().__init__(message)
+        self.retry, self.blocked = retry, blocked
+
+
+class Reply:
+    """Status and body of an answer, and the difference between the server's clock and ours."""
+
+    __slots__ = ("body", "clock_lead", "retry_after", "status")
+
+    def __init__(self, status: int, body: bytes, retry_after: float | None, clock_lead: float) -> None:
+        self.status, self.body = status, body
+        self.retry_after, self.clock_lead = retry_after, clock_lead
+
+
+class MetadataClient:
+    """Requests to `http://HOST[:PORT]`. `http.client` does not look at the proxy variables, which is what is needed."""
+
+    def __init__(self, endpoint: str, *, first_timeout: float = _TIMEOUT) -> None:
+        self.endpoint = endpoint
+        self._host = endpoint.removeprefix("http://").rstrip("/")
+        self._timeout = first_timeout
+        self._connection: HTTPConnection | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Reply:
+        """The answer, whatever its status; SourceTrouble if there is none. A kept connection that was closed is
+        opened again once."""
+        from http.client import HTTPConnection, HTTPException
+
+        for is_last in (False, True):
+            fresh = self._connection is None
+            if self._connection is None:
+                self._connection = HTTPConnection(self._host, timeout=timeout or self._timeout)
+            try:
+                self._connection.request(method, path, body=body, headers=headers)
+                response = self._connection.getresponse()
+                content = response.read(1 << 20)
+                if not response.isclosed() or response.will_close:
+                    self.close()
+                self._timeout = _TIMEOUT
+                retry, lead = _seconds(response.getheader("Retry-After")), _lead(response.getheader("Date"))
+                return Reply(response.status, content, retry, lead)
+            except (OSError, HTTPException) as error:
+                self.close()
+                if fresh or is_last:
+                    text = f"{self.endpoint} does not answer ({type(error).__name__}: {error})"
+                    raise SourceTrouble(text, retry=30.0, blocked=True) from None
+        raise AssertionError("not reached")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _seconds(header: str | None) -> float | None:
+    return min(float(header), 300.0) if header is not None and header.isdigit() else None
+
+
+def _lead(header: str | None) -> float:
+    """How far the server's clock is ahead of ours. Deadlines are in its time."""
+    server = parse_http_date(header or "")
+    # Less than 2 s may as well be the rounding of the header and the way.
+    lead = 0.0 if server is None else server - time.time()
+    return lead if abs(lead) > 2.0 else 0.0
+
+
+def parse_http_date(text: str) -> float | None:
+    """`Mon, 19 Sep 2016 18:29:47 GMT` as a Unix time; None for anything else."""
+    from email.utils import parsedate_tz
+
+    try:
+        fields = parsedate_tz(text)
+        if fields is None:
+            return None
+        from email.utils import mktime_tz
+
+        return float(mktime_tz(fields))
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def parse_iso_time(text: object) -> float | None:
+    """`2017-09-18T08:22:00Z` as a Unix time; None for anything else."""
+    from datetime import UTC, datetime
+
+    try:
+        time_of = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return (time_of if time_of.tzinfo else time_of.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,63 @@
+"""What a notice is: which machine event was announced, by whom, and until when there is time."""
+
+from __future__ import annotations
+
+import enum
+import time
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class NoticeKind(enum.Enum):
+    """What was announced. The value is the word in files, logs and JSON."""
+
+    PREEMPT = "preempt"  # a spot or low-priority machine is taken back
+    TERMINATE = "terminate"  # the machine is deleted or stopped
+    REDEPLOY = "redeploy"  # it moves to another host: processes and the temporary disk are lost
+    REBOOT = "reboot"
+    FREEZE = "freeze"  # it pauses for some seconds and goes on
+    REBALANCE = "rebalance"  # AWS: the risk is higher than usual; nothing is decided yet
+    STOP = "stop"  # someone asked the process to stop: SIGTERM, a file, another scheduler
+
+    @property
+    def ends_process(self) -> bool:
+        """Whether the process will not survive it."""
+        return self not in (NoticeKind.FREEZE, NoticeKind.REBALANCE)
+
+
+class Notice:
+    """One announcement. `deadline` is a time as of `time.time()`, or None if it may come at any moment."""
+
+    __slots__ = ("deadline", "description", "id", "kind", "source")
+
+    def __init__(
+        self, kind: NoticeKind, source: str, id: str, *, deadline: float | None = None, description: str = ""
+    ) -> None:
+        self.kind, self.source, self.id = kind, source, id
+        self.deadline, self.description = deadline, description
+
+    def __repr__(self) -> str:
+        return f"Notice({self.kind.value} from {self.source}, id={self.id!r}, deadline={self.deadline})"
+
+    def seconds_left(self) -> float | None:
+        """Until the deadline, at least 0; None if it is not known."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the notice file and of log lines."""
+        return {
+            "schema": "arc-toolkit/notice/v1",
+            "kind": self.kind.value,
+            "source": self.source,
+            "id": self.id,
+            "deadline": self.deadline,
+            "description": self.description,
+        }
+
+
+def earliest(notices: list[Notice]) -> Notice | None:
+    """The notice that leaves the least time, among those that end the process; one without a deadline is first."""
+    ending = [notice for notice in notices if notice.kind.ends_process]
+    return min(ending, key=lambda notice: notice.deadline or 0.0, default=None)

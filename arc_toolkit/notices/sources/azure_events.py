@@ -1,0 +1,116 @@
+"""Azure's Scheduled Events: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+
+Every machine of a placement group sees the events of all of them, so they are filtered by the own name. An event is
+never acknowledged unless `acknowledge` is called: that approves it for all machines that it names.
+"""
+
+from __future__ import annotations
+
+import time
+
+from arc_toolkit.notices.metadata import MetadataClient, Reply, SourceTrouble, parse_http_date
+from arc_toolkit.notices.notice import Notice, NoticeKind
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+_COMPUTE = "/metadata/instance/compute?api-version=2021-02-01"
+_HEADERS = {"Metadata": "true"}
+# The first call turns the service on for this machine, which may take two minutes.
+_FIRST_TIMEOUT = 120.0
+_KINDS = {
+    "preempt": NoticeKind.PREEMPT,
+    "terminate": NoticeKind.TERMINATE,
+    "redeploy": NoticeKind.REDEPLOY,
+    "reboot": NoticeKind.REBOOT,
+    "freeze": NoticeKind.FREEZE,
+}
+# A preempted machine is gone 30 s after the notice, whatever a wrong clock makes of `NotBefore`.
+_PREEMPT_SECONDS = 30.0
+
+
+class AzureEvents:
+    """The events of this machine."""
+
+    ENDPOINT = "http://169.254.169.254"
+    name = "azure"
+    period = 1.0
+
+    def __init__(self, endpoint: str = ENDPOINT) -> None:
+        self._client = MetadataClient(endpoint, first_timeout=_FIRST_TIMEOUT)
+        self._names: frozenset[str] | None = None
+        self._seen: dict[str, float] = {}
+        self._lead = 0.0
+
+    def poll(self) -> list[Notice]:
+        reply = self._get(_EVENTS)
+        document = _json(reply.body)
+        events = document.get("Events") if isinstance(document, dict) else None
+        if not isinstance(events, list):
+            raise SourceTrouble("the answer of Scheduled Events has no list of events")
+        if not events:
+            return []
+        self._lead = reply.clock_lead
+        if self._names is None:
+            self._names = self._own_names()
+        notices = (self._notice(event) for event in events if isinstance(event, dict))
+        return [notice for notice in notices if notice is not None]
+
+    def acknowledge(self, notice: Notice) -> None:
+        """Approve an event, so that it starts at once. It counts for every machine that the event names."""
+        import json
+
+        body = json.dumps({"StartRequests": [{"EventId": notice.id}]}).encode()
+        headers = {**_HEADERS, "Content-Type": "application/json"}
+        reply = self._client.request("POST", _EVENTS, headers, body)
+        if reply.status != 200:
+            raise SourceTrouble(f"Scheduled Events answered {reply.status} to the acknowledgement")
+
+    def _get(self, path: str) -> Reply:
+        reply = self._client.request("GET", path, _HEADERS)
+        if reply.status == 200:
+            return reply
+        # 404 and 410: the service is being enabled or updated; 429: asked too often; 5xx: passing.
+        retry = {404: 10.0, 410: 70.0, 429: 10.0}.get(reply.status, 5.0)
+        text = f"the metadata service answered {reply.status} for {path.partition('?')[0]}"
+        raise SourceTrouble(text, retry=reply.retry_after or retry)
+
+    def _own_names(self) -> frozenset[str] | None:
+        """The names that `Resources` may have for this machine; None while they are not known."""
+        try:
+            compute = _json(self._get(_COMPUTE).body)
+        except SourceTrouble:
+            return None
+        names = [compute.get("name"), (compute.get("osProfile") or {}).get("computerName")]
+        return frozenset(str(name).lower() for name in names if name) or None
+
+    def _notice(self, event: dict[str, Any]) -> Notice | None:
+        kind = _KINDS.get(str(event.get("EventType")).lower())
+        resources = event.get("Resources")
+        listed = {str(name).lower() for name in resources} if isinstance(resources, list) else set()
+        if kind is None or str(event.get("ResourceType") or "VirtualMachine") != "VirtualMachine":
+            return None
+        if self._names is not None and listed and not listed & self._names:
+            return None
+        id = str(event.get("EventId") or f"{kind.value}-{event.get('NotBefore')}")
+        now = time.time()
+        seen = self._seen.setdefault(id, now)
+        begins = parse_http_date(str(event.get("NotBefore") or ""))  # empty once the event has started
+        deadline = None if begins is None else begins - self._lead
+        if kind is NoticeKind.PREEMPT and deadline is not None:
+            deadline = min(deadline, seen + _PREEMPT_SECONDS)
+        description = str(event.get("Description") or "")
+        if self._names is None:
+            description = f"{description} (the name of this machine is not known)".strip()
+        return Notice(kind, self.name, id, deadline=deadline, description=description)
+
+
+def _json(body: bytes) -> Any:
+    import json
+
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise SourceTrouble("the answer of the metadata service is not JSON") from None

@@ -1,0 +1,113 @@
+"""A file as a notice: its existence announces the end. For tests, other schedulers, and `arc-toolkit run`, which
+writes one for the process that it supervises (its path is in the variable `ARC_TOOLKIT_NOTICE`)."""
+
+from __future__ import annotations
+
+import os
+
+from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
+
+VARIABLE = "ARC_TOOLKIT_NOTICE"
+
+
+class NoticeFile:
+    """Empty, a number of seconds from the file's time on, or the JSON of a notice. Cheap enough for every step."""
+
+    name = "file"
+    period = 1.0
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._read: tuple[int, int] | None = None
+        self._notice: Notice | None = None
+
+    def poll(self) -> list[Notice]:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            self._read = self._notice = None
+            return []
+        version = (status.st_mtime_ns, status.st_size)
+        if version != self._read:
+            self._notice, self._read = self._parse(status.st_mtime), version
+        return [self._notice] if self._notice is not None else []
+
+    @property
+    def notice(self) -> Notice | None:
+        """The notice, if it ends the process."""
+        return earliest(self.poll())
+
+    def write(self, notice: Notice) -> None:
+        """Announce: whole or not at all."""
+        import json
+
+        temporary = f"{self.path}.{os.getpid()}.tmp"
+        with open(temporary, "w", encoding="utf-8") as stream:
+            json.dump(notice.to_json(), stream)
+        os.replace(temporary, self.path)
+
+    def withdraw(self) -> None:
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            return
+
+    def _parse(self, written: float) -> Notice:
+        """Whatever the file has in it, it is a notice: text that cannot be read only has no deadline."""
+        import json
+
+        kind, deadline, source, description = NoticeKind.STOP, None, self.name, ""
+        id = f"{self.path}-{written}"
+        try:
+            with open(self.path, encoding="utf-8", errors="replace") as stream:
+                text = stream.read(65536).strip()
+            value = json.loads(text) if text else None
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                deadline = written + value
+            elif isinstance(value, dict):
+                words = {item.value: item for item in NoticeKind}
+                kind = words.get(str(value.get("kind")), kind)
+                given = value.get("deadline")
+                deadline = float(given) if isinstance(given, int | float) else None
+                source, description = str(value.get("source") or source), str(value.get("description") or "")
+                id = str(value.get("id") or id)
+        except (OSError, ValueError):
+            description = f"{self.path} cannot be read as a notice"
+        return Notice(kind, source, id, deadline=deadline, description=description)
+
+
+def notice_file() -> NoticeFile | None:
+    """The file that a supervisor named for this process; None if there is none."""
+    path = os.environ.get(VARIABLE)
+    return NoticeFile(path) if path else None
+
+
+# A process that takes part writes its step beside the notice file: that it takes part, and how far it is.
+_PROGRESS = ".step"
+
+
+class Progress:
+    """The step of this process, for its supervisor. A write costs a few microseconds."""
+
+    def __init__(self, path: str) -> None:
+        self._handle = os.open(path + _PROGRESS, os.O_WRONLY | os.O_CREAT, 0o600)
+
+    def write(self, step: int) -> None:
+        os.pwrite(self._handle, b"%-20d" % step, 0)
+
+
+def read_progress(path: str) -> int | None:
+    """The step that was written beside a notice file; None if the process does not take part."""
+    try:
+        with open(path + _PROGRESS, "rb") as stream:
+            return int(stream.read(20))
+    except (OSError, ValueError):
+        return None
+
+
+def clear_progress(path: str) -> None:
+    """Forget the step of a process that has ended."""
+    try:
+        os.unlink(path + _PROGRESS)
+    except FileNotFoundError:
+        return

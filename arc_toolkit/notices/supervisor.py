@@ -1,0 +1,266 @@
+"""Run one process, tell it of an eviction in time, wait for its save, end it, and say with the exit code what happened.
+
+143 means evicted and resumable; every other code is that of the process. A process takes part if it uses
+`arc_toolkit.checkpoints` (it then writes its step beside the notice file), or if the caller says how it wants to be
+told. Any other gets SIGTERM at once, which is what frameworks with a handler of their own expect.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import time
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.files import reason
+from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.run_log import run_line, utc
+from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, clear_progress, read_progress
+from arc_toolkit.notices.watcher import Watcher
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+EVICTED = 128 + signal.SIGTERM
+_FORWARDED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+_WAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, *_FORWARDED}
+_TICK = 0.2
+# Before the deadline SIGTERM, and then SIGKILL, so that the log and the exit code still leave the machine.
+_LAST_SECONDS = 3.0
+_KILL_SECONDS = 1.0
+# After its save a process may end by itself.
+_AFTER_SAVE_SECONDS = 2.0
+_LONGEST_PAUSE = 30.0
+
+
+class Supervisor:
+    """One command, restarted within a budget. `saved` gives the step of the newest checkpoint since a time."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        watcher: Watcher,
+        folder: str,
+        grace: float = 25.0,
+        max_restarts: int = 0,
+        tell: int | None = None,
+        takes_part: bool = False,
+        saved: Callable[[float], int | None] = lambda since: None,
+        node: str = "",
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._command = list(command)
+        self._watcher, self._file = watcher, NoticeFile(os.path.join(folder, "notice"))
+        self._grace, self._budget = grace, max_restarts
+        self._tell, self._takes_part = tell, takes_part or tell is not None
+        self._saved, self._node = saved, node or os.uname().nodename
+        self._log = log or _to_stderr
+        self._restarts = 0
+        self._child = 0
+        # On a terminal the process stays in our group, so that Ctrl-C and Ctrl-Z reach it.
+        self._own_group = not _on_terminal()
+        self._stop: Notice | None = None  # SIGTERM to this process
+        self._interrupted = False
+        self._told: Notice | None = None
+        self._told_at = 0.0
+        self._saved_at: float | None = None
+        self._signalled: signal.Signals | None = None
+
+    def run(self) -> int:
+        """Until the process has ended for good; its exit code, or 143."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+        self._watcher.start()
+        try:
+            while True:
+                code = self._run_once()
+                result = self._result(code)
+                if result is not None:
+                    return result
+                if self._pause():
+                    return EVICTED
+        finally:
+            self._watcher.stop()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    # --- one process ---------------------------------------------------------------------------------------
+
+    def _run_once(self) -> int:
+        self._told, self._saved_at, self._signalled = None, None, None
+        self._file.withdraw()
+        clear_progress(self._file.path)
+        self._start()
+        while (code := self._reap()) is None:
+            self._handle_notice()
+            self._take_signal(_TICK)
+        if self._own_group:  # what it left running would hold the GPU and the port of the next one
+            self._kill(signal.SIGKILL)
+        return code
+
+    def _start(self) -> None:
+        environment = {
+            **os.environ,
+            VARIABLE: self._file.path,
+            "ARC_TOOLKIT_RESTARTS": str(self._restarts),
+        }
+        group = 0 if self._own_group else os.getpgrp()
+        try:
+            self._child = os.posix_spawnp(
+                self._command[0],
+                self._command,
+                environment,
+                setpgroup=group,
+                setsigmask=(),
+                setsigdef=(signal.SIGPIPE,),  # Python ignores it; the process has the usual way
+            )
+        except OSError as error:
+            raise ArcError(f"cannot run {self._command[0]}: {reason(error)}") from None
+        name = os.path.basename(self._command[0])
+        self._log(run_line("start", node=self._node, pid=self._child, restart=self._restarts, command=name))
+
+    def _reap(self) -> int | None:
+        """The exit code of the process once it has ended. As PID 1, orphans of others are collected too."""
+        code = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return code
+            if pid == 0:
+                return code
+            if pid == self._child:
+                ended = os.waitstatus_to_exitcode(status)
+                code = ended if ended >= 0 else 128 - ended
+
+    def _take_signal(self, seconds: float) -> None:
+        """Wait for a signal; what another program sends goes on to the process."""
+        info = signal.sigtimedwait(_WAITED, seconds)
+        if info is None or info.si_signo == signal.SIGCHLD:
+            return
+        if info.si_signo == signal.SIGTERM:
+            if self._stop is None:
+                deadline = time.time() + self._grace
+                self._stop = Notice(NoticeKind.STOP, "sigterm", "sigterm", deadline=deadline)
+        elif info.si_signo == signal.SIGINT:
+            self._interrupted = True
+            if self._own_group:
+                self._kill(signal.SIGINT)
+        else:
+            self._kill(signal.Signals(info.si_signo))
+
+    def _kill(self, number: int) -> None:
+        """A signal to the process, and to everything that it started if it has a group of its own."""
+        try:
+            if self._own_group:
+                os.killpg(self._child, number)
+            else:
+                os.kill(self._child, number)
+        except OSError as error:
+            if error.errno not in (errno.ESRCH, errno.EPERM):
+                raise
+
+    # --- notices -------------------------------------------------------------------------------------------
+
+    def _handle_notice(self) -> None:
+        notice = self._stop or self._watcher.notice
+        if self._told is None:
+            if notice is not None:
+                self._announce(notice)
+        elif notice is None and self._signalled is None:
+            self._log(run_line("withdrawn", kind=self._told.kind.value, source=self._told.source))
+            self._file.withdraw()
+            self._told = None
+        elif self._told is not None:
+            self._end_in_time(self._told)
+
+    def _announce(self, notice: Notice) -> None:
+        self._told, self._told_at = notice, time.time()
+        deadline = utc(notice.deadline) if notice.deadline is not None else None
+        self._log(
+            run_line("notice", kind=notice.kind.value, source=notice.source, deadline=deadline, step=self._step())
+        )
+        try:
+            self._file.write(notice)
+        except OSError as error:
+            self._log(run_line("trouble", message=f"the notice file cannot be written: {reason(error)}"))
+        if self._tell is not None:
+            self._kill(self._tell)
+        elif not self._takes_part and self._step() is None:
+            self._signal(signal.SIGTERM)
+
+    def _end_in_time(self, notice: Notice) -> None:
+        """SIGTERM after the save or shortly before the deadline, then SIGKILL."""
+        now = time.time()
+        end = notice.deadline if notice.deadline is not None else self._told_at + self._grace
+        if self._saved_at is None and (step := self._saved(self._told_at)) is not None:
+            self._saved_at = now
+            self._log(run_line("saved", step=step, seconds=f"{now - self._told_at:.1f}"))
+        is_late = now >= end - _LAST_SECONDS
+        is_done = self._saved_at is not None and now >= self._saved_at + _AFTER_SAVE_SECONDS
+        if self._signalled is None and (is_late or is_done):
+            self._signal(signal.SIGTERM)
+        elif self._signalled is signal.SIGTERM and now >= end - _KILL_SECONDS:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._signalled = number
+        self._log(run_line("signal", name=number.name))
+        self._kill(number)
+
+    def _step(self) -> int | None:
+        return read_progress(self._file.path)
+
+    # --- what the end means --------------------------------------------------------------------------------
+
+    def _result(self, code: int) -> int | None:
+        """The exit code of `run`; None if the process is started again."""
+        told, step = self._told, self._step()
+        saved = self._saved(self._told_at if told else 0.0)
+        if told is not None and self._saved_at is None and saved is not None:
+            self._log(run_line("saved", step=saved, seconds=f"{time.time() - self._told_at:.1f}"))
+        fields = {"code": code, "step": step, "saved": saved}
+        if told is not None and (code != 0 or self._signalled is not None):
+            # With 0 after SIGTERM, Kubernetes would take a half-trained model for a finished one.
+            is_over = self._stop is None and self._watcher.notice is None
+            self._log(run_line("end", reason="withdrawn" if is_over else "evicted", **fields))
+            return None if is_over else EVICTED
+        if code == 0:
+            self._log(run_line("end", reason="finished", **fields))
+            return 0
+        if self._interrupted:
+            self._log(run_line("end", reason="interrupted", **fields))
+            return 128 + signal.SIGINT
+        if code == EVICTED or self._restarts >= self._budget:
+            self._log(run_line("end", reason="stopped" if code == EVICTED else "failed", **fields))
+            return code
+        self._restarts += 1
+        self._log(run_line("end", reason="failed", **fields, restarts_left=self._budget - self._restarts))
+        return None
+
+    def _pause(self) -> bool:
+        """Wait before the next start, longer each time; whether an end was announced meanwhile."""
+        until = time.monotonic() + min(2.0 ** max(self._restarts - 1, 0), _LONGEST_PAUSE)
+        while time.monotonic() < until:
+            self._take_signal(_TICK)
+            if self._stop is not None or self._interrupted or self._watcher.pending():
+                self._log(run_line("end", reason="evicted", step=self._step()))
+                return True
+        return False
+
+
+def _on_terminal() -> bool:
+    try:
+        return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _to_stderr(text: str) -> None:
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        return  # nobody reads it any more

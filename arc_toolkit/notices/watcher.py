@@ -1,0 +1,148 @@
+"""Ask the sources in the background, and remember what they announced."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import suppress
+
+from arc_toolkit.notices.metadata import SourceTrouble
+from arc_toolkit.notices.notice import Notice, earliest
+from arc_toolkit.notices.sources import CLOUDS, cloud_source, find_cloud
+from arc_toolkit.notices.sources.notice_file import NoticeFile, notice_file
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from arc_toolkit.notices.sources import NoticeSource
+
+
+class Watcher:
+    """The notices of several sources. Every source has a thread of its own, because one may hang."""
+
+    def __init__(self, sources: Sequence[NoticeSource], *, report: Callable[[str], None] | None = None) -> None:
+        self._sources = tuple(sources)
+        self._report = report or _to_stderr
+        self._notices: dict[int, list[Notice]] = {}  # by the place of the source
+        self._callbacks: list[Callable[[Notice], None]] = []
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def start(self) -> Watcher:
+        for place, source in enumerate(self._sources):
+            name = f"notices-{source.name}"
+            threading.Thread(target=self._watch, args=(place, source), name=name, daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    @property
+    def notices(self) -> list[Notice]:
+        """Everything that is announced now, also what does not end the process."""
+        with self._lock:
+            return [notice for notices in self._notices.values() for notice in notices]
+
+    @property
+    def notice(self) -> Notice | None:
+        """The one that leaves the least time to this process."""
+        return earliest(self.notices)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the process ends, as of `time.time()`; None without a notice, or if the time is not known."""
+        notice = self.notice
+        return notice.deadline if notice is not None else None
+
+    def pending(self) -> bool:
+        """Whether the end of this process is announced. A withdrawn notice is not pending any more."""
+        return self.notice is not None
+
+    def on_notice(self, callback: Callable[[Notice], None]) -> None:
+        """Call this with every new notice, in the thread of its source."""
+        self._callbacks.append(callback)
+
+    def _watch(self, place: int, source: NoticeSource) -> None:
+        is_in_trouble, said = False, set[str]()
+        while not self._stopped.is_set():
+            wait = source.period
+            try:
+                self._update(place, source.poll())
+                if is_in_trouble:
+                    self._report(f"notices: {source.name} answers again")
+                is_in_trouble = False
+            except SourceTrouble as trouble:
+                wait = max(wait, trouble.retry)
+                # What was announced holds until an answer takes it back.
+                if trouble.blocked and not is_in_trouble:
+                    self._report(f"notices: {trouble}: evictions will not be noticed while that is so")
+                    is_in_trouble = True
+                elif not trouble.blocked and str(trouble) not in said and len(said) < 10:
+                    self._report(f"notices: {trouble}")
+                    said.add(str(trouble))
+            except Exception as error:  # the training run must not end because of this
+                wait = 30.0
+                if not is_in_trouble:
+                    self._report(f"notices: {source.name} failed ({type(error).__name__}: {error}); trying again")
+                is_in_trouble = True
+            self._stopped.wait(wait)
+
+    def _update(self, place: int, notices: list[Notice]) -> None:
+        with self._lock:
+            before, self._notices[place] = self._notices.get(place, []), notices
+        known, listed = {notice.id for notice in before}, {notice.id for notice in notices}
+        for notice in before:
+            if notice.id not in listed:
+                self._report(f"notices: {notice.kind.value} of {notice.source} is not announced any more")
+        for notice in notices:
+            if notice.id in known:
+                continue
+            self._report(f"notices: {notice.source} announces {notice.kind.value}{_when(notice)}")
+            for callback in self._callbacks:
+                try:
+                    callback(notice)
+                except Exception as error:
+                    self._report(f"notices: a callback failed ({type(error).__name__}: {error})")
+
+
+def watch(
+    cloud: str = "auto",
+    *,
+    file: str | os.PathLike[str] | None = None,
+    sigterm: bool = False,
+    endpoint: str | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Watcher:
+    """Watch the notices of this machine in the background.
+
+    `cloud`: `auto` asks the firmware; `none` for no metadata service. A process under `arc-toolkit run` watches the
+    supervisor's file instead of asking again. `sigterm=True` takes SIGTERM for a notice: the process then has to end
+    by itself.
+    """
+    if cloud not in ("auto", "none", *CLOUDS):
+        raise ValueError(f"cloud {cloud!r}: use auto, none, {', '.join(CLOUDS)}")
+    sources: list[NoticeSource] = []
+    supervised = notice_file()
+    if supervised is not None:
+        sources.append(supervised)
+    elif (name := find_cloud() if cloud == "auto" else cloud) in CLOUDS:
+        sources.append(cloud_source(name, endpoint))
+    if file is not None:
+        sources.append(NoticeFile(file))
+    if sigterm:
+        from arc_toolkit.notices.sources.sigterm import Sigterm
+
+        sources.append(Sigterm())
+    return Watcher(sources, report=report).start()
+
+
+def _when(notice: Notice) -> str:
+    left = notice.seconds_left()
+    return ", at any moment" if left is None else f" in {left:.0f} s"
+
+
+def _to_stderr(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(text + "\n")

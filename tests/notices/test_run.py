@@ -1,0 +1,253 @@
+"""`arc-toolkit run`: real processes, real signals, and what the exit code means."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.notices.metadata_service import azure_answers, azure_event, metadata_service
+from tests.support import ROOT, Result, unavailable
+
+TRAINING = """
+    import sys, time
+    from arc_toolkit.checkpoints import Store
+    store = Store(sys.argv[1])
+    checkpoint = store.latest()
+    total = int((checkpoint / "total").read_text()) if checkpoint else 0
+    for step in store.steps(int(sys.argv[2]), every=1000):
+        total += step
+        time.sleep(0.02)
+        if store.due(step):
+            with store.save(step) as folder:
+                (folder / "total").write_text(str(total))
+    print("total", total)
+"""
+
+
+class Run:
+    """A running `arc-toolkit run` whose log is in a file."""
+
+    def __init__(self, folder: Path, *words: object, prefix: tuple[str, ...] = ()) -> None:
+        self.log = folder / "log"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NODE_NAME": "aks-spot-1-vmss000004"}
+        command = [*prefix, sys.executable, "-m", "arc_toolkit", "run", "--cloud", "none", *map(str, words)]
+        self.process = subprocess.Popen(
+            command, stdout=self.log.open("w"), stderr=subprocess.STDOUT, env=environment, stdin=subprocess.DEVNULL
+        )
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def until(self, pattern: str) -> None:
+        end = time.monotonic() + 60
+        while not re.search(pattern, self.text()):
+            assert time.monotonic() < end, self.text()
+            assert self.process.poll() is None or re.search(pattern, self.text()), self.text()
+            time.sleep(0.02)
+
+    def code(self) -> int:
+        return self.process.wait(60)
+
+    def end(self) -> str:
+        return next(line for line in reversed(self.text().splitlines()) if " end " in line)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def run(*words: object, prefix: tuple[str, ...] = ()) -> Run:
+        folder = tmp_path / f"run{len(runs)}"
+        folder.mkdir()
+        runs.append(Run(folder, *words, prefix=prefix))
+        return runs[-1]
+
+    yield run
+    for item in runs:
+        if item.process.poll() is None:
+            item.process.kill()
+            item.process.wait()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"), [("sys.exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)]
+)
+def test_the_exit_code_is_that_of_the_process(start: Callable[..., Run], code: str, shown: int) -> None:
+    run = start(
+        "--", sys.executable, "-c", f"import os, sys; print('hello', sys.argv[1:]); {code}", "--help", "-5"
+    )
+    assert run.code() == shown
+    assert "hello ['--help', '-5']" in run.text()
+    assert "node=aks-spot-1-vmss000004" in run.text()
+
+
+def test_a_crash_is_restarted_within_the_budget(start: Callable[..., Run]) -> None:
+    code = "import os, sys; sys.exit(0 if os.environ['ARC_TOOLKIT_RESTARTS'] == '2' else 3)"
+    assert start("--max-restarts", 1, "--", sys.executable, "-c", code).code() == 3
+    run = start("--max-restarts", 2, "--", sys.executable, "-c", code)
+    assert run.code() == 0
+    assert re.findall(r" start .*restart=(\d)", run.text()) == ["0", "1", "2"]
+
+
+def test_a_training_run_saves_on_a_notice_and_resumes_exactly(start: Callable[..., Run], tmp_path: Path) -> None:
+    training, checkpoints = script(tmp_path, TRAINING), tmp_path / "checkpoints"
+    with metadata_service() as service:
+        azure_answers(service, [])
+        words = ("--checkpoints", checkpoints, "--cloud", "azure", "--metadata", service.url, "--")
+        run = start(*words, sys.executable, training, checkpoints, 400)
+        run.until("start")
+        time.sleep(1.5)
+        azure_answers(service, [azure_event(seconds=25)])
+        assert run.code() == 143
+        assert service.paths("POST") == []
+    end = run.end()
+    step, saved = (int(re.search(rf"{name}=(\d+)", end)[1]) for name in ("step", "saved"))  # type: ignore[index]
+    assert "reason=evicted" in end
+    assert step == saved < 399
+    assert re.search(r"notice kind=preempt source=azure deadline=20", run.text())
+    again = start("--checkpoints", checkpoints, "--", sys.executable, training, checkpoints, 400)
+    assert again.code() == 0
+    assert f"total {sum(range(400))}" in again.text()
+
+
+def test_a_withdrawn_notice_lets_the_process_go_on(start: Callable[..., Run], tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    code = "import time, os; time.sleep(4); print('finished', os.path.exists(os.environ['ARC_TOOLKIT_NOTICE']))"
+    run = start("--notice-file", stop, "--on-notice", "file", "--", sys.executable, "-c", code)
+    run.until("start")
+    stop.write_text("60")
+    run.until("notice kind=stop source=file")
+    stop.unlink()
+    run.until("withdrawn")
+    assert run.code() == 0
+    assert "finished False" in run.text()
+
+
+def test_a_process_that_does_not_take_part_gets_sigterm_at_once(start: Callable[..., Run]) -> None:
+    run = start("--", "sleep", 100)
+    run.until("start")
+    run.process.terminate()
+    assert run.code() == 143
+    assert "signal name=SIGTERM" in run.text()
+
+
+def test_exit_0_after_sigterm_is_not_success(start: Callable[..., Run]) -> None:
+    run = start(
+        "--",
+        sys.executable,
+        "-c",
+        "import signal,sys,time; signal.signal(15, lambda *a: sys.exit(0)); print('up', flush=True); time.sleep(60)",
+    )
+    run.until("up")
+    run.process.terminate()
+    assert run.code() == 143
+
+
+def test_what_ignores_sigterm_is_killed_at_the_end_of_the_grace(start: Callable[..., Run], tmp_path: Path) -> None:
+    code = """
+        import signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen(["sleep", "1000"])
+        print("child", child.pid, flush=True)
+        time.sleep(1000)
+    """
+    run = start("--grace", "4s", "--", sys.executable, script(tmp_path, code))
+    run.until(r"child \d+")
+    run.process.terminate()
+    assert run.code() == 143
+    assert "signal name=SIGKILL" in run.text()
+    pid = int(re.search(r"child (\d+)", run.text())[1])  # type: ignore[index]
+    assert not is_running(pid)
+
+
+def test_a_process_in_any_language_is_told_with_a_signal(start: Callable[..., Run]) -> None:
+    shell = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
+    run = start("--on-notice", "USR1", "--", "bash", "-c", shell)
+    run.until("up")
+    run.process.terminate()
+    assert run.code() == 0
+    assert "saved" in run.text()
+    assert "signal name" not in run.text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
+def test_other_signals_go_on_to_the_process(start: Callable[..., Run], number: signal.Signals) -> None:
+    name = number.name.removeprefix("SIG")
+    run = start("--", "bash", "-c", f"trap 'exit 33' {name}; echo up; while :; do sleep 0.1; done")
+    run.until("up")
+    run.process.send_signal(number)
+    assert run.code() == 33
+
+
+def test_ctrl_c_ends_without_a_restart(start: Callable[..., Run]) -> None:
+    run = start(
+        "--max-restarts", 5, "--", sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"
+    )
+    run.until("up")
+    run.process.send_signal(signal.SIGINT)
+    assert run.code() == 130
+    assert "reason=interrupted" in run.text()
+
+
+def test_a_notice_during_the_pause_before_a_restart_ends_it(start: Callable[..., Run], tmp_path: Path) -> None:
+    run = start("--max-restarts", 9, "--notice-file", tmp_path / "stop", "--", "false")
+    run.until("restart=2")
+    (tmp_path / "stop").write_text("9")
+    assert run.code() == 143
+
+
+def test_as_pid_1_it_collects_orphans(start: Callable[..., Run], tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    probe = [unshare or "false", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
+        unavailable("a PID namespace cannot be made here")
+    code = """
+        import os, subprocess, time
+        subprocess.run(["sh", "-c", "sleep 0.2 & sleep 0.3 &"])  # orphans of PID 1
+        time.sleep(1.5)
+        states = [open(f"/proc/{pid}/stat").read().split()[2] for pid in os.listdir("/proc") if pid.isdigit()]
+        print("pid", os.getppid(), "zombies", states.count("Z"), flush=True)
+    """
+    run = start("--", sys.executable, script(tmp_path, code), prefix=tuple(probe[:-1]))
+    assert run.code() == 0
+    assert "pid 1 zombies 0" in run.text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--grace", "soon", "--", "true"], "--grace 'soon' is not a time"),
+        (["--on-notice", "SIGWHAT", "--", "true"], "use the name of a signal"),
+        (["--max-restarts", "-1", "--", "true"], "use a number from 0 on"),
+        (["--", "no-such-program-here"], "cannot run no-such-program-here: no such file or directory"),
+        ([], "COMMAND"),
+    ],
+)
+def test_bad_input_is_one_sentence(arc: Callable[..., Result], words: list[str], message: str) -> None:
+    result = arc("run", "--cloud", "none", *words)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
