@@ -72,8 +72,7 @@ def test_a_notice_is_pending_until_it_is_withdrawn(started: Callable[..., tuple[
     assert until(watcher.pending)
     assert watcher.deadline == 4e9
     source.answers = [[]]
-    assert until(lambda: not watcher.pending())
-    assert watcher.deadline is None
+    assert until(lambda: not watcher.pending() and watcher.deadline is None)
     assert said[-1] == "notices: preempt of script is not announced any more"
 
 
