@@ -21,8 +21,8 @@ examples:
   arc-toolkit run --on-notice SIGUSR1 --grace 25s -- ./trainer --config c.toml
   touch /tmp/stop; arc-toolkit run --cloud none --notice-file /tmp/stop -- sleep 100
 
-A process that uses arc_toolkit.checkpoints needs no option: it saves and ends by itself. Any other is told with
---on-notice; without it, SIGTERM is sent as soon as there is a notice.
+A process that uses arc_toolkit.checkpoints needs no option: it saves and ends by itself. Any other is notified
+as --on-notice says; without it, SIGTERM is sent as soon as there is a notice.
 
 exit codes: that of the process, 128 + N if signal N ended it; 143 evicted, resumable; 2 it cannot be started
 """
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-notice",
         metavar="SIGNAL|file",
-        help="how the process is told: a signal such as SIGUSR1, or only the file in $ARC_TOOLKIT_NOTICE",
+        help="how to notify the process: a signal such as SIGUSR1, or only the file in $ARC_TOOLKIT_NOTICE",
     )
     where = parser.add_argument_group("where notices come from")
     where.add_argument(

@@ -1,8 +1,8 @@
 """Run one process, tell it of an eviction in time, wait for its save, end it, and say with the exit code what happened.
 
 143 means evicted and resumable; every other code is that of the process. A process takes part if it uses
-`arc_toolkit.checkpoints` (it then writes its step beside the notice file), or if the caller says how it wants to be
-told. Any other gets SIGTERM at once, which is what frameworks with a handler of their own expect.
+`arc_toolkit.checkpoints` (it then writes its step beside the notice file), or if the caller says how to
+notify it. Any other gets SIGTERM at once, which is what frameworks with a handler of their own expect.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def test_what_ignores_sigterm_is_killed_at_the_end_of_the_grace(start: Callable[
     assert not is_running(pid)
 
 
-def test_a_process_in_any_language_is_told_with_a_signal(start: Callable[..., Run]) -> None:
+def test_a_process_in_any_language_is_notified_with_a_signal(start: Callable[..., Run]) -> None:
     shell = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
     run = start("--on-notice", "USR1", "--", "bash", "-c", shell)
     run.until("up")
