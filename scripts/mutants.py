@@ -9,9 +9,13 @@ import ast
 from collections.abc import Iterator
 
 from arc_toolkit.azureml.rules import all_rules
+from arc_toolkit.placement.rules import manifest_rules
+from arc_toolkit.sizing.validation_rules import RULES as VALIDATION_RULES
 from scripts.mutation import Module, Mutant, csv_field, csv_rows, replaced
 
 AZUREML = "arc_toolkit/azureml/"
+PLACEMENT = "arc_toolkit/placement/"
+WORKLOADS = "arc_toolkit/kube/workloads.py"
 # The smallest sets of tests that have to notice a mutant.
 YAML_TESTS = ("tests/azureml/test_rules.py",)
 PYTHON_TESTS = (
@@ -23,6 +27,10 @@ KIND_TESTS = ("tests/azureml/test_kinds.py",)
 SIZING_TESTS = ("tests/sizing/test_reservations.py", "tests/sizing/test_schedulable.py")
 NODE_TESTS = ("tests/kube/test_nodes.py",)
 PROOF_TESTS = ("tests/edit/test_proofs.py", "tests/azureml/test_proofs.py")
+MANIFEST_TESTS = ("tests/placement/test_manifest_rules.py",)
+WORKLOAD_TESTS = tuple(f"tests/placement/test_{name}.py" for name in ("workload_kinds", "retries", "place_spec"))
+VALIDATION_TESTS = ("tests/sizing/test_validation.py",)
+GPU_TESTS = ("tests/diagnosis/test_scan.py", "tests/diagnosis/test_cause_questions.py")
 CAUSE_TESTS = tuple(f"tests/diagnosis/test_{name}.py" for name in ("signals", "causes", "verdicts"))
 
 # (group, file, table, tests): every entry is removed once.
@@ -50,6 +58,13 @@ TABLES = (
     ("signals", "arc_toolkit/diagnosis/signals.py", "EVICTED", CAUSE_TESTS),
     ("signals", "arc_toolkit/diagnosis/signals.py", "REPLACED_BY", CAUSE_TESTS),
     ("signals", "arc_toolkit/diagnosis/signals.py", "GOOD_WHEN_TRUE", CAUSE_TESTS),
+    ("signals", "arc_toolkit/diagnosis/gpu_messages.py", "MESSAGES", GPU_TESTS),
+    ("signals", "arc_toolkit/diagnosis/xids.py", "HARDWARE_XIDS", GPU_TESTS),
+    ("signals", "arc_toolkit/diagnosis/xids.py", "APPLICATION_XIDS", GPU_TESTS),
+    ("workloads", WORKLOADS, "_ROWS", WORKLOAD_TESTS),
+    ("workloads", WORKLOADS, "WITHOUT_PODS", WORKLOAD_TESTS),
+    ("workloads", PLACEMENT + "spot.py", "CLOUDS", (*WORKLOAD_TESTS, *MANIFEST_TESTS)),
+    ("workloads", PLACEMENT + "spot.py", "SPOT_LABELS", (*WORKLOAD_TESTS, *MANIFEST_TESTS)),
 )
 # (group, file, constant, tests): every number becomes one more.
 NUMBERS = tuple(
@@ -81,6 +96,14 @@ FUNCTIONS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "Ignores.covers",
         "return rule in self.lines.get(0, ())",
         ("tests/azureml/python/test_ignores.py", "tests/azureml/test_commands.py"),
+    ),
+    (
+        "ignores",
+        "ignores in manifests are not looked at",
+        "arc_toolkit/ignore_rules.py",
+        "ignore_problems",
+        "return",
+        MANIFEST_TESTS,
     ),
     (
         "diagnosis",
@@ -151,6 +174,22 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         PROOF_TESTS,
     ),
     (
+        "proofs",
+        "manifests are not planned a second time",
+        PLACEMENT + "place_files.py",
+        'raise Refused("a second run would change it again")',
+        "pass",
+        ("tests/placement/test_proofs_of_place.py",),
+    ),
+    (
+        "proofs",
+        "changed Python is not compiled",
+        "arc_toolkit/edit/python_proof.py",
+        "if not _compiles(changed) and _compiles(parse(source.text)):",
+        "if False:",
+        PROOF_TESTS,
+    ),
+    (
         "diagnosis",
         "an exit code is stronger than a node event",
         "arc_toolkit/diagnosis/signals.py",
@@ -162,7 +201,7 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
 
 
 def all_mutants() -> list[Mutant]:
-    return [*rules(), *kinds(), *tables(), *facts(), *replacements()]
+    return [*rules(), *kinds(), *workloads(), *tables(), *facts(), *replacements()]
 
 
 def rules() -> Iterator[Mutant]:
@@ -174,6 +213,15 @@ def rules() -> Iterator[Mutant]:
                 silence = f'if (rule, self.language) == ("{rule.id}", "{language}"):\n            return'
                 text = module.beginning("Plan.add_finding", silence)
                 yield Mutant("rules", f"{rule.id} in {language}", module.path, text, tests)
+    module = Module(PLACEMENT + "place_plan.py")
+    for name in manifest_rules():
+        text = module.beginning("PlacePlan.add", f'if rule == "{name}":\n            return')
+        yield Mutant("rules", f"{name} in manifests", module.path, text, MANIFEST_TESTS)
+    path = "arc_toolkit/sizing/validation.py"
+    old = "for finding in findings if not"
+    for name in VALIDATION_RULES:
+        new = f'for finding in findings if finding.rule != "{name}" and not'
+        yield Mutant("rules", f"{name} of validate", path, replaced(path, old, new), VALIDATION_TESTS)
 
 
 def kinds() -> Iterator[Mutant]:
@@ -187,6 +235,22 @@ def kinds() -> Iterator[Mutant]:
         for name in ("_RESOURCES", "_COMPUTE", "_VARIABLES"):
             text = module.with_node(slots, f"({module.written(slots)}) ^ {name}")
             yield Mutant("kinds", f"{name} flipped in {module.written(row)}", module.path, text, KIND_TESTS)
+
+
+def workloads() -> Iterator[Mutant]:
+    """Each row of the table of workloads has no retries, and no coordinators."""
+    module = Module(WORKLOADS)
+    for row, _ in module.rows("_ROWS"):
+        for node in ast.walk(row):
+            shown = module.written(node) if isinstance(node, ast.expr) else ""
+            new = ""
+            if isinstance(node, ast.Attribute) and shown.startswith("Retry."):
+                new = "Retry.NONE"
+            elif shown.startswith("frozenset(") or shown == "COORDINATOR_NAMES":
+                new = "frozenset()"
+            if new:
+                name = f"{shown} is {new} in {module.written(row)[:70]}"
+                yield Mutant("workloads", name, module.path, module.with_node(node, new), WORKLOAD_TESTS)
 
 
 def tables() -> Iterator[Mutant]:

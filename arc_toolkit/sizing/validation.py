@@ -16,7 +16,7 @@ from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_nodes import MERGE, compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding
-from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, of_unknown_rule, without_reason
+from arc_toolkit.ignore_rules import ignore_problems
 from arc_toolkit.inputs import broken_yaml
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, manifests_in, problems
 from arc_toolkit.kube.nodes import SIZE_LABELS
@@ -55,10 +55,8 @@ def validate(
 
 
 def _ignore_findings(path: str, ignores: Ignores) -> Iterator[Finding]:
-    for line, message in without_reason(ignores):
-        yield Finding(WITHOUT_REASON.id, WITHOUT_REASON.severity, message, path, line)
-    for line, message, hint in of_unknown_rule(ignores, RULES):
-        yield Finding(OF_UNKNOWN_RULE.id, OF_UNKNOWN_RULE.severity, message, path, line, reason=hint)
+    for rule, line, message, hint in ignore_problems(ignores, RULES):
+        yield Finding(rule.id, rule.severity, message, path, line, reason=hint)
 
 
 @dataclass(frozen=True, slots=True)
