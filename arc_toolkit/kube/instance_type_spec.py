@@ -12,7 +12,7 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.devices import GPU_RESOURCES, devices_in, is_device
-from arc_toolkit.kube.labels import matches, name_problem
+from arc_toolkit.kube.labels import is_label, matches, name_problem
 from arc_toolkit.kube.quantities import MI, QuantityError, bytes_requested, cpu_requested, parse
 from arc_toolkit.kube.raw import mapping
 
@@ -26,6 +26,22 @@ PREFIX = "arc-toolkit.io/"
 SPEC_KEYS = ("nodeSelector", "resources")
 SECTIONS = ("requests", "limits")
 MANIFEST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
+# What people write in the metadata of any object; the others are the API server's.
+METADATA_KEYS = ("name", "labels", "annotations")
+_SERVER_KEYS = (
+    "namespace",
+    "generateName",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "managedFields",
+    "ownerReferences",
+    "selfLink",
+)
 # No container starts with less (runc needs about 6 MiB), so less is a forgotten unit.
 LEAST_MEMORY = 4 * MI
 _MISSING = 'is missing: all four of requests and limits, cpu and memory, are required (such as "4" and "16Gi")'
@@ -192,6 +208,8 @@ def _key_problems(
     manifest: Mapping[str, Any], spec: Mapping[str, Any], resources: Mapping[str, Any]
 ) -> Iterator[SpecProblem]:
     yield from _unknown(manifest, MANIFEST_KEYS, ())
+    metadata = mapping(manifest.get("metadata"))
+    yield from _unknown({key: None for key in metadata if key not in _SERVER_KEYS}, METADATA_KEYS, ("metadata",))
     for key in spec:
         if key in SECTIONS:
             message = f"{key} is beside resources and is ignored: indent it below resources"
@@ -200,6 +218,11 @@ def _key_problems(
     for key, value in mapping(spec.get("nodeSelector")).items():
         if type(value) is not str:
             message = f'nodeSelector.{key} must be a string: write "{value}"'
+            yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
+        elif not is_label(str(key), value):
+            message = (
+                f"nodeSelector.{key}: {value!r} is not a label that a node can have: Kubernetes refuses the pods"
+            )
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
     yield from _unknown(resources, SECTIONS, ("spec", "resources"))
     for section in SECTIONS:
@@ -224,7 +247,8 @@ def _near(key: str, known: Sequence[str]) -> str:
     """`: did you mean nodeSelector?`"""
     import difflib
 
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.rpartition("/")[2].lower(): name for name in reversed(known)}  # `gpu` is NVIDIA's
+    by_lower.update({name.lower(): name for name in known})
     near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
     return f": did you mean {by_lower[near[0]]}?" if near else ""
 

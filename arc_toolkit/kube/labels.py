@@ -28,11 +28,14 @@ def name_problem(name: str) -> str | None:
 
 
 def parse_label(text: str) -> tuple[str, str] | None:
-    """`KEY=VALUE` as key and value; None where it is not a label."""
+    """`KEY=VALUE` as key and value; None where it is not a label. A value may be empty: `node-role.kubernetes.io/worker=`."""
     key, equals, value = text.partition("=")
-    if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
-        return None
-    return key, value
+    return (key, value) if equals and is_label(key, value) else None
+
+
+def is_label(key: str, value: str) -> bool:
+    """Whether a node can have this label."""
+    return bool(_LABEL_KEY.fullmatch(key) and (not value or _LABEL_VALUE.fullmatch(value)))
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:

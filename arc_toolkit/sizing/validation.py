@@ -5,6 +5,7 @@ Pure: YAML text in, findings out. Every finding names the line and says how to f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,7 +102,8 @@ def _check(manifest: _Manifest, candidates: Sequence[Candidate] | None, seen: di
     if not nodes_are_known and (wrong := _other_maker(spec)):
         yield manifest.finding(SpecRule.GPU.value, wrong, ("spec", "resources", "limits"))
         return
-    if candidates is not None and (misfit := fit_of(spec, candidates).problem):
+    # Which nodes a selector selects that is wrong in itself is of no interest.
+    if candidates is not None and SpecRule.SELECTOR not in rules and (misfit := fit_of(spec, candidates).problem):
         part = "nodeSelector" if misfit.rule is SpecRule.SELECTOR else "resources"
         path = ("spec", part) if part in manifest.content["spec"] else ()
         yield manifest.finding(misfit.rule.value, misfit.message, path)
@@ -128,6 +130,14 @@ class _TextLoader(yaml.SafeLoader):
     """Every scalar as its text: null is None, and one that is not a string is `_Unquoted`."""
 
 
+def _plain_text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    """`1e3` is a string in PyYAML and a number in kubectl: go-yaml, `yamlStyleFloat` in resolve.go."""
+    unquoted = not node.style and _GO_FLOAT.fullmatch(str(node.value))
+    return _Unquoted(node.value) if unquoted else str(node.value)
+
+
+_GO_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_TextLoader.add_constructor("tag:yaml.org,2002:str", _plain_text)
 for _tag in ("int", "float", "bool", "timestamp"):
     _TextLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", lambda loader, node: _Unquoted(node.value))
 

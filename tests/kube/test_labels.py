@@ -40,4 +40,5 @@ def test_a_selector_matches_every_pair_with_its_case() -> None:
 
 def test_labels_are_checked_when_they_are_parsed() -> None:
     assert parse_label("example.com/a=b") == ("example.com/a", "b")
-    assert [parse_label(text) for text in ("a", "a=", "=b", "a b=c", "a=" + "b" * 64)] == [None] * 5
+    assert parse_label("node-role.kubernetes.io/worker=") == ("node-role.kubernetes.io/worker", "")
+    assert [parse_label(text) for text in ("a", "=", "=b", "a b=c", "a=" + "b" * 64)] == [None] * 5

@@ -47,6 +47,8 @@ def test_a_good_type_has_no_finding(arc: Arc, tmp_path: Path) -> None:
 CASES = [
     ("  name: good", "  name: Standard_NC6s_v3", "name", 4, "standard-nc6s-v3"),
     ("  name: good", "  name: ''", "name", 4, "missing"),
+    ("  name: good", "  name: 1e3", "name", 4, 'write "1e3"'),  # a number in kubectl, a string in PyYAML
+    ("  name: good", "  name: good\n  label: {a: b}", "unknown-key", 5, "did you mean labels?"),
     (
         '      cpu: "31"\n      memory: "100Gi"\n    limits',
         '      cpu: "31"\n    limits',
@@ -66,6 +68,9 @@ CASES = [
     ("    limits:", "      cpus: '2'\n    limits:", "unknown-key", 12, "not a resource"),
     ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
     ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
+    ("Standard_D64s_v5", "Standard D64s v5", "selector", 7, "is not a label that a node can have"),
+    ("    limits:\n", "    limits:\n      gpu: 1\n", "unknown-key", 13, "did you mean nvidia.com/gpu?"),
+    ('    limits:\n      cpu: "31"', "    limits:\n      cpu: 310e-1", "field", 13, 'write "310e-1"'),
     ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "30"', "above-limit", 10, "Kubernetes refuses"),
     (
         "amlarc.azureml.com/v1alpha1",
