@@ -23,6 +23,8 @@ ROLES = {
     "arc-toolkit-record": {"watch": _OF_JOBS},
 }
 
+# AKS with Azure RBAC for Kubernetes adds a sentence: «User does not have access to the resource in Azure. ...». Custom
+# resources are only covered by managedClusters/*/read: https://learn.microsoft.com/azure/aks/manage-azure-rbac
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
     r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -107,6 +109,16 @@ def _forbidden(message: str, where: str) -> str:
     sentence = f'user "{denied["user"]}" may not {verb} {full}{scope} on {where}: '
     if verb == "impersonate":
         return sentence + "--as needs the right to impersonate"
+    if "in Azure" in message[denied.end() :]:
+        return sentence + (
+            "this cluster asks Azure for rights, so a ClusterRole does not help: ask for an Azure role such as "
+            "Azure Kubernetes Service RBAC Cluster Admin, or one of your own"
+            + (
+                " with Microsoft.ContainerService/managedClusters/*/read"
+                if verb in ("list", "watch", "get")
+                else ""
+            )
+        )
     roles = [role for role, rights in ROLES.items() if resource in rights.get(verb, ())]
     if not roles:
         return sentence + "ask for that right"

@@ -28,7 +28,7 @@ def name_problem(name: str) -> str | None:
 
 
 def parse_label(text: str) -> tuple[str, str] | None:
-    """`KEY=VALUE` as key and value; None where it is not a label. A value may be empty: `node-role.kubernetes.io/worker=`."""
+    """`KEY=VALUE` as key and value; None where it is not a label. A value may be empty."""
     key, equals, value = text.partition("=")
     return (key, value) if equals and is_label(key, value) else None
 

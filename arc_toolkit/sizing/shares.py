@@ -137,7 +137,7 @@ def fit(group: NodeGroup, size: Size) -> Portion:
     devices = group.devices_called(size.device, size.gpus)
     if devices is None:
         have = devices_text(group.devices) or "0"
-        what = "GPUs" if size.device == "gpu" else size.device
+        what = ("GPU" if size.gpus == 1 else "GPUs") if size.device == "gpu" else size.device
         raise DoesNotFit(f"{size} asks for {size.gpus} {what}; {group.title} has {have}")
     count, limit = group.fits(size.cpu_m, size.memory, devices)
     if count < 1:

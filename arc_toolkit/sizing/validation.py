@@ -130,7 +130,7 @@ class _TextLoader(yaml.SafeLoader):
     """Every scalar as its text: null is None, and one that is not a string is `_Unquoted`."""
 
 
-def _plain_text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+def _plain_text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
     """`1e3` is a string in PyYAML and a number in kubectl: go-yaml, `yamlStyleFloat` in resolve.go."""
     unquoted = not node.style and _GO_FLOAT.fullmatch(str(node.value))
     return _Unquoted(node.value) if unquoted else str(node.value)

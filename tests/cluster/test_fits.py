@@ -127,6 +127,19 @@ def test_a_forbidden_in_a_namespace_names_it() -> None:
     assert str(answer(403, said)).startswith(expected)
 
 
+def test_a_cluster_that_asks_azure_for_rights_needs_an_azure_role() -> None:
+    said = (
+        'nodes is forbidden: User "ada@example.com" cannot {} resource "{}" in API group "" at the cluster scope: '
+        "User does not have access to the resource in Azure. Update role assignment to allow access."
+    )
+    read, change = str(answer(403, said.format("list", "nodes"))), str(answer(403, said.format("patch", "nodes")))
+    assert 'user "ada@example.com" may not list nodes on the cluster x: this cluster asks Azure for rights' in read
+    assert "Azure Kubernetes Service RBAC Cluster Admin" in read
+    assert "Microsoft.ContainerService/managedClusters/*/read" in read
+    assert "rbac.yaml" not in read + change
+    assert "/read" not in change
+
+
 def test_a_forbidden_of_another_kind_is_passed_on() -> None:
     assert str(answer(403, "quota exceeded")) == "the cluster x forbids it: quota exceeded"
 

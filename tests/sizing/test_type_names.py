@@ -116,7 +116,7 @@ def test_a_size_may_ask_for_mig_slices() -> None:
     [
         ("4cpu16g-57mig-1g.10gb", "asks for 57 mig-1g.10gb; Standard_ND96isr_H100_v5"),
         ("4cpu16g-1mig-3g.40gb", "asks for 1 mig-3g.40gb; Standard_ND96isr_H100_v5"),
-        ("4cpu16g-1gpu", "asks for 1 GPUs; Standard_ND96isr_H100_v5"),
+        ("4cpu16g-1gpu", "asks for 1 GPU; Standard_ND96isr_H100_v5"),
     ],
 )
 def test_slices_that_the_nodes_do_not_have_are_refused(size: str, sentence: str) -> None:
