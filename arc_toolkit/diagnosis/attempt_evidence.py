@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from arc_toolkit.diagnosis import kubelet_messages, signals, times
-from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState, within
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
@@ -24,6 +24,7 @@ from arc_toolkit.diagnosis.node_signals import (
     from_signal,
     node_signals,
 )
+from arc_toolkit.diagnosis.pod_states import ClusterEvent, ContainerState, PodState
 from arc_toolkit.diagnosis.signals import is_sidecar
 from arc_toolkit.diagnosis.windows import (
     BEFORE_RETRY_SECONDS,

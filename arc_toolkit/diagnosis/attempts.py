@@ -8,7 +8,7 @@ from itertools import groupby, islice
 
 from arc_toolkit.diagnosis import causes, families, signals, times, waiting
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace, PodState
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.grouping import group
@@ -22,6 +22,7 @@ from arc_toolkit.diagnosis.model import (
     PrsEvidence,
     RunOutcome,
 )
+from arc_toolkit.diagnosis.pod_states import PodState
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs

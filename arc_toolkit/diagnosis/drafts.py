@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from arc_toolkit.diagnosis.cluster_index import PodState
 from arc_toolkit.diagnosis.model import Cause, PrsEvidence, RunOutcome, Waiting
+from arc_toolkit.diagnosis.pod_states import PodState
 from arc_toolkit.diagnosis.volcano import GangState
 
 

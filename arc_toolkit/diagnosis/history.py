@@ -12,24 +12,30 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.diagnosis import times, trim
 from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
+from arc_toolkit.diagnosis.history_file import (
+    APPLICATION_ID,
+    VERSION,
+    check_version,
+    connect,
+    lock,
+    make_private,
+    sentences,
+    version_of,
+)
 from arc_toolkit.diagnosis.model import ClusterFacts, RecordingGap
 from arc_toolkit.diagnosis.signals import is_bad
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import reason
 
 if TYPE_CHECKING:
     import sqlite3
 
 Json = dict[str, Any]
-
-APPLICATION_ID = 0x61726374  # "arct"; distinguishes our files from other SQLite files
-VERSION = 2
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -76,8 +82,8 @@ def read(path: str, now: float | None = None) -> ClusterFacts:
         raise ArcError(
             f"{path} does not exist: record a history with `arc-toolkit diagnose --cluster --watch --history {path}`"
         )
-    with _sentences(path), closing(_connect(path, "ro")) as database:
-        _check(database, path)
+    with sentences(path), closing(connect(path, "ro")) as database:
+        check_version(database, path)
         query = "SELECT max(CAST(value AS REAL)) FROM meta WHERE key LIKE ?"
         [until] = database.execute(query, (f"{_UNTIL_KEY}%",)).fetchone()
         facts = ClusterFacts(read_at=until)  # the heartbeats of nodes are not recorded
@@ -88,7 +94,7 @@ def read(path: str, now: float | None = None) -> ClusterFacts:
             facts.add(kind, item)
         rows = database.execute("SELECT node, uid, type, since, reason, message FROM conditions")
         facts.events.extend(_condition_event(*row) for row in rows)
-        if _version(database) > 1:
+        if version_of(database) > 1:
             facts.gaps.extend(_gaps(database, now))
     return facts
 
@@ -121,11 +127,11 @@ class History:
     def __init__(self, path: str, server: str) -> None:
         self.path = path
         with ExitStack() as stack:  # closes what is open already if anything fails
-            stack.enter_context(_lock(path))
+            stack.enter_context(lock(path))
             fresh = not os.path.exists(path) or os.path.getsize(path) == 0
-            self.tightened = fresh and _make_private(path)  # SQLite gives -wal and -shm the mode of the file
-            with _sentences(path):
-                self._database = stack.enter_context(closing(_connect(path, "rwc")))
+            self.tightened = fresh and make_private(path)  # SQLite gives -wal and -shm the mode of the file
+            with sentences(path):
+                self._database = stack.enter_context(closing(connect(path, "rwc")))
                 self._prepare(server, fresh)
             self._open = stack.pop_all()
 
@@ -137,14 +143,14 @@ class History:
                 f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
                 f"{SCHEMA} {GAPS} COMMIT;"
             )
-        _check(database, self.path)
-        self.tightened |= _make_private(self.path)
+        check_version(database, self.path)
+        self.tightened |= make_private(self.path)
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = ON")  # what is deleted is also gone from the file
         known = self._meta("server")
         if known and known != server:
             raise ArcError(f"{self.path} is the history of {known}: use another file for {server}")
-        if _version(database) == 1:
+        if version_of(database) == 1:
             self._upgrade()
         with database:
             self._set("server", server)
@@ -188,7 +194,7 @@ class History:
         now = time.time() if now is None else now
         written = 0
         versions: dict[str, str] = {}
-        with _sentences(self.path), self._database:
+        with sentences(self.path), self._database:
             for change in changes:
                 if change.listed is not None:
                     self._mark_gone(change.kind, change.listed, now)
@@ -217,7 +223,7 @@ class History:
         """Delete older records; what still exists is kept."""
         now = time.time() if now is None else now
         before = now - days * 86400
-        with _sentences(self.path), self._database:
+        with sentences(self.path), self._database:
             gone = self._database.execute(
                 "DELETE FROM objects WHERE (kind = 'Event' AND seen < ?) OR gone < ?", (before, before)
             ).rowcount
@@ -333,72 +339,3 @@ def _condition_event(node: str, uid: str, kind: str, since: str, reason: str, me
         "lastTimestamp": since,
         "source": {"component": "history"},
     }
-
-
-# --- the file ---------------------------------------------------------------------------------------------------
-
-
-def _lock(path: str) -> IO[bytes]:
-    """The right to write; the lock ends with the process."""
-    import fcntl
-
-    try:
-        # Kept open as long as the writer lives.
-        handle = open(f"{path}.lock", "ab", opener=_open_private)  # noqa: SIM115
-    except OSError as error:
-        raise ArcError(f"cannot write {path}: {reason(error)}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        raise ArcError(f"another process is recording into {path}: use another file") from None
-    return handle
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _make_private(path: str) -> bool:
-    """Only the owner may read the file and those that SQLite keeps beside it; True if others could."""
-    tightened = False
-    try:
-        os.close(_open_private(path, os.O_RDWR | os.O_CREAT))
-        for name in (path, f"{path}-wal", f"{path}-shm", f"{path}.lock"):
-            if os.path.exists(name) and os.stat(name).st_mode & 0o077:
-                os.chmod(name, 0o600)
-                tightened = True
-    except OSError as error:
-        raise ArcError(f"cannot make {path} private: {reason(error)}") from None
-    return tightened
-
-
-def _connect(path: str, mode: str) -> sqlite3.Connection:
-    import sqlite3
-    from urllib.parse import quote
-
-    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True, timeout=10)
-
-
-@contextmanager
-def _sentences(path: str) -> Iterator[None]:
-    import sqlite3
-
-    try:
-        yield
-    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-        raise ArcError(f"{path} is not a usable history ({error})") from None
-
-
-def _check(database: sqlite3.Connection, path: str) -> None:
-    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise ArcError(f"{path} is not a history of diagnose: use another file")
-    version = _version(database)
-    if not 1 <= version <= VERSION:
-        raise ArcError(
-            f"{path} is a history of version {version}, and version {VERSION} is needed: use a new file"
-        )
-
-
-def _version(database: sqlite3.Connection) -> int:
-    return int(database.execute("PRAGMA user_version").fetchone()[0])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex, PodState
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
+from arc_toolkit.diagnosis.pod_states import PodState
 from arc_toolkit.diagnosis.rounds import begin, rounds
 
 CLOCK_TOLERANCE_SECONDS = 600

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass, replace
 
 from arc_toolkit.diagnosis import signals, times
-from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, EvidenceSource
+from arc_toolkit.diagnosis.pod_states import ClusterEvent
 from arc_toolkit.diagnosis.signals import ORDER, Signal
 from arc_toolkit.diagnosis.windows import (
     DELETION_SECONDS,

@@ -8,7 +8,7 @@ order, because start and end come from the clocks of many nodes.
 
 from __future__ import annotations
 
-from arc_toolkit.diagnosis.cluster_index import PodState
+from arc_toolkit.diagnosis.pod_states import PodState
 
 BURST_SECONDS = 60  # Volcano creates the pods of a gang at once
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arc_toolkit.diagnosis import families, times
-from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, PodState
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import mapping, rows, text
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.cluster_index import ClusterEvent, ClusterIndex, ContainerState, PodState
+from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Evidence, EvidenceSource, Waiting, WaitingFor
+from arc_toolkit.diagnosis.pod_states import ClusterEvent, ContainerState, PodState
 from arc_toolkit.diagnosis.volcano import GangState
 from arc_toolkit.diagnosis.windows import START_UP_SECONDS
 

@@ -16,6 +16,7 @@ import pytest
 
 from arc_toolkit.diagnosis import history, trim
 from arc_toolkit.diagnosis.history import History, RecordedChange
+from arc_toolkit.diagnosis.history_file import APPLICATION_ID
 from arc_toolkit.diagnosis.model import RecordingGap
 from arc_toolkit.errors import ArcError
 
@@ -333,9 +334,7 @@ def test_history_of_version_1_is_read_and_upgraded_without_its_secrets(path: str
     kept = {**event("e1"), "message": "login failed with swordfish", "type": "Warning"}
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode = WAL")
-    database.executescript(
-        f"PRAGMA application_id = {history.APPLICATION_ID}; PRAGMA user_version = 1; {VERSION_1}"
-    )
+    database.executescript(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; {VERSION_1}")
     with database:
         database.execute("INSERT INTO meta VALUES ('server', ?)", (SERVER,))
         database.execute("INSERT INTO meta VALUES ('version pods', '7')")
