@@ -10,35 +10,29 @@ A restart that resumes exactly after the last logged step leaves no trace in a s
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import isfinite
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from arc_toolkit.diagnosis import value_jumps
+from arc_toolkit.diagnosis.counter_series import (
+    FEWEST_POINTS,
+    CounterDrop,
+    CounterSeries,
+    is_system,
+    longest_pause,
+    pause_limit,
+    points_by_key,
+    regular_resets,
+    series_of,
+)
 from arc_toolkit.diagnosis.model import Confidence, MetricLimit, Restart
 from arc_toolkit.diagnosis.value_jumps import Trend
 from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.metric_points import Point
-
-# A pause that can be a restart: longer than both.
-SHORTEST_GAP_SECONDS = 60.0
-GAP_IN_INTERVALS = 5.0  # times the median interval between points of that key
-
-# A drop to the first step by at least this many log intervals is a reset of the counter, with or without a pause.
-RESET_DEPTH_INTERVALS = 3
-LOOK_AHEAD = 50  # points after a drop that are compared with the points before it
-FEWEST_POINTS = 5  # of a key: with fewer, nothing can be seen
-
-# Keys whose values count, for runs that log every step as 0. They may have a prefix: `train/epoch`.
-COUNTERS = ("epoch", "step", "global_step", "iteration")
-# MLflow's system metrics are written by a thread with a counter of its own, which goes on after a restart.
-SYSTEM_KEYS = "system/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +68,9 @@ def scan_metrics(source: str) -> MetricScan:
 
 def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Restart]:
     """The restarts of one run."""
-    by_key = _by_key(points)
-    all_series = _all_series(by_key)
-    clock = sorted({point.time for key, of_key in by_key.items() if not _is_system(key) for point in of_key})
+    by_key = points_by_key(points)
+    all_series = series_of(by_key)
+    clock = sorted({point.time for key, of_key in by_key.items() if not is_system(key) for point in of_key})
     epochs = _epoch_values(by_key)
     hits: list[_Hit] = []
     for series in all_series:
@@ -94,166 +88,29 @@ def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Res
 
 def limit_of(points: Iterable[Point]) -> MetricLimit | None:
     """Why a run without a restart could not have shown one; None if it could."""
-    all_series = [item for item in _all_series(_by_key(points)) if not _is_system(item.key)]
+    all_series = [item for item in series_of(points_by_key(points)) if not is_system(item.key)]
     if not all_series:
         return MetricLimit.NO_COUNTER
     if max(len(series.steps) for series in all_series) < FEWEST_POINTS:
         return MetricLimit.FEW_POINTS
-    if all(_regular_resets(series) for series in all_series):
+    if all(regular_resets(series) for series in all_series):
         return MetricLimit.EQUAL_PARTS
     return None
-
-
-def longest_pause(clock: Sequence[float], before: float, after: float) -> float:
-    """The longest time without any point of the run between two of its points."""
-    times = clock[bisect_left(clock, before) : bisect_right(clock, after)]
-    return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
-
-
-def pause_limit(times: Sequence[float]) -> float:
-    """A pause that is longer can be a restart."""
-    usual = median([later - sooner for sooner, later in pairwise(times)]) if len(times) > 1 else 0.0
-    return max(SHORTEST_GAP_SECONDS, GAP_IN_INTERVALS * usual)
-
-
-# --- one key ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Drop:
-    """Where a series starts again: between the point before `index` and the one at `index`."""
-
-    index: int
-    before: float  # time of the last point before
-    after: float  # time of the first point after
-    top: float  # highest step of the segment that ended
-    step: float  # first step of the new segment
-    again: bool  # the points after it repeat the points before it
-
-
-@dataclass(slots=True)
-class _Series:
-    """One key in order of time, cut into segments. `by_value`: the values count (epochs), not the steps."""
-
-    key: str
-    times: list[float]
-    steps: Sequence[float]
-    by_value: bool = False
-    defined: bool = True  # the counter can be shown as a step
-    stride: float = 1  # the usual distance between two logged steps
-    limit: float = 0.0  # a longer pause can be a restart
-    jitter: float = -1  # the largest step backwards without a pause: several ranks, or batches out of order
-    tops: list[float] = field(default_factory=list)  # highest step of the segment so far, at each point
-    drops: list[_Drop] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        times, steps = self.times, self.steps
-        rises = [later - sooner for sooner, later in pairwise(steps) if later > sooner]
-        self.stride = median(rises) if rises else 1
-        self.limit = pause_limit(times)
-        known = sorted(set(steps))
-        ever, segment = defaultdict[float, int](int), defaultdict[float, int](int)
-        top = steps[0]
-        prompt: list[float] = []  # depths of drops without a pause
-        for index, step in enumerate(steps):
-            if index and (step < top or (step == top and not self.by_value)):
-                again = self._repeats(index, top, known, ever, segment)
-                drop = _Drop(index, times[index - 1], times[index], top, step, again)
-                depth = top - step
-                gapped = drop.after - drop.before > self.limit
-                reset = self.near_first(step) and depth >= RESET_DEPTH_INTERVALS * self.stride
-                if gapped or again or reset:
-                    self.drops.append(drop)
-                    prompt += [] if gapped else [depth]
-                    top = step
-                    segment.clear()
-                elif index + 1 < len(steps):
-                    self.jitter = max(self.jitter, depth)
-            top = max(top, step)
-            self.tops.append(top)
-            ever[step] += 1
-            segment[step] += 1
-        # Restarts are rare. Steps back that occur again and again are ranks that lag behind each other.
-        frequent = prompt if len(prompt) >= 10 else [item for item in prompt if item <= 2 * self.stride]
-        if len(frequent) >= 3:
-            self.jitter = max(self.jitter, *frequent)
-
-    def near_first(self, step: float) -> bool:
-        return step <= self.steps[0] + (0 if self.by_value else self.stride)
-
-    def _repeats(
-        self, index: int, top: float, known: list[float], ever: dict[float, int], segment: dict[float, int]
-    ) -> bool:
-        """From here on, the steps since this one are logged again, about as densely as the first time.
-
-        Ranks that lag behind each other, and batches out of order, are soon above the top again, or repeat nothing.
-        """
-        step = self.steps[index]
-        following = []
-        for later in self.steps[index : index + LOOK_AHEAD]:
-            if later > top or (later == top and self.by_value):
-                break
-            following.append(later)
-        regained = index + len(following) < len(self.steps) and len(following) < LOOK_AHEAD
-        highest = max(following, default=step)
-        new = [later for later in following if later >= step]
-        walked = [item for item in known[bisect_left(known, step) : bisect_right(known, highest)] if item in ever]
-        first_time = sum(segment.get(item, 0) for item in walked)
-        distinct = len(set(new))
-        if distinct < (1 if self.by_value and regained else 2):
-            return False
-        return 2 * len(walked) >= distinct and 2 * len(new) >= first_time
 
 
 class _Hit(NamedTuple):
     """A drop that is a restart, in one series."""
 
-    drop: _Drop
+    drop: CounterDrop
     silent: bool  # the whole run was silent before it
-    series: _Series
+    series: CounterSeries
     keys: tuple[str, ...]  # that agree
 
 
-def _is_system(key: str) -> bool:
-    return key.startswith(SYSTEM_KEYS)
-
-
-def _by_key(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """The points of each key in order of time, each once."""
-    by_key: dict[str, dict[Point, None]] = defaultdict(dict)
-    for point in points:
-        by_key[point.key][point] = None
-    # Stores guarantee no order. Of points with the same timestamp (a batch) the lower step is the earlier.
-    return {key: sorted(of_key, key=_order) for key, of_key in by_key.items()}
-
-
-def _order(point: Point) -> tuple[float, int, float]:
-    return point.time, point.step, point.value if isfinite(point.value) else 0.0
-
-
-def _all_series(by_key: dict[str, list[Point]]) -> list[_Series]:
-    """One series for each key with a step that changes, and for each counter by its values: `epoch` always, the others
-    only if their step does not change."""
-    result = []
-    for key, of_key in by_key.items():
-        name = key.lower().rpartition("/")[2]
-        times, steps = [point.time for point in of_key], [point.step for point in of_key]
-        has_steps = len(set(steps)) > 1
-        if has_steps:
-            result.append(_Series(key, times, steps))
-        if name == "epoch" or (name in COUNTERS and not has_steps):
-            counted = [(point.time, point.value) for point in of_key if isfinite(point.value)]
-            if len({value for _, value in counted}) > 1:
-                values = [value for _, value in counted]
-                defined = not has_steps and all(value == int(value) for value in values)
-                result.append(_Series(key, [time for time, _ in counted], values, True, defined))
-    return result
-
-
-def _candidates(series: _Series, epochs: _Epochs, clock: Sequence[float]) -> list[tuple[_Drop, bool]]:
+def _candidates(series: CounterSeries, epochs: _Epochs, clock: Sequence[float]) -> list[tuple[CounterDrop, bool]]:
     """Drops that may be restarts: larger than the usual jumps, and neither the end of an epoch nor of a fold; and
     whether the whole run was silent before."""
-    regular = _regular_resets(series)
+    regular = regular_resets(series)
     result = []
     for drop in series.drops:
         silent = longest_pause(clock, drop.before, drop.after) > series.limit
@@ -269,14 +126,6 @@ def _candidates(series: _Series, epochs: _Epochs, clock: Sequence[float]) -> lis
     return result
 
 
-def _regular_resets(series: _Series) -> list[_Drop]:
-    """Two or more resets to the first step after segments of equal length: a counter that starts with each epoch."""
-    resets = [drop for drop in series.drops if series.near_first(drop.step)]
-    full = max((drop.top for drop in resets), default=0)
-    whole = [drop for drop in resets if full - drop.top <= (0 if series.by_value else series.stride)]
-    return whole if len(whole) >= 2 else []
-
-
 # --- the epoch, if it is logged ---------------------------------------------------------------------------------
 
 
@@ -285,7 +134,7 @@ class _Epochs:
     times: Sequence[float] = ()
     values: Sequence[float] = ()
 
-    def around(self, drop: _Drop) -> tuple[float, float] | None:
+    def around(self, drop: CounterDrop) -> tuple[float, float] | None:
         """The last epoch that was logged before the drop and the next one; None if there is none."""
         following = bisect_right(self.times, drop.before)
         if not following and self.times and self.times[0] < drop.after:
@@ -294,7 +143,7 @@ class _Epochs:
             return None
         return self.values[following - 1], self.values[following]
 
-    def turn(self, drop: _Drop) -> str | None:
+    def turn(self, drop: CounterDrop) -> str | None:
         pair = self.around(drop)
         if pair is None or pair[0] == pair[1]:
             return None
@@ -315,7 +164,9 @@ def _epoch_values(by_key: dict[str, list[Point]]) -> _Epochs:
 # --- all keys together ------------------------------------------------------------------------------------------
 
 
-def _witnesses(drop: _Drop, silent: bool, series: _Series, all_series: Sequence[_Series]) -> tuple[str, ...]:
+def _witnesses(
+    drop: CounterDrop, silent: bool, series: CounterSeries, all_series: Sequence[CounterSeries]
+) -> tuple[str, ...]:
     """The keys that show this restart; none if it is not one.
 
     After a pause of the whole run one key is enough, unless another denies it. Without a pause two keys must go back,
@@ -334,7 +185,7 @@ def _witnesses(drop: _Drop, silent: bool, series: _Series, all_series: Sequence[
     return keys
 
 
-def _starts_over(drop: _Drop, series: _Series, by_key: dict[str, list[Point]]) -> bool:
+def _starts_over(drop: CounterDrop, series: CounterSeries, by_key: dict[str, list[Point]]) -> bool:
     """The values start over too. If they cannot tell: the counter gets further than before, and an epoch would not."""
     trends = value_jumps.trends(by_key, drop.before).values()
     if Trend.GOES_ON in trends:
@@ -342,7 +193,7 @@ def _starts_over(drop: _Drop, series: _Series, by_key: dict[str, list[Point]]) -
     return Trend.STARTS_OVER in trends or max(series.steps[drop.index :]) > drop.top + series.stride
 
 
-def _agrees(other: _Series, drop: _Drop, silent: bool) -> bool:
+def _agrees(other: CounterSeries, drop: CounterDrop, silent: bool) -> bool:
     """The other key goes backwards there too (it may be logged too rarely for a pause of its own)."""
     start = bisect_right(other.times, drop.before)
     stop = bisect_left(other.times, drop.after) + 1
@@ -355,22 +206,22 @@ def _agrees(other: _Series, drop: _Drop, silent: bool) -> bool:
     )
 
 
-def _has_a_say(other: _Series, drop: _Drop, highest: float = float("inf")) -> bool:
+def _has_a_say(other: CounterSeries, drop: CounterDrop, highest: float = float("inf")) -> bool:
     """The other key had logged steps that a restart would repeat, and continues after it without doing so."""
     last = bisect_right(other.times, drop.before) - 1
-    if other.by_value or _is_system(other.key) or last < 0 or last + 1 >= len(other.steps):
+    if other.by_value or is_system(other.key) or last < 0 or last + 1 >= len(other.steps):
         return False
     return drop.step < other.tops[last] <= highest
 
 
-def _continues(drop: _Drop, keys: Sequence[str], all_series: Sequence[_Series]) -> bool:
+def _continues(drop: CounterDrop, keys: Sequence[str], all_series: Sequence[CounterSeries]) -> bool:
     """The training goes on after it: a test at the end, with a trainer of its own, also starts at step 0."""
     if len([key for key in keys if key.lower().rpartition("/")[2] != "epoch"]) > 1:
         return True
     return any(
         len(set(series.steps[bisect_left(series.times, drop.after) :])) > 1
         for series in all_series
-        if series.key in keys and not _is_system(series.key)
+        if series.key in keys and not is_system(series.key)
     )
 
 
@@ -394,7 +245,7 @@ def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Resta
     keys = tuple(sorted({key for hit in group for key in hit.keys}))
     from_scratch = series.near_first(drop.step)
     confidence: Confidence = "high" if len(keys) > 1 and silent else "medium"
-    if from_scratch and not series.by_value and _regular_resets(series):
+    if from_scratch and not series.by_value and regular_resets(series):
         # The counter starts with each epoch, so only the epoch shows where the run continued.
         pair = epochs.around(drop)
         from_scratch = pair is None or pair[1] <= epochs.values[0]
@@ -414,7 +265,7 @@ def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Resta
     )
 
 
-def _first_reached(series: _Series, drop: _Drop) -> float:
+def _first_reached(series: CounterSeries, drop: CounterDrop) -> float:
     """When the run first reached the step of the restart."""
     starts = [0, *[item.index for item in series.drops if item.index < drop.index]]
     for start, stop in zip(reversed(starts), [drop.index, *reversed(starts)], strict=False):
