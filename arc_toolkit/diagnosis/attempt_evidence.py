@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from arc_toolkit.diagnosis import kubelet_messages, signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
+from arc_toolkit.diagnosis.container_evidence import ONLY_SIDECAR, from_containers, from_reading, main_containers
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
@@ -24,7 +25,7 @@ from arc_toolkit.diagnosis.node_signals import (
     from_signal,
     node_signals,
 )
-from arc_toolkit.diagnosis.pod_states import ClusterEvent, ContainerState, PodState
+from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState
 from arc_toolkit.diagnosis.signals import is_sidecar
 from arc_toolkit.diagnosis.windows import (
     BEFORE_RETRY_SECONDS,
@@ -42,8 +43,6 @@ from arc_toolkit.kube.raw import mapping, rows
 
 UNTIED = "no time ties it to this attempt"
 Tie = Literal["exact", "near", "open"]  # the end is known; only the next start; neither
-
-ONLY_SIDECAR = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that blocks it"
 
 
 @dataclass(slots=True)
@@ -91,7 +90,7 @@ def gather(context: AttemptContext) -> AttemptEvidence:
         pod = replace(pod, disruption="", disrupted=None, end=end)
         context = replace(context, pod=pod, end=end)
     of_pod = _from_pod(pod, context) if pod else []
-    containers = _from_containers(pod) if pod else []
+    containers = from_containers(pod) if pod else []
     of_pod.sort(key=lambda candidate: candidate.strength)
     texts = _from_log(context.failure) + _from_files(context)
     return AttemptEvidence(context, end, of_pod, containers, _from_node(context), texts)
@@ -101,7 +100,7 @@ def _ended_before_its_disruption(pod: PodState) -> float | None:
     """When the job's container ended by itself, if that was before somebody marked the pod for deletion."""
     ends = [
         item.finished
-        for item in _main(pod.containers)
+        for item in main_containers(pod.containers)
         if item.state == "terminated" and item.reason != "ContainerStatusUnknown" and item.finished is not None
     ]
     if not ends or pod.disrupted is None or pod.disruption == "TerminationByKubelet":
@@ -119,7 +118,7 @@ def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     if pod.reason == "Evicted":
         candidates.append(_evicted(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
     elif reading := _refused(pod, context):
-        candidates.append(_read(EvidenceSource.POD_STATUS, pod.reason, reading, pod.end))
+        candidates.append(from_reading(EvidenceSource.POD_STATUS, pod.reason, reading, pod.end))
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(from_signal(signal, pod.end))
     for event in context.cluster.events_of_pod(pod):
@@ -133,9 +132,9 @@ def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
 
 
 def _evicted(source: EvidenceSource, pod: PodState, message: str, time: float | None) -> CauseCandidate:
-    main = {item.name for item in _main(pod.containers)}
+    main = {item.name for item in main_containers(pod.containers)}
     reading = kubelet_messages.evicted(message, lambda name: name in main if main else not is_sidecar(name))
-    return _read(source, "Evicted", reading, time)
+    return from_reading(source, "Evicted", reading, time)
 
 
 def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
@@ -145,11 +144,6 @@ def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
     starts = [event.time for event in cluster.node_events.get(node, ()) if event.reason in signals.STARTS]
     just_started = any(is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts)
     return kubelet_messages.refused(pod.reason, pod.message, cluster.fewer_devices.get(node), just_started)
-
-
-def _read(source: EvidenceSource, reason: str, reading: Reading, time: float | None) -> CauseCandidate:
-    evidence = Evidence(source, signals.reason_text(reason), reading.meaning, time)
-    return CauseCandidate(evidence, reading.kind, reading.confidence, tied=reading.tied)
 
 
 _COMMAND = re.compile(r"Start to execute command (\w+)")  # volcano: pkg/controllers/job, processNextCommand
@@ -163,84 +157,6 @@ def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
         signal = signals.table().get((EvidenceSource.VOLCANO_JOB, match[1])) if match else None
         if signal and (pod.end is None or is_within(event.time, pod.end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)):
             candidates.append(from_signal(signal, event.time))
-    return candidates
-
-
-def _main(containers: list[ContainerState]) -> list[ContainerState]:
-    """The job's own containers."""
-    named = [item for item in containers if item.name.endswith(signals.MAIN_CONTAINER)]
-    return named or [item for item in containers if not item.init and not is_sidecar(item.name)]
-
-
-def _from_containers(pod: PodState) -> list[CauseCandidate]:
-    """The main container, and those of AzureML beside it if they failed by themselves before it."""
-    main = _main(pod.containers)
-    helpers = [item for item in pod.containers if not any(item is other for other in main)]
-    candidates = [candidate for item in main for candidate in _from_container(item)]
-    candidates += [_of_helper(item) for item in helpers if _failed_first(item, main)]
-    if any(item.state == "terminated" and item.exit_code for item in main):
-        return candidates
-    for item in helpers:
-        if item.state == "waiting":
-            candidates += _from_container(item)
-    return candidates
-
-
-def _failed_first(item: ContainerState, main: list[ContainerState]) -> bool:
-    """It ended with an error of its own before the job's container did. All are killed when a pod ends."""
-    if item.state != "terminated" or not item.exit_code:
-        return False
-    failed = [other for other in main if other.state == "terminated" and other.exit_code]
-    ends = [other.finished for other in failed if other.finished is not None]
-    if failed and not item.init and not (ends and item.finished is not None and item.finished < max(ends)):
-        return False
-    killed = any(other.exit_code in _KILLED for other in main)
-    return item.reason == "OOMKilled" or item.exit_code not in _KILLED or (is_sidecar(item.name) and not killed)
-
-
-def _of_helper(item: ContainerState) -> CauseCandidate:
-    reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
-    name = signals.reason_text(_JOB_ID.sub("", item.name))
-    message = (
-        ONLY_SIDECAR if is_sidecar(item.name) else f"{name}, which is not the job's own container, failed first"
-    )
-    return CauseCandidate(
-        Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), CauseKind.SETUP, "medium"
-    )
-
-
-_KILLED = (137, 143)
-_JOB_ID = re.compile(r"^[0-9a-f]{8,64}-")  # before the names of AzureML's containers
-
-
-def _from_container(item: ContainerState) -> list[CauseCandidate]:
-    table = signals.table()
-    code = item.exit_code
-    signal = table.get((EvidenceSource.CONTAINER, item.reason))
-    candidates = []
-    if signal and item.reason != "Error":
-        candidate = from_signal(signal, item.finished)
-        if item.reason == "OOMKilled" and not code:
-            # Happens in pods that succeeded: a child process was killed, the container was not.
-            message = "a process was killed for memory, but the container continued"
-            evidence = Evidence(EvidenceSource.CONTAINER, item.reason, message, item.finished)
-            candidate = CauseCandidate(evidence, None, "low")
-        elif signal.kind is CauseKind.SETUP and (reading := kubelet_messages.start_error(item.message)):
-            candidate = _read(EvidenceSource.CONTAINER, item.reason, reading, item.finished)
-        candidates.append(candidate)
-    if item.state == "terminated" and code:
-        if known := table.get((EvidenceSource.EXIT_CODE, str(code))):
-            candidate = from_signal(known, item.finished)
-        else:
-            message = "the job's process ended with an error of its own"
-            evidence = Evidence(EvidenceSource.EXIT_CODE, str(code), message, item.finished)
-            candidate = CauseCandidate(evidence, CauseKind.USER, "medium")
-        # With another reason than `Error` the code is of the runtime, not of the process.
-        candidates.append(candidate if item.reason in ("Error", "") else replace(candidate, tied=False))
-    elif item.fails_without_code:
-        # Container Insights has no exit codes, and a pod that was evicted ends like this too.
-        evidence = Evidence(EvidenceSource.CONTAINER, "Error", "ended with an unknown exit code", item.finished)
-        candidates.append(CauseCandidate(evidence, None, "low"))
     return candidates
 
 
@@ -263,7 +179,7 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
     begin, end, tie = _window(context)
     events = cluster.node_events.get(context.node, [])
     candidates: list[CauseCandidate] = []
-    cut_off = context.pod is not None and any(item.was_cut_off for item in _main(context.pod.containers))
+    cut_off = context.pod is not None and any(item.was_cut_off for item in main_containers(context.pod.containers))
     for event in within(events, begin, end + FAULT_REPORT_SECONDS):
         candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
         if candidate and _is_own_kill(event, context):
@@ -366,7 +282,7 @@ def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
         reading = kubelet_messages.evicted(
             str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
         )
-        return [_read(EvidenceSource.LOG, "Evicted", reading, None)]
+        return [from_reading(EvidenceSource.LOG, "Evicted", reading, None)]
     containers = [
         (str(item.get("name", "")), str(item.get("reason", ""))) for item in rows(pattern.get("containers"))
     ]
