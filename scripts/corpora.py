@@ -240,7 +240,7 @@ def changes_of(name: str, before: Path, after: Path) -> list[str]:
     """Differences in meaning that were not asked for, and files that cannot be read any more."""
     if before.read_bytes() == after.read_bytes():
         return []
-    if not readable(after):
+    if not readable(after) and readable(before):
         return ["cannot be read any more"]
     if before.suffix in (".py", ".ipynb"):  # the editor proves these; here they only have to parse
         return []

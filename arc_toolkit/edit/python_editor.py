@@ -69,10 +69,11 @@ class Changes:
 
     # --- the operations ------------------------------------------------------------------------------------------
 
-    def set(self, site: StatementSite, node: NamedValues, name: str, value: str) -> None:
-        """A named value: replaced, or added at the end. A name of an import has no value."""
+    def set(self, site: StatementSite, node: NamedValues, name: str, value: str, *, keep: bool = False) -> None:
+        """A named value: replaced, or added at the end; with `keep` unless it is to be set already. A name of an import
+        has no value."""
         for change in self._on(site, node):
-            change.values[name] = value
+            change.values[name] = change.values.get(name, value) if keep else value
 
     def drop_argument(self, site: StatementSite, call: ast.Call, name: str) -> None:
         for change in self._on(site, call):

@@ -224,12 +224,16 @@ class PythonPlan(Plan):
         return written
 
     def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
-        """Whether a value would reach a step that was not asked for: `node.resources.x = ...` writes into the component
-        of a file, which its steps share."""
+        """Whether a value would reach a step that was not asked for: `node.resources.x = ...` and `set_resources` write
+        into the component of a file, which its steps share."""
         if setting.path[0] != "resources" or target.generation != "v2" or target.builder is not None:
             return False
         attributes = [use for use in target.uses if use.how == "assign" and use.path[:-1] == ("resources",)]
-        if target.component is None or target.named(("resources",)) or not attributes:
+        calls = target.set_resources
+        is_converted = bool(calls) and self.settings.wants("set-resources") and not target.set_resources_problem
+        is_converted = is_converted and not self.covers("set-resources", self.at(calls[0].statement))
+        has_own = bool(target.named(("resources",))) or is_converted
+        if target.component is None or has_own or not (attributes or calls):
             return False
         return any(
             other.component is target.component and not self.chosen(other)

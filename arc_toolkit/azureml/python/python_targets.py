@@ -21,10 +21,12 @@ from arc_toolkit.azureml.python.meaning import (
     V1Job,
 )
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
+from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.python_editor import quoted
 from arc_toolkit.edit.python_expressions import short
 from arc_toolkit.edit.python_names import Statement, Use
 from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, pairs
+from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 
 # Attributes that the settings of `patch` go to.
 SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
@@ -106,6 +108,13 @@ class PythonTarget(CodeTarget):
             return "it is called more than once"
         if self.named(("resources",)):
             return "resources is assigned as well"
+        first = calls[0].statement.order
+        if any(use.path[:1] == ("resources",) and use.statement.order < first for use in self.uses):
+            return "a value of its resources is set before"  # and kept by set_resources, which adds to them
+        try:
+            self.kept_resources()
+        except Refused as refusal:
+            return refusal.reason
         if call.args or any(keyword.arg is None for keyword in call.keywords):
             return "its arguments come from ** or by position"
         return ""
@@ -167,6 +176,31 @@ class PythonTarget(CodeTarget):
         if component is None or component.document is None or component.document.root.get("resources") is not None:
             return ""
         return os.path.basename(component.file)
+
+    def kept_resources(self) -> dict[str, str]:
+        """What a new `resources` has to repeat of its command object or component; `Refused` where it is not plain."""
+        kept: dict[str, str] = {}
+        component = self.component
+        document = component.document if component is not None else None
+        for name in sdk.RESOURCE_ARGUMENTS:
+            node = self.get("resources", name) if self.builder is not None else None
+            node = node or self.get("component", "resources", name)
+            if isinstance(node, CodeValue):
+                if not all(
+                    isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(node.expression)
+                ):
+                    raise Refused(f"its command object sets {name} to {short(node.expression)}")
+                kept[name] = " ".join(node.statement.source.slice(node.expression).split())
+            elif document is not None and (written := document.root.get("resources", name)) is not None:
+                text = text_of(written)
+                if text is None or is_bound(text):
+                    raise Refused(
+                        f"its component sets {name} to {text or 'a list'}, which its own resources would replace"
+                    )
+                kept[name] = (
+                    text if name == "instance_count" and text.isdigit() else quoted(text, self.statement.source)
+                )
+        return kept
 
     def holders(self, path: tuple[str | int, ...]) -> list[Use]:
         """The statements that a value at a path would be written into."""

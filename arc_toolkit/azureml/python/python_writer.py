@@ -11,20 +11,18 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from arc_toolkit.azureml.documents import Parameter, Setting, is_bound
+from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Sweep, is_resources_class
-from arc_toolkit.azureml.python.python_documents import CodeValue
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_editor import Changes, StatementSite, quoted
 from arc_toolkit.edit.python_expressions import short
 from arc_toolkit.edit.python_imports import NeededImports
-from arc_toolkit.edit.python_names import Binding, Statement
+from arc_toolkit.edit.python_names import Binding, Statement, Use
 from arc_toolkit.edit.python_source import Source
-from arc_toolkit.edit.yaml_nodes import text_of
 
 
 @dataclass
@@ -112,8 +110,20 @@ class PythonWriter:
         """Into the new resources of a target; with `keep` unless it says that already."""
         new = self._statements(target)
         if target.generation == "v2":
-            new.repeated, new.callee = _repeated(target), self.resources_class(target.statement)
+            new.repeated, new.callee = target.kept_resources(), self.resources_class(target.statement)
         new.resources[name] = new.resources.get(name, text) if keep else text
+
+    def assign_resources(self, target: PythonTarget, use: Use) -> None:
+        """`node.set_resources(...)` becomes an assignment, which repeats what the call would have kept."""
+        call = use.value
+        assert isinstance(call, ast.Call)
+        there = {keyword.arg for keyword in call.keywords}
+        for name, text in target.kept_resources().items():
+            if name not in there:
+                self.changes.set(use.statement, call, name, text, keep=True)
+        assert isinstance(call.func, ast.Attribute)
+        holder = use.statement.source.slice(call.func.value)
+        self.changes.call_to_assignment(use.statement, f"{holder}.resources", self.resources_class(use.statement))
 
     def _add_variable(self, target: PythonTarget, name: str, text: str) -> None:
         holder = target.variables_holder
@@ -188,30 +198,6 @@ class PythonWriter:
             is_near=_is_sdk,
             is_taken=isinstance(self.meanings.binding(sdk.RESOURCES_CLASS, statement), Binding),
         )
-
-
-def _repeated(target: PythonTarget) -> dict[str, str]:
-    """The resources that a target has of its command object or component: a new `resources` would forget them."""
-    kept: dict[str, str] = {}
-    component = target.component
-    document = component.document if component is not None else None
-    for name in sdk.RESOURCE_ARGUMENTS:
-        node = target.get("resources", name) if target.builder is not None else None
-        node = node or target.get("component", "resources", name)
-        if isinstance(node, CodeValue):
-            if not all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(node.expression)):
-                raise Refused(f"its command object sets {name} to {short(node.expression)}")
-            kept[name] = " ".join(node.statement.source.slice(node.expression).split())
-        elif document is not None and (written := document.root.get("resources", name)) is not None:
-            text = text_of(written)
-            if text is None or is_bound(text):
-                raise Refused(
-                    f"its component sets {name} to {text or 'a list'}, which its own resources would replace"
-                )
-            kept[name] = (
-                text if name == "instance_count" and text.isdigit() else quoted(text, target.statement.source)
-            )
-    return kept
 
 
 def _display(variables: Mapping[str, str], source: Source) -> str:

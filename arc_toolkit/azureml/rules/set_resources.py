@@ -36,8 +36,7 @@ def _report(plan: PythonPlan, name: str, use: Use, target: PythonTarget | None) 
         return
 
     def fix(writer: PythonWriter) -> None:
-        callee = writer.resources_class(use.statement)
-        writer.changes.call_to_assignment(use.statement, f"{name}.resources", callee)
+        writer.assign_resources(target, use)
 
     problem = target.set_resources_problem
     message = f"{message}, and a bound instance_count then fails to serialize: {way_out}"
