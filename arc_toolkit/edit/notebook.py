@@ -28,6 +28,8 @@ _PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _WRITEFILE = re.compile(r"""\s*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?["']?([^\n"']+?)["']?[ \t\r]*\n""")
 _IPYTHON_LINE = re.compile(r"^[ \t]*(?=[%!]|\?{1,2}[\w.%])|^[ \t]*(?=[\w.\[\]%*]+\?{1,2}[ \t]*(?:#.*)?$)")
+# Magics that are often used without `%`, which IPython allows (`%automagic`).
+_AUTOMAGIC = re.compile(r"(?=(?:pip|conda|mamba|cd)[ \t]+(?!in\b|is\b|and\b|or\b|not\b|if\b)[-\w./~])")
 _IPYTHON_VALUE = re.compile(r"^[ \t]*[\w.,\[\] \t]+=[ \t]*(?=[%!])")
 
 
@@ -47,7 +49,7 @@ def mask(text: str) -> str:
             masked.append(re.sub(r"[^\r\n]", "#", line))
             continued = body.endswith("\\")
             continue
-        match = _IPYTHON_LINE.match(body) or _IPYTHON_VALUE.match(body)
+        match = _IPYTHON_LINE.match(body) or _IPYTHON_VALUE.match(body) or _AUTOMAGIC.match(body)
         if match:
             at = match.end()
             replaced = "0#"[: len(body) - at]

@@ -240,7 +240,11 @@ def _nameless(
 def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Meanings) -> str:
     """The reason, if any, why this target must not be changed."""
     call, statement = target.call, target.statement
-    if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+    # The arguments of a step are inputs of its component, and nothing else (azure-ai-ml raises UnexpectedKeywordError).
+    is_open = any(keyword.arg is None for keyword in call.keywords) or any(
+        isinstance(argument, ast.Starred) for argument in call.args
+    )
+    if is_open and not isinstance(target.meaning, Step):
         return "its arguments come from **" + next(
             (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
         )

@@ -120,6 +120,13 @@ def named_values(holder: ast.Call | ast.Dict) -> dict[str, ast.expr] | None:
     }
 
 
+def is_dict(node: ast.expr) -> bool:
+    """`{...}`, or `dict(...)` with names only."""
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", "") == "dict" and not node.args
+    return isinstance(node, ast.Dict)
+
+
 class CodeReader:
     """Reads what code says about steps and jobs."""
 
@@ -182,9 +189,8 @@ class CodeReader:
     def _set_variables(self, fields: Fields, expression: ast.expr, statement: Statement) -> None:
         for path in [path for path in fields if path[:1] == _VARIABLES]:
             del fields[path]
-        is_dict = isinstance(expression, ast.Call) and getattr(expression.func, "id", "") == "dict"
         names = None
-        if isinstance(expression, ast.Dict) or (is_dict and isinstance(expression, ast.Call)):
+        if isinstance(expression, ast.Call | ast.Dict) and is_dict(expression):
             names = named_values(expression)
         if names is None:
             fields[_VARIABLES] = self.value(expression, statement, opaque=True)
@@ -243,7 +249,9 @@ class CodeReader:
         for path in [path for path in fields if path[:1] == ("resources",)]:
             del fields[path]
         names = named_values(expression) if isinstance(expression, ast.Call | ast.Dict) else None
-        if isinstance(expression, ast.Call) and not self.meanings.makes_resources(expression, statement):
+        if isinstance(expression, ast.Call) and not (
+            is_dict(expression) or self.meanings.makes_resources(expression, statement)
+        ):
             names = None
         if not (isinstance(expression, ast.Constant) and expression.value is None):
             self._set_resources(names, expression, statement, fields)

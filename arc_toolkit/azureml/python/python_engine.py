@@ -20,6 +20,7 @@ from arc_toolkit.edit.python_source import Source, decode, encode, parse, quiet
 from arc_toolkit.files import read_raw
 from arc_toolkit.findings import FileResult, Finding
 
+_ACTIONS = tuple(word.decode() for word in sdk.ACTIONS)
 # Module, library, settings, path and the plan of the run before -> plan.
 MakePlan = Callable[[Module, Library, Settings, str, PythonPlan | None], PythonPlan]
 
@@ -59,6 +60,8 @@ def patch_notebook(path: str, data: bytes, settings: Settings, library: Library 
             parsed, broken = notebook.parse_cells(text, cells)
             # A warning for each cell that something may have been asked for in vain.
             for cell, error in broken if settings.placed else ():
+                if not any(word in cell.text for word in _ACTIONS):
+                    continue
                 message = f"cell {cell.number} line {error.line}: left as it is"
                 lines = notebook.file_lines(text, cell)
                 line = lines[min(max(error.line, 1), len(lines)) - 1]

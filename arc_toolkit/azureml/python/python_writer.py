@@ -15,6 +15,7 @@ from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import Builder, Sweep, is_resources_class
+from arc_toolkit.azureml.python.python_documents import is_dict
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.edits import Edit, Refused
@@ -101,7 +102,7 @@ class PythonWriter:
         if target.generation != "v2":
             return
         holders = target.resource_holders
-        in_dict = any(isinstance(use.value, ast.Dict) for use in holders)
+        in_dict = any(is_dict(use.value) for use in holders)
         in_component = target.builder is None and not holders and target.named(("resources", "instance_count"))
         if in_dict or in_component:
             raise Refused("a bound count in these resources fails to serialize, so it stays a literal")

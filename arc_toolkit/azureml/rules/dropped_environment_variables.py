@@ -13,6 +13,8 @@ def _check(plan: Plan) -> None:
         own = target.own.get("environment_variables")
         if own is None or target.kind.variables or target.kind.role in (Role.SPEC, Role.V15_STEP):
             continue
+        if target.kind.family == Family.OTHER:  # not known, so it may keep them
+            continue
         if names := ", ".join(pairs(own[1])):
             why = (
                 target.kind.why if target.kind.resources else f"a {target.kind.name} has no environment variables"

@@ -103,14 +103,14 @@ def test_files_that_are_not_notebooks(data: bytes, sentence: str) -> None:
 def test_a_broken_cell_is_reported_and_the_others_are_done() -> None:
     data = notebook(
         ["from azure.ai.ml import command\n"],
-        ["def broken(:\n"],
-        ["print 'two'\n"],
+        ["def pipeline(:\n"],
+        ["print 'command'\n"],
         ['job = command(command="x")'],
     )
     result = patch_notebook("n.ipynb", data, TYPE)
     assert result.after is not None
     shown = [data.decode().split("\n")[finding.line - 1].strip() for finding in result.findings]
-    assert shown == ['"def broken(:\\n"', "\"print 'two'\\n\""]
+    assert shown == ['"def pipeline(:\\n"', "\"print 'command'\\n\""]
     assert {(finding.severity, finding.column) for finding in result.findings} == {("warning", 1)}
     reasons = [(finding.message, finding.reason) for finding in result.findings]
     assert reasons == [

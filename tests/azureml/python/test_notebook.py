@@ -123,10 +123,10 @@ def test_an_operator_at_the_beginning_of_a_line_is_not_magic() -> None:
 
 
 def test_findings_name_the_cell_and_the_line_of_the_file() -> None:
-    data = notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(**x)\n"])
+    data = notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(x=x) if x else 1\n"])
     finding = patch_cells(data).findings[0]
     assert finding.message == "cell 3 line 3: step `node` is not changed"
-    assert "train(**x)" in data.decode().split("\n")[finding.line - 1]
+    assert "train(x=x) if x" in data.decode().split("\n")[finding.line - 1]
 
 
 def test_names_are_followed_over_cells_and_markdown_is_not_read() -> None:
@@ -153,3 +153,18 @@ def test_a_notebook_without_code_cells_is_left() -> None:
     data = b'{"cells": [], "metadata": {"x": "azure.ai.ml command"}}'
     result = patch_notebook("n.ipynb", data, TYPE)
     assert (result.after, result.refused) == (None, None)
+
+
+@pytest.mark.parametrize("line", ["pip install azure-ai-ml", "conda install -y lightgbm", "cd ..", "%pip list"])
+def test_magics_without_a_percent_sign_do_not_hide_their_cell(line: str) -> None:
+    cell = f'{line}\nfrom azure.ai.ml import command\njob = command(command="x")\n'
+    result = patch_cells(notebook(cell), TYPE)
+    assert sources(result.after or b"{}") == [cell.replace('"x")', '"x", instance_type="32cpu128g")')]
+    assert result.findings == ()
+
+
+def test_a_cell_that_is_not_python_is_reported_where_it_may_have_a_target() -> None:
+    good = "from azure.ai.ml import command\n"
+    assert patch_cells(notebook(good, "SELECT(7DAY_WINDOW)\n"), TYPE).findings == ()
+    [finding] = patch_cells(notebook(good, "job = command(command='x'\n"), TYPE).findings
+    assert "cell 2 line 1: left as it is" in finding.message

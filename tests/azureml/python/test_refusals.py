@@ -22,8 +22,8 @@ REASONS = [
     ("    node = steps[x](x=x)\n    node.compute = 'c'\n", "picked from a collection at run time", 8),
     ("    for i in range(3):\n        node = train(x=i)\n    node.compute = 'c'\n", "made in a loop", 9),
     ("    while x:\n        node = train(x=x)\n    node.compute = 'c'\n", "made in a loop", 9),
-    ("    node = train(**x)\n", "its arguments come from **x", 8),
-    ("    node = train(*x)\n", "its arguments come from **", 8),
+    ("    from azure.ai.ml import command\n    node = command(**x)\n", "its arguments come from **x", 9),
+    ("    from azure.ai.ml import command\n    node = command(*x)\n", "its arguments come from **", 9),
     ("    node = train(x=x)\n    configure(node)\n", "its settings go through a helper, configure()", 8),
     ("    node = train(x=x)\n    node.resources = CONFIG\n", "its resources are CONFIG, made elsewhere", 8),
     ("    node = train(x=x)\n    node.resources = make(1)\n", "its resources are make(1), made elsewhere", 8),
@@ -131,10 +131,10 @@ def test_ordinary_calls_in_a_pipeline_are_not_candidates() -> None:
 
 
 def test_steps_that_were_not_chosen_are_not_reported() -> None:
-    text = HEAD + "    node = train(**x)\n"
+    text = HEAD + "    node = train(x=x) if x else None\n"
     assert check_noop(text, Settings(instance_type="t", steps=("other",))) == ()
 
 
 def test_nothing_asked_nothing_said() -> None:
-    result = patch(HEAD + "    node = train(**x)\n", Settings())
+    result = patch(HEAD + "    node = train(x=x) if x else None\n", Settings())
     assert (result.after, result.findings, result.refused, result.skipped) == (None, (), None, None)

@@ -203,3 +203,16 @@ def test_rules_can_be_skipped_and_ignored() -> None:
     assert rules(MIGRATION_NOTE, Settings(skip=frozenset({"sweep-instance-type"}))) == []
     ignored = 'env = {"AMLARC_RESTEP": "x"}  # arc-toolkit: ignore[amlarc-restep] an old cluster reads it\n'
     assert check_noop(ignored, CHECK) == ()
+
+
+def test_a_step_of_unknown_kind_may_keep_its_environment_variables() -> None:
+    text = (
+        V2.replace("./train.yml", "./missing.yml")
+        + """
+@dsl.pipeline()
+def p(x):
+    node = train(x=x)
+    node.environment_variables = {"A": "1"}
+"""
+    )
+    assert check_noop(text, Settings()) == ()

@@ -674,3 +674,17 @@ def test_a_third_binding_ends_the_first_as_well() -> None:
     )
     after = body.replace("'cpu'", '"k8s"').replace("train(x=1)\n", 'train(x=1)\n        node.compute = "k8s"\n')
     check_transformed(body, after, Settings(compute="k8s"))
+
+
+@pytest.mark.parametrize("arguments", ["**x", "*x", "a=1, **x"])
+def test_arguments_of_a_step_are_inputs_wherever_they_come_from(arguments: str) -> None:
+    """A component function raises UnexpectedKeywordError for anything else."""
+    text = V2 + f"\n@dsl.pipeline\ndef p(x):\n    node = train({arguments})\n"
+    line = '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n'
+    assert check_transformed(text, text + line, TYPE) == ()
+
+
+def test_resources_may_be_a_dict_that_is_called_for() -> None:
+    text = V2 + "\n@dsl.pipeline\ndef p(x):\n    node = train()\n    node.resources = dict(instance_count=1)\n"
+    after = text.replace("count=1", 'count=2, instance_type="32cpu128g"')
+    check_transformed(text, after)
