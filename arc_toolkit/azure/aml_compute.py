@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from arc_toolkit.edit.yaml_writer import file_text
 from arc_toolkit.errors import ArcError
 from arc_toolkit.sizing import vm_sizes
 
@@ -53,12 +54,8 @@ class AmlComputeCluster:
 
 
 def yaml_text(cluster: AmlComputeCluster) -> str:
-    """For `az ml compute create --file`; every value is plain: a name, a size or a number."""
-    arguments = cluster.arguments
-    # A name such as `null` or `1e3` would not stay a text without quotes.
-    rows = {"$schema": SCHEMA, "name": f'"{cluster.name}"', "type": "amlcompute"}
-    rows |= {key: str(value) for key, value in arguments.items() if key != "name"}
-    return "".join(f"{key}: {value}\n" for key, value in rows.items())
+    """For `az ml compute create --file`."""
+    return file_text({"$schema": SCHEMA, "name": cluster.name, "type": "amlcompute", **cluster.arguments})
 
 
 def python_text(cluster: AmlComputeCluster) -> str:

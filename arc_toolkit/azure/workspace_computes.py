@@ -11,9 +11,9 @@ from arc_toolkit.azure.operations import Progress, wait
 from arc_toolkit.azure.scope import Cluster, Workspace
 from arc_toolkit.azure.session import CLOUDS, Session, explained, quiet_logs
 from arc_toolkit.errors import ArcError, missing_extra
+from arc_toolkit.kube.labels import is_namespace
 
 COMPUTES_API = "2024-10-01"
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IDENTITY = re.compile(
     r"/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.managedidentity/userassignedidentities/[^/]+",
     re.IGNORECASE,
@@ -31,7 +31,7 @@ class Attachment:
     user_identities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _NAMESPACE.fullmatch(self.namespace):
+        if not is_namespace(self.namespace):
             raise ArcError(
                 f"--namespace {self.namespace!r}: a namespace has lower-case letters, digits and - (RFC 1123)"
             )

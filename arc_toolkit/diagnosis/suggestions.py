@@ -5,11 +5,11 @@ Cordoning a large part of a pool harms more than bad nodes do, so only the worst
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis.model import Level, Suggestion, Verdict
+from arc_toolkit.kube.labels import name_problem
 
 MOST_CORDONED = 0.1  # of a pool, but at least one node
 
@@ -25,7 +25,6 @@ LOOK = {
     "KernelDeadlock": "kernel: processes hang in it; a reboot rarely helps for long",
 }
 LOOK_AT_ALL = "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
@@ -69,7 +68,7 @@ def for_node(
     `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
     """
     look = Suggestion(f"look at {LOOK.get(lead_reason or '', LOOK_AT_ALL)}")
-    if not _NAME.fullmatch(node):  # only a valid node name goes into a command
+    if name_problem(node):  # only a valid node name goes into a command
         return (look,)
     events = f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}"
     if gone:  # there is nothing to cordon or to describe
@@ -97,16 +96,11 @@ def for_node(
 
 def anti_affinity(nodes: list[str]) -> str:
     """Soft, because a hard exclusion leaves retries without a node once all were tried (Argo Workflows #13969)."""
-    names = "\n".join(f"              - {node}" for node in nodes if _NAME.fullmatch(node))
-    return f"""\
-affinity:
-  nodeAffinity:
-    preferredDuringSchedulingIgnoredDuringExecution:
-      - weight: 100
-        preference:
-          matchExpressions:
-            - key: kubernetes.io/hostname
-              operator: NotIn
-              values:
-{names}
-"""
+    from arc_toolkit.edit.yaml_writer import file_text
+
+    names = [node for node in nodes if name_problem(node) is None]
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": names}]}
+    preferred = [{"weight": 100, "preference": term}]
+    return file_text(
+        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+    )

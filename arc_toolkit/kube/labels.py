@@ -27,6 +27,11 @@ def name_problem(name: str) -> str | None:
     return f"{name!r} is not valid in Kubernetes: use lower-case letters, digits, - and . only{hint}"
 
 
+def is_namespace(name: str) -> bool:
+    """Whether a namespace can have this name: one part of a name (DNS-1123 label), of 63 characters at most."""
+    return len(name) <= 63 and re.fullmatch(_PART, name, re.ASCII) is not None
+
+
 def parse_label(text: str) -> tuple[str, str] | None:
     """`KEY=VALUE` as key and value; None where it is not a label. A value may be empty."""
     key, equals, value = text.partition("=")

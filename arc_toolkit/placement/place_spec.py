@@ -10,7 +10,7 @@ from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import get, text_of
 from arc_toolkit.placement.manifests import PodSpec
 from arc_toolkit.placement.spot import (
-    POOL_LABELS,
+    PINNING_LABELS,
     PREFERRED,
     REQUIRED,
     Pull,
@@ -104,7 +104,7 @@ def refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> 
 def _pool(spec: PodSpec, label: tuple[str, str]) -> str:
     """`agentpool=cpu` if the pods are kept in one pool that is not known to be a spot pool."""
     # A pool of Karpenter may have nodes of both sorts, which the label of the capacity then tells apart.
-    labels = POOL_LABELS - {"karpenter.sh/nodepool"} if label[0].startswith("karpenter.sh/") else POOL_LABELS
+    labels = PINNING_LABELS - {"karpenter.sh/nodepool"} if label[0].startswith("karpenter.sh/") else PINNING_LABELS
     for key, value in selector(spec).items():
         if key in labels and (key, value) != label:
             return f"{key}={value}"

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
+from arc_toolkit.kube.nodes import POOL_LABELS
 from arc_toolkit.kube.taints import SPOT_KEY, Taint, Toleration
 from arc_toolkit.placement.manifests import PodSpec
 
@@ -63,14 +64,8 @@ CLOUDS = {
         ("cloud.google.com/gke-spot", "true"), Taint("cloud.google.com/gke-spot", "true", "NoSchedule"), 15
     ),
 }
-# Labels that name one pool: a selector with one of them keeps pods there, whatever the pool is made of.
-POOL_LABELS = frozenset(
-    (
-        *("agentpool", "kubernetes.azure.com/agentpool"),
-        *("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name"),
-        *("karpenter.sh/nodepool", "kubernetes.io/hostname"),
-    )
-)
+# Labels that name one pool or node: a selector with one of them keeps pods there, whatever the pool is made of.
+PINNING_LABELS = frozenset((*POOL_LABELS, "alpha.eksctl.io/nodegroup-name", "kubernetes.io/hostname"))
 # Labels that tell spot nodes from others, with the values that mean spot.
 SPOT_LABELS: dict[str, frozenset[str]] = {
     SPOT_KEY: frozenset(["spot"]),

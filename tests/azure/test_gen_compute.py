@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support import Result, real_module
 
@@ -17,7 +18,7 @@ LOW = ("gen-compute", "--low-priority", "--name", "lp", "--size", "DS3_v2")
 def test_the_definition_that_the_documentation_shows(arc: Arc) -> None:
     assert arc(*LOW).out == (
         "$schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json\n"
-        'name: "lp"\n'
+        "name: lp\n"
         "type: amlcompute\n"
         "size: Standard_DS3_v2\n"
         "tier: low_priority\n"
@@ -68,3 +69,9 @@ def test_azure_ai_ml_loads_both_forms_and_sends_the_same(
         assert (properties.get("vmPriority") or properties["vm_priority"]) == priority
         assert sorted(map(str, scale.values())) == ["0", "3", "PT5M"]
     assert sent(loaded) == sent(names["compute"])
+
+
+@pytest.mark.parametrize("name", ["null", "yes", "e1"])
+def test_a_name_stays_a_text(arc: Arc, name: str) -> None:
+    made = yaml.safe_load(arc(*LOW[:3], name, *LOW[4:]).out)
+    assert made["name"] == name

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from arc_toolkit.kube.labels import matches, name_problem, parse_label
+from arc_toolkit.kube.labels import is_namespace, matches, name_problem, parse_label
 
 
 @pytest.mark.parametrize("name", ["a", "32cpu128g", "a.b-c", "a" * 92, "a" * 253, "x" * 64 + ".y"])
 def test_names_that_the_api_server_takes(name: str) -> None:
     assert name_problem(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("default", True),
+        ("team-a", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("a.b", False),
+        ("-a", False),
+        ("A", False),
+    ],
+)
+def test_names_of_namespaces(name: str, valid: bool) -> None:
+    assert is_namespace(name) is valid
 
 
 @pytest.mark.parametrize(
