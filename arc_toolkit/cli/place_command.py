@@ -18,6 +18,7 @@ EPILOG = """\
 examples:
   arc-toolkit place manifests/ --spot require --grace 25s --retries 3
   arc-toolkit place train.yaml --spot prefer --cloud gke --write
+  arc-toolkit place launch_job.py --spot require
   kubectl create job x --image=busybox --dry-run=client -o yaml | arc-toolkit place - --spot require
 
 exit codes: 0 done, 1 --check and something would change, 2 something could not be placed, or a path cannot be used
@@ -30,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="+",
         metavar="PATH",
-        help="manifests, or folders of them (.gitignore is obeyed), - for standard input",
+        help="manifests, Python code, notebooks, or folders of them (.gitignore is obeyed), - for standard input",
     )
     what = parser.add_argument_group("what to set")
     what.add_argument(

@@ -42,6 +42,9 @@ class _OnNode:
     text: str | None = None
     # `target = callee` in place of what is called in a statement that is a call.
     assigned: tuple[str, str] | None = None
+    # The name that a statement which is an expression is given.
+    named: str | None = None
+    items: list[str] = field(default_factory=list)
 
 
 class Changes:
@@ -89,6 +92,17 @@ class Changes:
         """`node.set_resources(...)` becomes `target = callee(...)`; the arguments keep their text."""
         for change in self._on(site, site.stmt):
             change.assigned = target, callee
+
+    def name_value(self, site: StatementSite, name: str) -> None:
+        """A statement that is an expression becomes `name = expression`."""
+        for change in self._on(site, site.stmt):
+            change.named = name
+
+    def append_item(self, site: StatementSite, node: ast.List, text: str) -> None:
+        """One more item at the end of a list."""
+        for change in self._on(site, node):
+            if text not in change.items:
+                change.items.append(text)
 
     def insert_after(self, site: StatementSite, line: str) -> None:
         """A statement of its own after the one at `site`."""
@@ -141,6 +155,9 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
     if change.assigned is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         text = " = ".join(change.assigned)
         edits.append(Edit(source.start(node), source.end(node.value.func), text))
+    if change.named is not None:
+        start = source.start(change.site.stmt)
+        edits.append(Edit(start, start, f"{change.named} = "))
     if change.lines:
         edits.append(layout.after_statement(source, change.site.stmt, change.lines))
     if change.before:
@@ -164,9 +181,11 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
             if new:
                 items = [f"{quoted(name, source)}: {value}" for name, value in new.items()]
                 edits += layout.append_dict_items(source, node, items)
+        case ast.List() if change.items:
+            last = (source.start(node.elts[-1]), source.end(node.elts[-1])) if node.elts else None
+            edits += layout.append(source, last, source.end(node) - 1, change.items)
         case ast.ImportFrom():
-            for name in new:
-                edits += layout.append_import(source, node, name)
+            edits += layout.append_imports(source, node, sorted(new)) if new else []
         case ast.FunctionDef() if new:
             edits += layout.append_parameters(source, node, [f"{name}={value}" for name, value in new.items()])
     return edits
@@ -187,8 +206,10 @@ def _apply(change: _OnNode) -> None:
                     node.values[index] = expression(new.pop(key.value))
             node.keys += [ast.Constant(name) for name in new]
             node.values += [expression(value) for value in new.values()]
+        case ast.List():
+            node.elts += [expression(text) for text in change.items]
         case ast.ImportFrom():
-            node.names += [ast.alias(name) for name in new]
+            node.names += [ast.alias(name) for name in sorted(new)]
         case ast.FunctionDef():
             node.args.args += [ast.arg(name) for name in new]
             node.args.defaults += [expression(value) for value in new.values()]
@@ -199,6 +220,8 @@ def _apply(change: _OnNode) -> None:
     if change.before:
         at = _index(body, stmt)
         body[at:at] = ast.parse("\n".join(change.before)).body
+    if change.named is not None and isinstance(node, ast.Expr):
+        _become(node, ast.Assign(targets=[ast.Name(change.named)], value=node.value))
     if change.assigned is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         target, callee = map(expression, change.assigned)
         node.value.func = callee

@@ -83,3 +83,35 @@ def calls_in(node: ast.AST) -> Iterator[ast.Call]:
                     stack += [part for part in child if part.__class__ not in _LEAVES]
             elif kind not in _LEAVES:
                 stack.append(child)
+
+
+def parts_of(stmt: ast.stmt) -> Iterator[ast.expr]:
+    """Every expression of a statement, outer ones first, without the bodies of compound statements and functions."""
+    level: list[ast.AST] = [stmt]
+    while level:
+        below: list[ast.AST] = []
+        for item in level:
+            if isinstance(item, ast.expr):
+                yield item
+            for name, child in ast.iter_fields(item):
+                children = child if isinstance(child, list) else [child]
+                if not (isinstance(item, ast.stmt) and name in _BODIES):
+                    below += [part for part in children if isinstance(part, ast.AST)]
+        level = below
+
+
+def place_parts(node: ast.expr) -> tuple[str, ...]:
+    """`a.b["k"][0].c` as ("a", "b", "k", "[]", "c"); empty when it does not begin with a name."""
+    path: list[str] = []
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Attribute():
+                path.append(node.attr)
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                path.append(key)
+            case ast.Subscript():
+                path.append("[]")
+            case _:
+                return ()
+        node = node.value
+    return (node.id, *reversed(path))

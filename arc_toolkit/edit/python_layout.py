@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.python_source import Source
 
+_WIDTH = 88
 _REST_OF_LINE = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=\r|\n|\Z)")
 
 
@@ -101,12 +102,20 @@ def append_dict_items(source: Source, node: ast.Dict, items: Sequence[str]) -> l
     return append(source, last, source.end(node) - 1, items)
 
 
-def append_import(source: Source, stmt: ast.ImportFrom, name: str) -> list[Edit]:
+def append_imports(source: Source, stmt: ast.ImportFrom, names: Sequence[str]) -> list[Edit]:
+    """More names in an import; several that do not fit on its line get lines of their own."""
     last = (source.start(stmt.names[-1]), source.end(stmt.names[-1]))
     close = source.end(stmt) - 1
     if source.text[close] == ")":
-        return append(source, last, close, [name])
-    return [Edit(last[1], last[1], f", {name}")]
+        return append(source, last, close, names)
+    added = "".join(f", {name}" for name in names)
+    line = source.text[source.line_start(last[1]) : last[1]]
+    if len(names) == 1 or len(line + added) < _WIDTH or stmt.lineno != stmt.end_lineno:
+        return [Edit(last[1], last[1], added)]
+    start, glue = source.start(stmt.names[0]), "," + source.newline + source.indent(last[1]) + "    "
+    there = [source.text[source.start(alias) : source.end(alias)] for alias in stmt.names]
+    text = glue.join(["(", *there, *names]).replace("(,", "(", 1)
+    return [Edit(start, last[1], f"{text},{source.newline}{source.indent(last[1])})")]
 
 
 def append_parameters(source: Source, function: ast.FunctionDef, items: Sequence[str]) -> list[Edit]:

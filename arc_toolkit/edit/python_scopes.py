@@ -47,17 +47,18 @@ class ScopeReader:
         for source in code.sources:
             self.walk(source.body, top, block, source)
 
-    def finish(self, words: Sequence[str]) -> None:
-        """Walk the functions that have one of the words, after the scopes around them, since they see their last
-        bindings. A function around another has its words too."""
-        lines = {id(source): source.lines_with(words) for source in self.code.sources}
+    def finish(self, words: Sequence[str] | None = None) -> None:
+        """Walk the functions that have one of the words (None: all), after the scopes around them, since they see
+        their last bindings. A function around another has its words too."""
+        lines = {id(source): source.lines_with(words or ()) for source in self.code.sources}
         while self.later:
             function, inner, source = self.later.pop(0)
             at = lines[id(source)]
             index = bisect_left(at, function.lineno)
             # A function inside of one that matters may use what that one binds.
             if (
-                function.decorator_list
+                words is None
+                or function.decorator_list
                 or inner.parent is not self.code.top
                 or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
             ):

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 import yaml
 
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, YamlText, compose, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Shape
 from arc_toolkit.placement.manifests import PodSpec
-from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan
+from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, ManifestPlan
 from arc_toolkit.placement.place_spec import add_toleration, refuse_contradictions
+from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import (
     PREFERRED,
     REQUIRED,
@@ -168,7 +169,7 @@ def _platform(text: str) -> str:
 # --- placing ---------------------------------------------------------------------------------------------------
 
 
-def place_pipelines(plan: PlacePlan) -> None:
+def place_pipelines(plan: ManifestPlan) -> None:
     """Everything that was asked for, for every pipeline of a file. Roles are the names of tasks."""
     settings = plan.settings
     for pipeline in read_pipelines(plan.source):
@@ -188,11 +189,11 @@ def place_pipelines(plan: PlacePlan) -> None:
             _retry_tasks(plan, pipeline, settings.retries)
 
 
-def _chosen(plan: PlacePlan, task: ContainerTask) -> bool:
+def _chosen(plan: ManifestPlan, task: ContainerTask) -> bool:
     return not plan.settings.roles or task.name.lower() in plan.settings.roles
 
 
-def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: Spot) -> None:
+def _place_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, spot: Spot) -> None:
     by_executor: dict[str, list[ContainerTask]] = {}
     for task in pipeline.tasks:
         by_executor.setdefault(task.executor, []).append(task)
@@ -205,7 +206,7 @@ def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: Spot) -> Non
         settings = pipeline.settings.get(executor)
 
         def operation(
-            editor: Editor, spec: PodSpec = spec, settings: Node | None = settings, others: str = others
+            editor: SpecEditor, spec: PodSpec = spec, settings: Node | None = settings, others: str = others
         ) -> None:
             if others:
                 raise Refused(f"{others} runs with the same executor")
@@ -224,7 +225,7 @@ def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: Spot) -> Non
 
 
 def place_executor(
-    editor: Editor, spec: PodSpec, settings: Node | None, spot: Spot, capacity: SpotCapacity
+    editor: SpecEditor, spec: PodSpec, settings: Node | None, spot: Spot, capacity: SpotCapacity
 ) -> None:
     """Ask for these nodes in the settings of one executor; `Refused` with the reason if they say the opposite."""
     terms = items_of(get(settings, "nodeAffinity"))
@@ -256,13 +257,13 @@ def place_executor(
                 editor.append((*path, index, "matchExpressions"), *added["matchExpressions"])
 
 
-def _retry_tasks(plan: PlacePlan, pipeline: CompiledPipeline, retries: int) -> None:
+def _retry_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, retries: int) -> None:
     for task in pipeline.tasks:
         if not _chosen(plan, task) or get(task.node, "retryPolicy", "maxRetryCount") is not None:
             continue
         path: Path = (*task.path, "retryPolicy", "maxRetryCount")
 
-        def operation(editor: Editor, path: Path = path) -> None:
+        def operation(editor: SpecEditor, path: Path = path) -> None:
             editor.set(path, retries)
 
         message = f"pipeline {pipeline.name}, task {task.name}: retries are not set"

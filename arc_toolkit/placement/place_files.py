@@ -11,7 +11,7 @@ from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest
 from arc_toolkit.placement.pipelines import place_pipelines, read_pipelines, with_platform, without_platform
-from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlacePlan, PlaceSettings, make_place_plan
+from arc_toolkit.placement.place_plan import PLACE_SETTINGS, ManifestPlan, PlacePlan, PlaceSettings, place_objects
 
 # JSON is YAML: what `kubectl get -o json` writes.
 PLACE_ENDINGS = (*ENDINGS, ".json")
@@ -33,7 +33,7 @@ class CheckedManifests:
             return _skip(path, data)
         from arc_toolkit.placement.rules import manifest_rules, run_manifest_rules
 
-        plan = PlacePlan(path, source, self._settings)
+        plan = ManifestPlan(path, source, self._settings)
         if not plan.objects:
             return _skip(path, data)
         run_manifest_rules(plan)
@@ -47,7 +47,7 @@ class CheckedManifests:
 
 
 class PlaceFiles:
-    """Places Kubernetes manifests in memory."""
+    """Places the workloads of manifests and of Python code in memory."""
 
     subject = "Kubernetes workloads"
     endings = PLACE_ENDINGS
@@ -62,22 +62,29 @@ class PlaceFiles:
         """Nothing in a manifest refers to another file."""
 
     def process(self, path: str, data: bytes, *, in_folder: bool, named: bool = False) -> FileResult:
+        if path.lower().endswith(CODE_ENDINGS):
+            from arc_toolkit.placement.code.code_files import place_code
+
+            return place_code(path, data, self._settings, self._note)
         try:
             source = _manifests(data) if _has_word(data) else None
         except Unreadable as error:
             return FileResult(path, data, skipped=Skipped.of(path, error))
         if source is None:
-            return _skip(path, data, named and not path.lower().endswith(CODE_ENDINGS))
+            return _skip(path, data, named)
         plan = _plan(path, with_platform(source), self._settings)
-        self._kinds |= plan.kinds
-        self._names |= plan.names
-        self._roles |= plan.roles
+        self._note(plan)
         try:
             after = _proved(plan)
         except Refused as refusal:
             return FileResult(path, data, None, without_changes(plan.findings), str(refusal))
         refused = next(iter(plan.refusals), None) if after is None else None
         return FileResult(path, data, after, tuple(plan.findings), refused)
+
+    def _note(self, plan: PlacePlan) -> None:
+        self._kinds |= plan.kinds
+        self._names |= plan.names
+        self._roles |= plan.roles
 
     def finish(self) -> Iterator[Problem]:
         settings = self._settings
@@ -95,8 +102,9 @@ def _has_word(data: bytes) -> bool:
     return b"apiVersion" in data or b"deploymentSpec" in data
 
 
-def _plan(path: str, source: YamlText, settings: PlaceSettings) -> PlacePlan:
-    plan = make_place_plan(path, source, settings)
+def _plan(path: str, source: YamlText, settings: PlaceSettings) -> ManifestPlan:
+    plan = ManifestPlan(path, source, settings)
+    place_objects(plan)
     if "deploymentSpec" in source.text:
         place_pipelines(plan)
     return plan
@@ -113,7 +121,7 @@ def _skip(path: str, data: bytes, named: bool = False) -> FileResult:
     return FileResult(path, data, skipped=foreign_yaml(path, data, "not a Kubernetes manifest", named=named))
 
 
-def _proved(plan: PlacePlan) -> bytes | None:
+def _proved(plan: ManifestPlan) -> bytes | None:
     """The new bytes, after the editor's proof and a second run that changes nothing; None if nothing changes."""
     if plan.editor.empty:
         return None

@@ -1,7 +1,8 @@
-"""All edits and findings of `place` for one file of manifests: which workloads, which roles, what is refused."""
+"""All edits and findings of `place` for one file: which workloads, which roles, what is refused."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from arc_toolkit.kube.workloads import (
 from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, makes_pod, read_objects
 from arc_toolkit.placement.place_spec import place_pods
 from arc_toolkit.placement.retries import set_retries
+from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import CLOUDS, Spot, SpotCapacity
 from arc_toolkit.placement.train_jobs import add_override
 
@@ -61,12 +63,16 @@ class PlaceSettings:
 
 
 @dataclass
-class PlacePlan:
-    """The operations on one file and what was found; `editor` collects the operations."""
+class PlacePlan(ABC):
+    """The operations on one file and what was found; `editor` collects the operations.
+
+    Only the editor knows whether the objects are written in YAML or in Python.
+    """
 
     path: str
-    source: YamlText
     settings: PlaceSettings
+    objects: tuple[Workload | UnknownObject, ...]
+    ignores: Ignores
     findings: list[Finding] = field(default_factory=list)
     # What was asked for and could not be done.
     refusals: list[str] = field(default_factory=list)
@@ -75,10 +81,13 @@ class PlacePlan:
     names: set[str] = field(default_factory=set)
     roles: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.editor = Editor(self.source, STYLE)
-        self.ignores: Ignores = find_ignores(self.source.text)
-        self.objects = tuple(read_objects(self.source))
+    @property
+    @abstractmethod
+    def editor(self) -> SpecEditor: ...
+
+    @abstractmethod
+    def new_editor(self) -> SpecEditor:
+        """An editor of the same file without any operation, to try some."""
 
     @property
     def workloads(self) -> Iterator[Workload]:
@@ -104,12 +113,12 @@ class PlacePlan:
             self.refusals.append(reason)
             self.add(rule, "warning", message, at, reason)
 
-    def attempt(self, rule: str, message: str, at: Node, operation: Callable[[Editor], None]) -> bool:
+    def attempt(self, rule: str, message: str, at: Node, operation: Callable[[SpecEditor], None]) -> bool:
         """Several operations, all or none; a refusal becomes a finding."""
         if self.ignores.covers(rule, place(at)[0]):
             return False
         try:
-            operation(Editor(self.source, STYLE))
+            operation(self.new_editor())
             operation(self.editor)
         except Refused as refusal:
             self.refuse(rule, message, at, str(refusal))
@@ -117,9 +126,25 @@ class PlacePlan:
         return True
 
 
-def make_place_plan(path: str, source: YamlText, settings: PlaceSettings) -> PlacePlan:
+class ManifestPlan(PlacePlan):
+    """The plan of a file of manifests."""
+
+    def __init__(self, path: str, source: YamlText, settings: PlaceSettings) -> None:
+        super().__init__(path, settings, tuple(read_objects(source)), find_ignores(source.text))
+        self.source = source
+        self._editor = Editor(source, STYLE)
+
+    @property
+    def editor(self) -> Editor:
+        return self._editor
+
+    def new_editor(self) -> Editor:
+        return Editor(self.source, STYLE)
+
+
+def place_objects(plan: PlacePlan) -> None:
     """Everything that was asked for, for every workload of a file."""
-    plan = PlacePlan(path, source, settings)
+    settings = plan.settings
     for entry in plan.objects:
         if isinstance(entry, UnknownObject):
             if settings.spot is not None and settings.wants(SPOT) and not settings.kinds and not settings.names:
@@ -128,12 +153,11 @@ def make_place_plan(path: str, source: YamlText, settings: PlaceSettings) -> Pla
         plan.kinds.add(entry.kind.kind.lower())
         plan.names.add(entry.name)
         plan.roles |= {spec.role for spec in entry.pod_specs}
-        if _chosen(entry, settings):
+        if is_chosen(entry, settings):
             place_workload(plan, entry)
-    return plan
 
 
-def _chosen(workload: Workload, settings: PlaceSettings) -> bool:
+def is_chosen(workload: Workload, settings: PlaceSettings) -> bool:
     return (not settings.kinds or workload.kind.kind.lower() in settings.kinds) and (
         not settings.names or workload.name in settings.names
     )
@@ -219,7 +243,7 @@ def place_flavor(plan: PlacePlan, workload: Workload, spot: Spot) -> None:
         plan.attempt(SPOT, message, workload.node, lambda editor: _set_flavor(editor, workload, capacity))
 
 
-def _set_flavor(editor: Editor, workload: Workload, capacity: SpotCapacity) -> None:
+def _set_flavor(editor: SpecEditor, workload: Workload, capacity: SpotCapacity) -> None:
     key, value = capacity.label
     there = workload.text("spec", "nodeLabels", key)
     if there not in (None, value):

@@ -6,9 +6,10 @@ Nothing of the user's is removed: a toleration or term that already does it coun
 from __future__ import annotations
 
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import get, text_of
+from arc_toolkit.edit.python_values import OpaqueNode
+from arc_toolkit.edit.yaml_nodes import get, text_of, walk
 from arc_toolkit.placement.manifests import PodSpec
+from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import (
     PINNING_LABELS,
     PREFERRED,
@@ -27,7 +28,7 @@ from arc_toolkit.placement.spot import (
 
 
 def place_pods(
-    editor: Editor,
+    editor: SpecEditor,
     spec: PodSpec,
     spot: Spot,
     capacity: SpotCapacity,
@@ -50,13 +51,13 @@ def place_pods(
         _require(editor, spec, Pull.TO if spot is Spot.REQUIRE else Pull.AWAY, capacity)
 
 
-def add_toleration(editor: Editor, spec: PodSpec, capacity: SpotCapacity) -> None:
+def add_toleration(editor: SpecEditor, spec: PodSpec, capacity: SpotCapacity) -> None:
     row = capacity.toleration()
     if row is not None and capacity.taint is not None and not tolerates(spec, capacity.taint):
         editor.append((*spec.path, "tolerations"), row)
 
 
-def _require(editor: Editor, spec: PodSpec, pull: Pull, capacity: SpotCapacity) -> None:
+def _require(editor: SpecEditor, spec: PodSpec, pull: Pull, capacity: SpotCapacity) -> None:
     if pull in pulls(spec, capacity.label):
         return
     added = capacity.term("In" if pull is Pull.TO else "NotIn")
@@ -71,7 +72,7 @@ def _require(editor: Editor, spec: PodSpec, pull: Pull, capacity: SpotCapacity) 
             editor.append((*spec.path, *REQUIRED, index, "matchExpressions"), *added["matchExpressions"])
 
 
-def _place_by_selector(editor: Editor, spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
     """A TrainJob of Kubeflow Trainer 2.0, which overrides the nodeSelector and the tolerations, and no affinity."""
     if spot is Spot.PREFER:
         raise Refused("podSpecOverrides has no affinity, so that spot nodes can only be required")
@@ -82,7 +83,14 @@ def _place_by_selector(editor: Editor, spec: PodSpec, spot: Spot, capacity: Spot
         raise Refused("podSpecOverrides has no affinity, so that spot nodes cannot be excluded")
 
 
+_READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
+
+
 def refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+    for name in _READ:
+        for node in walk((spec.get(name),)):
+            if isinstance(node, OpaqueNode):
+                raise Refused(f"`{name}` {node.reason}")
     found = pulls(spec, capacity.label)
     terms = {term_pull(term, capacity.label) for term in required_terms(spec).values()}
     if spot is Spot.AVOID:

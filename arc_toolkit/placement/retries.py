@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import Workload, makes_pod
+from arc_toolkit.placement.spec_editor import SpecEditor
 
 DISRUPTED = {"type": "DisruptionTarget"}
 # Actions of Volcano that end or count a job at every eviction, and the events that an eviction is.
@@ -23,29 +24,29 @@ _VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
 _RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
 
 
-def set_retries(editor: Editor, workload: Workload, retries: int) -> None:
+def set_retries(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Evictions are survived, errors tried again `retries` times; `Refused` with the reason if that is wrong."""
     _SETTERS[workload.kind.retry](editor, workload, retries)
 
 
-def _nothing_to_do(editor: Editor, workload: Workload, retries: int) -> None:
+def _nothing_to_do(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Its pods are made again in any case, or the object inside decides."""
 
 
-def _no_field(editor: Editor, workload: Workload, retries: int) -> None:
+def _no_field(editor: SpecEditor, workload: Workload, retries: int) -> None:
     if workload.kind.kind == "Pod":
         raise Refused("a pod on its own is never started again: make it a Job")
     raise Refused("its kind has no field for it")
 
 
-def _runtime(editor: Editor, workload: Workload, retries: int) -> None:
+def _runtime(editor: SpecEditor, workload: Workload, retries: int) -> None:
     raise Refused("a TrainJob cannot say it, only its TrainingRuntime (spec.template.spec.failurePolicy)")
 
 
 # --- batch/v1 --------------------------------------------------------------------------------------------------
 
 
-def _job(editor: Editor, workload: Workload, retries: int) -> None:
+def _job(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """podFailurePolicy, stable since 1.31: https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
     for spec in workload.pod_specs:
         job = spec.path[:-2]  # above template.spec
@@ -85,7 +86,7 @@ def disruption_action(job: Node | None) -> str | None:
 # --- JobSet, and the runtimes of Kubeflow Trainer, which contain one ---------------------------------------------
 
 
-def _job_set(editor: Editor, workload: Workload, retries: int) -> None:
+def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """https://jobset.sigs.k8s.io/docs/concepts/failure_policy/: a host under maintenance does not count."""
     prefix = ("spec",) if workload.kind.kind == "JobSet" else ("spec", "template", "spec")
     top: Path = (*workload.path, *prefix)
@@ -131,7 +132,7 @@ def _job_set(editor: Editor, workload: Workload, retries: int) -> None:
 # --- Kubeflow --------------------------------------------------------------------------------------------------
 
 
-def _replicas(editor: Editor, workload: Workload, retries: int) -> None:
+def _replicas(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """OnFailure makes failed pods again; backoffLimit 0 fails at the first. Coordinators are not on spot nodes."""
     for spec in (spec for spec in workload.pod_specs if not spec.coordinator):
         replica = spec.path[:-2]
@@ -143,12 +144,12 @@ def _replicas(editor: Editor, workload: Workload, retries: int) -> None:
     _backoff_limit(editor, workload, retries)
 
 
-def _mpi_v2(editor: Editor, workload: Workload, retries: int) -> None:
+def _mpi_v2(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Deleted workers are made again; the limit is that of the launcher's Job."""
     _backoff_limit(editor, workload, retries)
 
 
-def _backoff_limit(editor: Editor, workload: Workload, retries: int) -> None:
+def _backoff_limit(editor: SpecEditor, workload: Workload, retries: int) -> None:
     limit = workload.text("spec", "runPolicy", "backoffLimit")
     if limit == "0":
         raise Refused("runPolicy.backoffLimit is 0, so that the first failed pod ends it: raise it")
@@ -161,7 +162,7 @@ def _backoff_limit(editor: Editor, workload: Workload, retries: int) -> None:
 # --- Volcano ---------------------------------------------------------------------------------------------------
 
 
-def _volcano(editor: Editor, workload: Workload, retries: int) -> None:
+def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Without a policy evicted pods are made again for ever; RestartJob counts against maxRetry, which is 3."""
     top = ("spec", "jobTemplate", "spec") if workload.kind.kind == "CronJob" else ("spec",)
     for event, action in volcano_policies(workload, top):
@@ -189,7 +190,7 @@ def volcano_policies(workload: Workload, top: tuple[str, ...]) -> Iterator[tuple
 # --- others ----------------------------------------------------------------------------------------------------
 
 
-def _argo(editor: Editor, workload: Workload, retries: int) -> None:
+def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """A deleted pod is an Error, which OnFailure, the default, does not retry:
     https://argo-workflows.readthedocs.io/en/latest/retries/"""
     for spec in workload.pod_specs:
@@ -207,14 +208,14 @@ def _argo(editor: Editor, workload: Workload, retries: int) -> None:
             )
 
 
-def _ray_job(editor: Editor, workload: Workload, retries: int) -> None:
+def _ray_job(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Each retry is a new cluster; workers that are evicted are made again in any case."""
     top = ("spec", "jobTemplate") if workload.kind.kind == "RayCronJob" else ("spec",)
     if get(workload.node, *top, "backoffLimit") is None:
         editor.set((*workload.path, *top, "backoffLimit"), retries)
 
 
-def _spark(editor: Editor, workload: Workload, retries: int) -> None:
+def _spark(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """https://www.kubeflow.org/docs/components/spark-operator/user-guide/running-sparkapplications/"""
     top = ("spec", "template") if workload.kind.kind == "ScheduledSparkApplication" else ("spec",)
     policy = get(workload.node, *top, "restartPolicy")
@@ -229,7 +230,7 @@ def _texts(node: Node | None) -> set[str]:
     return {text for item in items_of(node) if (text := text_of(item)) is not None}
 
 
-_SETTERS: dict[Retry, Callable[[Editor, Workload, int], None]] = {
+_SETTERS: dict[Retry, Callable[[SpecEditor, Workload, int], None]] = {
     Retry.NONE: _no_field,
     Retry.CONTROLLER: _nothing_to_do,
     Retry.WRAPPED: _nothing_to_do,

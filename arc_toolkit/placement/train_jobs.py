@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import get, items_of, text_of
 from arc_toolkit.placement.manifests import Workload
+from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import PREFERRED, REQUIRED, Spot, SpotCapacity
 
 # The field of each release, read from its CRD.
@@ -30,7 +30,7 @@ _MANAGER = "arc-toolkit.local/place"
 
 
 def add_override(
-    editor: Editor,
+    editor: SpecEditor,
     workload: Workload,
     spot: Spot,
     capacity: SpotCapacity,

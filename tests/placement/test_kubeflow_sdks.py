@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.cli.main import main
-from tests.placement.support import KEY, TOLERATION
+from arc_toolkit.placement.code import sdk_models
+from tests.placement.code_cases import CASES, PATCH, PATCHED_POD, CodeCase, check_objects
+from tests.placement.support import KEY, TOLERATION, placed
+from tests.placement.test_code_cases import place_python
 from tests.support import ROOT, unavailable
 
 pytestmark = pytest.mark.real
@@ -73,9 +77,11 @@ def sdk_python() -> str:
     return found.stdout.strip()
 
 
-def run_sdk(code: str, folder: Path) -> str:
+def run_sdk(code: str, folder: Path, *, trainer: bool = False) -> str:
+    """What some code prints; `trainer` for the SDK of Kubeflow Trainer 2."""
     command = [sdk_python(), "-W", "ignore", "-c", code]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    env = {"PYTHONPATH": str(Path(sdk_python()).parent.parent / "sdk")} if trainer else None
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -108,3 +114,111 @@ def test_kfp_reads_the_placed_pipeline(tmp_path: Path, spot: str) -> None:
             "prefer": [100],
             "avoid": [None],
         }[spot]
+
+
+# Runs each source and gives its objects as they would be sent to the API server.
+OBJECTS = """\
+import json, sys
+from kubernetes import client
+send = client.ApiClient().sanitize_for_serialization
+results = []
+for source in json.load(open("sources.json")):
+    names = {}
+    exec(compile(source, "<source>", "exec"), names)
+    results.append([send(item) for item in names["objects"]])
+print(json.dumps(results))
+"""
+CHANGED = [case for case in CASES if case.pods is not None]
+# kubernetes' model has no object without the two; the class says which object it is.
+KINDS = {"model": ("batch/v1", "Job"), "tf": ("kubeflow.org/v1", "TFJob")}
+
+
+@cache
+def sent_objects(folder: Path) -> list[tuple[list[Any], list[Any]]]:
+    """The objects of every case before and after placing, made by the real SDKs."""
+    sources = []
+    for case in CHANGED:
+        after = place_python(case.source, case.spot, **case.settings).after
+        assert after is not None, case.name
+        sources += [case.source, after.decode()]
+    (folder / "sources.json").write_text(json.dumps(sources))
+    found = json.loads(run_sdk(OBJECTS, folder))
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+@pytest.fixture(scope="module")
+def sdk_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sdk")
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=lambda case: case.name)
+def test_the_sdks_make_the_expected_pods(case: CodeCase, sdk_folder: Path) -> None:
+    before, after = sent_objects(sdk_folder)[CHANGED.index(case)]
+    check_objects(case, after)
+    # The same as placing the manifest that the code made before.
+    version, kind = KINDS.get(case.name.partition("-")[0], ("", ""))
+    for old, new in zip(before, after, strict=True):
+        manifest = {"apiVersion": version, "kind": kind, **old}
+        expected = placed(json.dumps(manifest), case.spot, **case.settings)[0]
+        assert _without_defaults({"apiVersion": version, "kind": kind, **new}) == expected
+
+
+def _without_defaults(value: dict[str, Any]) -> dict[str, Any]:
+    """Without the status of a condition, which the model insists on and the API has a default for."""
+    value = deepcopy(value)
+    for rule in value["spec"].get("podFailurePolicy", {}).get("rules", ()):
+        for condition in rule["onPodConditions"]:
+            condition.pop("status", None)
+    return value
+
+
+TABLES = """\
+import json
+import kubernetes.client as client
+import kubeflow.training as training
+models = {**vars(client), **vars(training)}
+models = {name: model for name, model in models.items() if hasattr(model, "openapi_types")}
+fields = {name: {model.attribute_map[key]: kind for key, kind in model.openapi_types.items()}
+          for name, model in models.items()}
+print(json.dumps([fields, {name: model.attribute_map for name, model in models.items()}]))
+"""
+
+
+def test_the_table_of_models_is_that_of_the_sdks(tmp_path: Path) -> None:
+    fields, names = json.loads(run_sdk(TABLES, tmp_path))
+    current = {name for name in sdk_models.OBJECTS if name in fields}
+    assert {f"KubeflowOrgV1{kind}" for kind in ("TFJob", "PyTorchJob", "MPIJob", "JAXJob")} < current
+    assert {"V1Job", "V1Pod", "V1CronJob", "V1Deployment"} < current
+    for field, model in sdk_models.FIELDS.items():
+        kinds = {kinds[field] for name, kinds in fields.items() if field in kinds and name in _PLACED}
+        assert kinds in ({model}, {f"list[{model}]"}), field
+        for snake, camel in names[model].items():
+            assert (sdk_models.camel_case(snake), sdk_models.snake_case(camel)) == (camel, snake)
+
+
+# The models that `place` puts something into.
+_PLACED = ("V1PodSpec", "V1JobSpec", *sdk_models.FIELDS.values())
+PATCH_FIELDS = """\
+import dataclasses, json
+from kubeflow.trainer.options import kubernetes
+found = {name: [f.name for f in dataclasses.fields(kind) if f.init] for name, kind in vars(kubernetes).items()
+         if dataclasses.is_dataclass(kind)}
+print(json.dumps(found))
+"""
+PATCH_DATA = """\
+import json
+from kubeflow.trainer.options.kubernetes import _patch_to_dict
+from patch import patch
+print(json.dumps(_patch_to_dict(patch)))
+"""
+
+
+def test_the_patches_are_those_of_the_kubeflow_sdk(tmp_path: Path) -> None:
+    found = json.loads(run_sdk(PATCH_FIELDS, tmp_path, trainer=True))
+    assert {name: tuple(found[name]) for name in sdk_models.PATCHES} == sdk_models.PATCHES
+    after = place_python(PATCH).after
+    assert after is not None
+    (tmp_path / "patch.py").write_bytes(after)
+    data = json.loads(run_sdk("import sys; sys.path.insert(0, '.')\n" + PATCH_DATA, tmp_path, trainer=True))
+    (job,) = data["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert job["template"]["spec"]["template"]["spec"] == PATCHED_POD

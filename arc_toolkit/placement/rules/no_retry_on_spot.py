@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.findings import Rule
 from arc_toolkit.placement.place_plan import PlacePlan
 from arc_toolkit.placement.retries import set_retries
@@ -14,7 +13,7 @@ def _check(plan: PlacePlan) -> None:
     for workload in plan.workloads:
         if not any(is_on_spot(spec) for spec in workload.pod_specs):
             continue
-        editor = Editor(plan.source)
+        editor = plan.new_editor()
         try:
             set_retries(editor, workload, 3)
         except Refused as refusal:

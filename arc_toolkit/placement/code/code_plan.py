@@ -1,0 +1,127 @@
+"""The plan of one Python file or notebook: its objects go through the same decisions as manifests; edits and proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from arc_toolkit.edit.edits import Edit, Refused
+from arc_toolkit.edit.ignores import Ignores, find_ignores
+from arc_toolkit.edit.python_editor import Changes
+from arc_toolkit.edit.python_imports import NeededImports
+from arc_toolkit.edit.python_names import CodeScopes
+from arc_toolkit.edit.python_proof import prove
+from arc_toolkit.edit.python_scopes import ScopeReader
+from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.python_values import plain_data
+from arc_toolkit.edit.yaml_nodes import YamlText
+from arc_toolkit.placement.code.code_editor import CodeEditor
+from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
+from arc_toolkit.placement.manifests import Workload, read_objects
+from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings, is_chosen, place_objects
+from arc_toolkit.placement.spot import Spot
+
+
+class CodePlan(PlacePlan):
+    """The plan of the objects in some sources, which are one module."""
+
+    def __init__(self, path: str, code: CodeScopes, settings: PlaceSettings) -> None:
+        self.found: CodeObjects = find_objects(code)
+        entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
+        super().__init__(path, settings, entries, _ignores(code.sources))
+        self.code = code
+        self._editor = self.new_editor()
+
+    @property
+    def editor(self) -> CodeEditor:
+        return self._editor
+
+    def new_editor(self) -> CodeEditor:
+        return CodeEditor(self.found.reader, self.found.documents)
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self._editor.empty
+
+    @property
+    def is_foreign(self) -> bool:
+        return not (self.found.documents or self.found.loose)
+
+
+def make_code_plan(path: str, code: CodeScopes, settings: PlaceSettings) -> CodePlan:
+    """Everything that was asked for, for every workload of a file; what cannot be seen is reported."""
+    plan = CodePlan(path, code, settings)
+    if settings.spot is not None and settings.wants(SPOT):
+        _report_hidden(plan)
+    place_objects(plan)
+    return plan
+
+
+def _report_hidden(plan: CodePlan) -> None:
+    """Pods that the code makes in a way that is not plain."""
+    settings, hidden, shared = plan.settings, set(), set()
+    for entry in plan.objects:
+        if not isinstance(entry, Workload) or not is_chosen(entry, settings):
+            continue
+        for part in hidden_specs(entry.kind, entry.node):
+            plan.refuse(SPOT, f"{entry.shown} is not changed", part, f"a part of it {part.reason}")
+            hidden.add(id(entry))
+        if settings.spot is not Spot.AVOID and (roles := _shared_roles(entry, settings)):
+            reason = f"{roles} are one object, and belong on different nodes: give each role its own"
+            plan.refuse(SPOT, f"{entry.shown} is not changed", entry.node, reason)
+            shared.add(id(entry))
+    plan.objects = tuple(entry for entry in plan.objects if id(entry) not in shared)
+    plan.objects = tuple(entry for entry in plan.objects if id(entry) not in hidden or _has_specs(entry))
+    for loose in plan.found.loose if not settings.kinds and not settings.names else ():
+        plan.refuse(SPOT, loose.message, loose.node, loose.reason)
+
+
+def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
+    """`master and worker`, if roles that are placed differently share a pod spec."""
+    for spec in workload.pod_specs:
+        same = [other for other in workload.pod_specs if other.node is spec.node]
+        treated = {other.role in settings.roles if settings.roles else other.coordinator for other in same}
+        if len(treated) > 1:
+            return " and ".join(other.role for other in same)
+    return ""
+
+
+def _has_specs(entry: object) -> bool:
+    return isinstance(entry, Workload) and bool(entry.pod_specs)
+
+
+def _ignores(sources: Sequence[Source]) -> Ignores:
+    """The ignores of all sources, by the lines of the file."""
+    lines: dict[int, frozenset[str]] = {}
+    for source in sources:
+        for line, rules in find_ignores(source.text).lines.items():
+            place = source.file_line(line) if line else 0
+            lines[place] = lines.get(place, frozenset()) | rules
+    return Ignores(lines)
+
+
+def read_code(sources: Sequence[Source]) -> CodeScopes:
+    code = CodeScopes(sources)
+    ScopeReader(code).finish()
+    return code
+
+
+def proved_edits(plan: CodePlan) -> list[list[Edit]]:
+    """The edits of each source, proved; `Refused` if one cannot be made, or would do more than was asked."""
+    sources = plan.code.sources
+    edits: list[list[Edit]] = [[] for _ in sources]
+    expected = plan.editor.expected()
+    changes = Changes()
+    plan.editor.write(changes, NeededImports(changes, plan.code.top))
+    for source, own in changes.edits().values():
+        edits[next(index for index, item in enumerate(sources) if item is source)] = own
+    after = prove(changes, sources, edits)
+    with closing(read_code(after)) as code:
+        again = make_code_plan(plan.path, code, plan.settings)
+        if [plain_data(document) for document in again.found.documents] != expected:
+            raise Refused(
+                "the edit would change something that was not asked for, probably because a name is shared"
+            )
+        if not again.editor.empty:
+            raise Refused("a second run would change it again")
+    return edits

@@ -1,0 +1,94 @@
+"""The classes of the Kubernetes and Kubeflow SDKs: which object each makes, and the classes of its fields.
+
+Read from kubernetes 30.1, kubeflow-training 1.9.4 (`openapi_types` of the models) and kubeflow 0.5
+(kubeflow/trainer/options/kubernetes.py); a test compares this with the real packages.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Packages whose classes of these names are models: their arguments are the fields of a manifest in snake case.
+PACKAGES = ("kubernetes", "kubernetes_asyncio", "kubeflow.training", "kubeflow.katib", "kubeflow.trainer")
+_MODEL = re.compile(r"(?:KubeflowOrg)?V\d+(?:alpha\d+|beta\d+)?[A-Z]\w*")
+_MODEL_FILE = re.compile(r"(?<=\.models)\.\w+$")
+
+_TRAINING_KINDS = ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
+# Class -> apiVersion and kind of the object that it makes. Before 1.6 the training SDK had no prefix.
+OBJECTS = {
+    "V1Pod": ("v1", "Pod"),
+    "V1Job": ("batch/v1", "Job"),
+    "V1CronJob": ("batch/v1", "CronJob"),
+    "V1beta1CronJob": ("batch/v1beta1", "CronJob"),
+    **{f"V1{kind}": ("apps/v1", kind) for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
+    **{
+        f"{prefix}{kind}": ("kubeflow.org/v1", kind)
+        for prefix in ("KubeflowOrgV1", "V1")
+        for kind in _TRAINING_KINDS
+    },
+}
+POD_SPEC = "V1PodSpec"
+# Field -> the class of its value, or of the items of its list. `run_policy` of a training job is never missing.
+FIELDS = {
+    "tolerations": "V1Toleration",
+    "affinity": "V1Affinity",
+    "nodeAffinity": "V1NodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution": "V1NodeSelector",
+    "nodeSelectorTerms": "V1NodeSelectorTerm",
+    "preferredDuringSchedulingIgnoredDuringExecution": "V1PreferredSchedulingTerm",
+    "preference": "V1NodeSelectorTerm",
+    "matchExpressions": "V1NodeSelectorRequirement",
+    "podFailurePolicy": "V1PodFailurePolicy",
+    "rules": "V1PodFailurePolicyRule",
+    "onPodConditions": "V1PodFailurePolicyOnPodConditionsPattern",
+}
+# What a model insists on although the API has a default for it, which is this.
+COMPLETED = {"onPodConditions": {"status": "True"}}
+
+# The options of `TrainerClient.train` with the names of their fields, in order: they are also given by position.
+PATCHES = {
+    "RuntimePatch": ("training_runtime_spec",),
+    "TrainingRuntimeSpecPatch": ("template",),
+    "JobSetTemplatePatch": ("metadata", "spec"),
+    "JobSetSpecPatch": ("replicated_jobs",),
+    "ReplicatedJobPatch": ("name", "template"),
+    "JobTemplatePatch": ("metadata", "spec"),
+    "JobSpecPatch": ("template",),
+    "PodTemplatePatch": ("metadata", "spec"),
+    "PodSpecPatch": (
+        *("service_account_name", "volumes", "init_containers", "containers", "image_pull_secrets"),
+        *("security_context", "node_selector", "affinity", "tolerations", "scheduling_gates"),
+    ),
+}
+# Calls that make pods and take no argument for their nodes, by the class of the client.
+WITHOUT_PLACE = {
+    "TrainingClient": ("train", "create_job"),
+    "KatibClient": ("tune",),
+}
+
+
+def is_model_path(path: str) -> bool:
+    """Whether an import path is that of a class of these SDKs."""
+    module, _, name = path.rpartition(".")
+    return any(module == package or module.startswith(f"{package}.") for package in PACKAGES) and (
+        name in PATCHES or name in WITHOUT_PLACE or _MODEL.fullmatch(name) is not None
+    )
+
+
+def class_module(path: str) -> str:
+    """The module to import another class of the same SDK from."""
+    return _MODEL_FILE.sub("", path.rpartition(".")[0])
+
+
+def field_class(field: str, holder: str) -> str | None:
+    """The class of a field of a model; None if its value is plain data, as all values of the patches are."""
+    return None if holder in PATCHES else FIELDS.get(field)
+
+
+def camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in others)
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)

@@ -1,0 +1,21 @@
+"""What a plan asks of an editor: the same operations for manifests in YAML and in Python code."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from arc_toolkit.edit.yaml_editor import Path
+from arc_toolkit.edit.yaml_proof import Value
+
+
+class SpecEditor(Protocol):
+    """Collects operations on the objects of one file; what cannot be done safely raises `Refused`."""
+
+    @property
+    def empty(self) -> bool: ...
+
+    def set(self, path: Path, value: Value) -> None:
+        """Put a value at a path; missing mappings are made."""
+
+    def append(self, path: Path, item: Value) -> None:
+        """Put an item at the end of a list, unless it has that item; a missing list is made."""
