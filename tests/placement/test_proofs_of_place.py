@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from arc_toolkit.edit.edits import Edit
 from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.placement.place_plan import PlacePlan, make_place_plan
+from arc_toolkit.placement.place_plan import ManifestPlan, place_objects
 from tests.placement.support import place, pod
 
 
@@ -22,13 +20,12 @@ def test_a_lying_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def plan(path: str, source: Any, settings: Any) -> PlacePlan:
-        made = make_place_plan(path, source, settings)
-        if "tolerations" in source.text:
-            made.editor.set((0, "metadata", "name"), "again")
-        return made
+    def lying(plan: ManifestPlan) -> None:
+        place_objects(plan)
+        if "tolerations" in plan.source.text:
+            plan.editor.set((0, "metadata", "name"), "again")
 
-    monkeypatch.setattr("arc_toolkit.placement.place_files.make_place_plan", plan)
+    monkeypatch.setattr("arc_toolkit.placement.place_files.place_objects", lying)
     result = place(pod())
     assert result.after is None
     assert result.refused == "a second run would change it again"
