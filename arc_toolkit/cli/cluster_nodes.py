@@ -131,7 +131,8 @@ def _row(
         size=node.size,
         pool=node.pool,
         nodes=len(group),
-        amounts={key: (cpu[key][0], memory[key][1]) for key in cpu},
+        # Of a node that reports nothing, nothing is kept either.
+        amounts={key: (0, 0) if node.defect else (cpu[key][0], memory[key][1]) for key in cpu},
         gpus=min(sized.schedulable.gpus for sized in group),
         unusable=unusable,
         types=tuple(counts),
@@ -178,13 +179,20 @@ def table_text(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> 
         lines.append(
             [
                 *(text or "-" for text in names),
-                *(f"{cpu_m}m / {memory // 2**20}Mi" for cpu_m, memory in row.amounts.values()),
+                *(_amount_text(amount, row.unusable) for amount in row.amounts.values()),
                 str(row.gpus or "-"),
                 *(row.labels[key] or "-" for key in labels),
                 f"left out: {row.unusable.brief}" if row.unusable else types or "-",
             ]
         )
     return table(headers, lines, right=(3, 4, 5, 6, 7, 8))
+
+
+def _amount_text(amount: Amount, unusable: UnusableNode | None) -> str:
+    if unusable and unusable.node.defect:
+        return "-"
+    cpu_m, memory = amount
+    return f"{cpu_m}m / {memory // 2**20}Mi"
 
 
 def _json(rows: Sequence[Row]) -> str:

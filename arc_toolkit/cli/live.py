@@ -95,9 +95,7 @@ def connect(args: argparse.Namespace, console: Console) -> Client:
     """The cluster that the options mean; it is announced if it hangs."""
     from arc_toolkit.cluster import client
 
-    cluster = client.connect(args.kubeconfig, args.context, args.as_user)
-    cluster.announce = console.warn
-    return cluster
+    return client.connect(args.kubeconfig, args.context, args.as_user, console.warn)
 
 
 def collect(args: argparse.Namespace, client: Client, console: Console) -> Selection:

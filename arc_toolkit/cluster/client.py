@@ -26,7 +26,7 @@ FIELD_MANAGER = "arc-toolkit"
 PAGE = 500  # as kubectl
 _PATIENCE_SECONDS = 60  # how long a watch tries to come back before it gives up
 _CONNECT_SECONDS = 5
-_ANNOUNCE_SECONDS = 3  # after so long without an answer, say what is being waited for
+_ANNOUNCE_SECONDS = 2  # after so long without an answer, say what is being waited for
 _PASSING = (429, 500, 502, 503, 504)  # what a server or a proxy says while it starts or is busy
 _WATCH_SECONDS = 300  # how long one watch request lasts; the next one goes on from its last resource version
 
@@ -144,15 +144,15 @@ class Client:
         """One request; (HTTP status, JSON). An answer of 400 or more is raised as ApiError."""
         import urllib3
 
-        headers, data = {"accept-encoding": "gzip", **self._authorize()}, None
-        if body is not None:
-            data, headers["content-type"] = json.dumps(body).encode(), content_type
+        data = None if body is None else json.dumps(body).encode()
+        content_headers = {} if data is None else {"content-type": content_type}
         # A server-side apply and a delete with a precondition may be sent again; so all that we send may be.
         retries = urllib3.Retry(
             total=3, connect=1, read=1, other=0, backoff_factor=0.3, status_forcelist=(429, 503, 504),
             allowed_methods=None, raise_on_status=False,
         )  # fmt: skip
-        with self._explained(), self._announced():
+        with self._explained(), announced(self._say, self.where):
+            headers = {"accept-encoding": "gzip", **self._authorize(), **content_headers}
             answer = self._send(method, path, params, 60, headers, body=data, retries=retries)
         content = _parse(answer.data)
         if answer.status >= 400:
@@ -196,23 +196,10 @@ class Client:
         timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds)
         return self._pool.request(method, url, headers=headers, timeout=timeout, **options)
 
-    @contextmanager
-    def _announced(self) -> Iterator[None]:
-        """If the answer takes long, say so: a server that hangs looks like one that has much to send."""
-        import threading
-
-        def announce() -> None:
-            say, self.announce = self.announce, None
-            if say:
-                say(f"{self.where} has not answered for {_ANNOUNCE_SECONDS} s; still waiting")
-
-        timer = threading.Timer(_ANNOUNCE_SECONDS, announce)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def _say(self, text: str) -> None:
+        say, self.announce = self.announce, None
+        if say:
+            say(text)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -277,15 +264,33 @@ def _parse(data: bytes) -> Object:
     return content if isinstance(content, dict) else {"message": str(content)[:300]}
 
 
+@contextmanager
+def announced(say: Callable[[str], None], what: str) -> Iterator[None]:
+    """If the answer takes long, say so: what hangs looks like what has much to do."""
+    import threading
+
+    text = f"{what} has not answered for {_ANNOUNCE_SECONDS} s; still waiting"
+    timer = threading.Timer(_ANNOUNCE_SECONDS, say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 # --- connecting -------------------------------------------------------------------------------------------------
 
 
 def connect(
-    kubeconfig: str | Path | None = None, context: str | None = None, as_user: str | None = None
+    kubeconfig: str | Path | None = None,
+    context: str | None = None,
+    as_user: str | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Client:
     """A client from a kubeconfig ($KUBECONFIG, ~/.kube/config) or, inside a pod without one, from its account.
 
-    Nothing is sent yet, but an exec plugin of the kubeconfig is run.
+    Nothing is sent yet, but an exec plugin of the kubeconfig is run. `announce` gets one sentence if it hangs.
     """
     try:
         from kubernetes.client import ApiClient, Configuration
@@ -294,7 +299,8 @@ def connect(
     from arc_toolkit.cluster.kubeconfig import certificate_expired, load
 
     configuration = Configuration()
-    name = load(configuration, str(kubeconfig) if kubeconfig else None, context)
+    with announced(announce or (lambda text: None), "the sign-in command of the kubeconfig"):
+        name = load(configuration, str(kubeconfig) if kubeconfig else None, context)
 
     def authorize() -> dict[str, str]:
         # Asked for each time: a token of an exec plugin or a pod's account may have been renewed.
@@ -304,6 +310,7 @@ def connect(
 
     pool = ApiClient(configuration).rest_client.pool_manager
     client = Client(configuration.host.rstrip("/"), name, pool, authorize)
+    client.announce = announce
     if expired := certificate_expired(configuration.cert_file):
         client.hint = f"the client certificate of the kubeconfig expired on {expired}"
     return client

@@ -215,7 +215,7 @@ def test_a_server_that_hangs_is_announced_while_it_is_waited_for(cluster: Contro
         first = process.stderr.readline()  # comes before any answer does
         network.flow()
         _, rest = process.communicate(timeout=60)
-    assert first == f"warning: the cluster arc-tests ({network.url}) has not answered for 3 s; still waiting\n"
+    assert first == f"warning: the cluster arc-tests ({network.url}) has not answered for 2 s; still waiting\n"
     assert (process.returncode, rest) == (0, "")
 
 
@@ -305,6 +305,17 @@ def test_a_sign_in_command_that_fails(control_plane: ControlPlane, sentence: Cal
     said = sentence("--kubeconfig", config)
     assert "the sign-in command of context arc-tests failed" in said
     assert "run az login" in said
+
+
+def test_a_sign_in_command_that_hangs_is_announced(control_plane: ControlPlane) -> None:
+    """kubelogin waits for a browser, and without a terminal nobody sees what it asks for."""
+    config = with_user(control_plane, exec_plugin("import time; time.sleep(60)"))
+    command = [sys.executable, "-m", "arc_toolkit", "cluster", "nodes", "--quiet", "--kubeconfig", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.kill()
+    assert first == "warning: the sign-in command of the kubeconfig has not answered for 2 s; still waiting\n"
 
 
 def test_the_token_of_a_sign_in_command_is_used(control_plane: ControlPlane) -> None:

@@ -51,6 +51,17 @@ def test_a_node_that_jobs_cannot_use_shows_the_brief_reason_and_no_types() -> No
     assert rows[0].types == ()
 
 
+def test_a_node_that_joins_has_no_amounts() -> None:
+    item = node("a")
+    del item["status"]["capacity"]
+    joining = parse_node(item)
+    row = Candidate(joining, schedulable_of_node(joining, Assumptions(), []), unusable(joining))
+    (shown,) = make_rows([row], [], by_node=True, labels=[])
+    assert set(shown.amounts.values()) == {(0, 0)}
+    cells = table_text([shown], by_node=True, labels=[]).splitlines()[1].split()
+    assert cells[:9] == ["a", "Standard_D64s_v5", "d64", *"------"]
+
+
 def test_a_node_with_more_pods_than_it_can_take_shows_less_than_nothing() -> None:
     (row,) = make_rows([sized("a", pod("agent", "a", "64", "1Gi"))], [], by_node=True, labels=[])
     assert row.amounts["schedulable"][0] < 0
