@@ -44,12 +44,16 @@ def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
 def weigh_by_other_nodes(attempts: Sequence[Attempt]) -> list[Attempt]:
     """A driver that fails and a GPU that is not found are of the node if the same job then succeeded elsewhere, and of
     the job or its image if it failed in the same way on another node."""
+    questions = [attempt for attempt in attempts if _open_question(attempt.cause)]
+    if not questions:
+        return list(attempts)
     good: dict[str, set[tuple[int, str]]] = {}
-    same: dict[tuple[str, str], set[str]] = {}
     for attempt in attempts:
         if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
             good.setdefault(attempt.job, set()).add((attempt.number, attempt.node))
-        elif attempt.node and (reason := _open_question(attempt.cause)):
+    same: dict[tuple[str, str], set[str]] = {}
+    for attempt in questions:
+        if attempt.node and (reason := _open_question(attempt.cause)):
             same.setdefault((attempt.job, reason), set()).add(attempt.node)
     return [_weighed(attempt, good.get(attempt.job, set()), same) for attempt in attempts]
 

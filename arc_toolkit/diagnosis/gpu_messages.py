@@ -23,7 +23,10 @@ class GpuProof(StrEnum):
 
 
 class GpuMessage(NamedTuple):
-    """`anchor` is searched for, `pattern` has to match there, and `near` before it in the same line."""
+    """`anchor` is searched for, `pattern` has to match there, and `near` before it in the same line.
+
+    An anchor does not start like a word that logs are full of (CUDA, NVIDIA), as literals in scan.py.
+    """
 
     anchor: bytes
     pattern: re.Pattern[bytes]
@@ -54,16 +57,19 @@ MESSAGES = (
         "(?i:cuda|802)",
     ),
     _message(
-        "initialize NVML: ",
+        "ize NVML: ",
         "Driver/library version mismatch",
         "driver and library of the node do not fit",
         GpuProof.DRIVER,
+        "initial$",
     ),
     # github.com/NVIDIA/nvidia-docker/issues/1730: the container lost its GPUs when systemd was reloaded
-    _message("initialize NVML: ", "Unknown Error", "the container lost access to its GPUs", GpuProof.DRIVER),
-    _message(" the NVIDIA driver. Make", "", "the driver does not answer", GpuProof.DRIVER, "communicate with$"),
+    _message("ize NVML: ", "Unknown Error", "the container lost access to its GPUs", GpuProof.DRIVER, "initial$"),
+    _message("A driver. Make", "", "the driver does not answer", GpuProof.DRIVER, "communicate with the NVIDI$"),
     # cudaErrorNoDevice (100), cudaErrorDevicesUnavailable (46), torch.cuda
-    _message("CUDA-capable device", r"(?: is detected|\(s\) is/are busy)", "CUDA found no GPU", GpuProof.MISSING),
+    _message(
+        "-capable device", r"(?: is detected|\(s\) is/are busy)", "CUDA found no GPU", GpuProof.MISSING, "CUDA$"
+    ),
     _message("No CUDA GPUs are available", "", "CUDA found no GPU", GpuProof.MISSING),
     _message("Found no NVIDIA driver", "", "CUDA found no driver", GpuProof.MISSING),
     # ncclRemoteError: "a network error or a remote process exiting prematurely"

@@ -203,7 +203,7 @@ def _mark_cut_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     known = sorted(cluster.nodes.keys() | {pod.node for pod in cluster.pods if pod.node})
     for draft in (draft for group in groups for draft in group.drafts if draft.node and draft.pod is None):
         name = draft.node or ""
-        if not draft.truncated:
+        if listed and not draft.truncated:
             draft.truncated = name not in cluster.nodes and len(_beginning_with(name, listed)) > 0
         if draft.truncated:
             fitting = _beginning_with(name, known)

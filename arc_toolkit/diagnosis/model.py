@@ -15,7 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as many
+else:
+
+    def many(*, frozen: bool, slots: bool) -> Any:
+        """For the records of which there is one per attempt: frozen for mypy, but not at run time, because making an
+        Attempt would take 4.8 µs instead of 2.0."""
+        return dataclass(slots=slots, unsafe_hash=frozen)
+
 
 LOG_NAME = "amlarc_cr_bootstrap"  # how the file name starts; usually amlarc_cr_bootstrap.log
 
@@ -137,7 +147,7 @@ class Waiting:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@many(frozen=True, slots=True)
 class Attempt:
     """One rank (pod) of one attempt of one job."""
 
@@ -161,7 +171,7 @@ class Attempt:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@many(frozen=True, slots=True)
 class Job:
     """A job over all its attempts."""
 

@@ -62,14 +62,40 @@ def _line(number: int, chance: random.Random) -> str:
         lambda: f'  File "/opt/conda/lib/python3.10/site-packages/{word}/main.py", line {number}, in {word}',
         lambda: f'{time} DEBUG urllib3: "PUT /ExperimentRun/dcid.{chance.getrandbits(64):x}/logs HTTP/1.1" 201 0',
         lambda: f"Requirement already satisfied: {word}>={number % 9}.0 in /opt/conda/lib (line {number % 99})",
+        lambda: (
+            f"worker-0:{number}:9 [{number % 8}] NCCL INFO Channel {number % 32:02d}/0 : 0[0] -> 1[1] via P2P/IPC"
+        ),
+        lambda: (
+            f"+ export NVIDIA_VISIBLE_DEVICES=GPU-{chance.getrandbits(128):x} NVIDIA_DRIVER_CAPABILITIES=compute"
+        ),
+        lambda: f"| NVIDIA-SMI 535.{number % 99}    Driver Version: 535.{number % 99}    CUDA Version: 12.2     |",
+        lambda: (
+            f"CUDA out of memory. Tried to allocate {number % 99}.00 MiB. GPU {number % 8} has 79.15 GiB in total"
+        ),
     )
     return chance.choice(shapes)() + "\n"
+
+
+# How a log may end: what AzureML, NVIDIA's driver, CUDA, NVML and NCCL write.
+ENDS = (
+    'AzureML Kubernetes job failed. 137:PodPattern matched: {"containers":[{"name":"execution-wrapper","code":137}]}\n',
+    "[ 812.55] NVRM: Xid (PCI:0000:0b:00): 79, pid=4242, GPU has fallen off the bus.\n",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
+    "Failed to initialize NVML: Unknown Error\n",
+    "Unable to determine the device handle for GPU0000:0B:00.0: GPU is lost.  Reboot the system to recover this GPU\n",
+    "RuntimeError: No CUDA GPUs are available\n",
+    "RuntimeError: CUDA error: no CUDA-capable device is detected\n",
+    "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n",
+    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized\n",
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n",
+)
 
 
 def make_logs(root: Path, files: int, retried: float = 0.1, seed: int = 7, size: int = BYTES_PER_FILE) -> int:
     """Jobs with a log each, some retried; their size in bytes.
 
-    Every log has a trace line and a plain node line at 2-90 % of its length; half of them start with a date and ids.
+    Every log has a trace line and a plain node line at 2-90 % of its length; half of them start with a date and ids,
+    and a tenth ends with an error that the scanner looks for.
     """
     chance = random.Random(seed)
     filler = [_line(number, chance) for number in range(4096)]
@@ -88,6 +114,8 @@ def make_logs(root: Path, files: int, retried: float = 0.1, seed: int = 7, size:
                     START,
                     f"+ export AZUREML_RUN_ID=brave_job_{job:05d} POD_UID={chance.getrandbits(96):x}\n",
                 ]
+            if chance.random() < 0.1:
+                lines.append(chance.choice(ENDS))
             data = "".join(lines).encode()
             (folder / "amlarc_cr_bootstrap.log").write_bytes(data)
             total, made = total + len(data), made + 1
