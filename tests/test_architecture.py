@@ -55,6 +55,8 @@ ONLY_IN: dict[str, set[str]] = {
 # These run inside other people's training jobs.
 STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files", "durations")
 PRINTS = ("cli",)
+VAGUE_CLASSES = {"Work", "Spot", "Place", "Try", "Clue", "About", "Member", "Supply"}
+VAGUE_VARIABLES = {"found", "one"}
 
 
 @cache
@@ -183,6 +185,21 @@ def test_no_class_name_twice() -> None:
 
 def test_no_module_name_twice() -> None:
     assert module_names() == set()
+
+
+def vague_names(tree: ast.Module) -> set[str]:
+    """Classes and variables whose names say nothing that a reader could search for."""
+    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    variables = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    variables |= {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return classes & VAGUE_CLASSES | variables & VAGUE_VARIABLES
+
+
+def test_names_can_be_searched_for() -> None:
+    assert {module: names for module, tree in modules().items() if (names := vague_names(tree))} == {}
+    assert vague_names(ast.parse("class Spot: pass\ndef f(one):\n    found = one\n")) == {"Spot", "one", "found"}
 
 
 @pytest.mark.parametrize(

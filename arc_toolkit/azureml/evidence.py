@@ -131,7 +131,7 @@ class EvidenceReader:
             for path in _module_files([folder], module, ("__main__",))
         ]
         main = len(names)
-        found = sum(self._text(path, texts) is not None for path in paths[:main])
+        readable = sum(self._text(path, texts) is not None for path in paths[:main])
         hidden = False
         for path in paths:  # grows
             text = self._text(path, texts)
@@ -148,7 +148,7 @@ class EvidenceReader:
                 yield from evidence_in_code(text, os.path.relpath(path, os.path.dirname(folder)))
             if len(texts) < _CODE_FILES:
                 paths += [name for name in _imported(text, path, folder) if name not in texts]
-        self._decisive[key] = main > 0 and found == main and not hidden
+        self._decisive[key] = main > 0 and readable == main and not hidden
 
     def _text(self, path: str, texts: dict[str, str | None]) -> str | None:
         if path not in texts:

@@ -91,14 +91,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
 def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
     """The settings; options that contradict each other are an error in one sentence."""
     from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlaceSettings
-    from arc_toolkit.placement.spot import Spot
+    from arc_toolkit.placement.spot import SpotPolicy
 
     if args.spot is None and args.grace is None and args.retries is None:
         raise ArcError("say what to set: --spot require, --spot prefer, --spot avoid, --grace or --retries")
     if args.retries is not None and args.retries < 0:
         raise ArcError(f"--retries must be at least 0, not {args.retries}")
     return PlaceSettings(
-        spot=Spot(args.spot) if args.spot else None,
+        spot=SpotPolicy(args.spot) if args.spot else None,
         capacity=_capacity(args),
         grace=_seconds(args.grace),
         retries=args.retries,

@@ -77,8 +77,8 @@ class AttemptEvidence:
 
     def everything(self) -> list[CauseCandidate]:
         """The strongest first."""
-        found = [*self.pod, *self.containers, *self.node, *self.texts]
-        return sorted(found, key=lambda candidate: candidate.strength)
+        candidates = [*self.pod, *self.containers, *self.node, *self.texts]
+        return sorted(candidates, key=lambda candidate: candidate.strength)
 
 
 def gather(context: AttemptContext) -> AttemptEvidence:

@@ -63,10 +63,10 @@ def _excused(findings: AttemptEvidence, lead: CauseCandidate) -> Answer:
     """What excuses that the node was lost; less sure if nothing ties the loss to this attempt."""
     context = findings.context
     time = lead.evidence.time if lead.evidence.time is not None else findings.end
-    found = excuse(context.cluster, context.node, time) if context.node else None
-    if found is None:
+    candidate = excuse(context.cluster, context.node, time) if context.node else None
+    if candidate is None:
         return []
-    return [found if lead.tied else replace(found, confidence="low"), lead]
+    return [candidate if lead.tied else replace(candidate, confidence="low"), lead]
 
 
 def _was_preempted(findings: AttemptEvidence) -> Answer:

@@ -54,10 +54,10 @@ def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan]) -> lis
     """Errors of GPUs in what the jobs printed; AzureML's message about a failure is added to its attempt's scan."""
     from arc_toolkit.diagnosis.gpu_logs import evidence_in
 
-    found: list[PrsEvidence] = []
+    evidence: list[PrsEvidence] = []
     failed: list[LogScan] = []
     for batch in _local(sorted(inventory.side_logs, key=lambda log: log.path), jobs):
-        found += evidence_in(result for result in batch if isinstance(result, LogScan))
+        evidence += evidence_in(result for result in batch if isinstance(result, LogScan))
         for result in batch:
             if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
@@ -65,7 +65,7 @@ def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan]) -> lis
                 failed.append(result)
     if failed:
         add_failures(scans, failed)
-    return found
+    return evidence
 
 
 def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:

@@ -127,11 +127,11 @@ def _inside(time: float | None, spans: Sequence[tuple[float, float]]) -> bool:
     return time is not None and any(start <= time <= end for start, end in spans)
 
 
-def group(found: Sequence[Symptom], in_incident: Callable[[Symptom], bool]) -> dict[str, list[Episode]]:
+def group(symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]) -> dict[str, list[Episode]]:
     """The episodes of each node, in order of time, without what belongs to an incident of many nodes."""
     result: dict[str, list[Episode]] = {}
     # What the node object shows comes first: attempts may have the same evidence.
-    for symptom in sorted(found, key=lambda item: (item.evidence.time or 0.0, not item.holds)):
+    for symptom in sorted(symptoms, key=lambda item: (item.evidence.time or 0.0, not item.holds)):
         if in_incident(symptom):
             continue
         episodes = result.setdefault(symptom.node, [])

@@ -27,7 +27,7 @@ _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 
 def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
     """The evidence in logs, tied to the job and its attempt by the path."""
-    found = []
+    rows = []
     for scan in scans:
         if not (scan.xids or scan.gpu_messages):
             continue
@@ -37,8 +37,8 @@ def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
         rank = locate(scan.path).rank
         for reason, text, fault in facts:
             evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
-            found.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None))
-    return found
+            rows.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None))
+    return rows
 
 
 def weigh_by_other_nodes(attempts: Sequence[Attempt]) -> list[Attempt]:

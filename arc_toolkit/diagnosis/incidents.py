@@ -77,15 +77,15 @@ def find(marks: Iterable[Mark], pools: dict[str, str | None], cluster: ClusterIn
     for mark in marks:
         groups.setdefault((pools.get(mark.node), mark.kind), []).append(mark)
     span = _span(mark for group in groups.values() for mark in group)
-    found = [
+    bursts = [
         incident
         for (pool, kind), group in groups.items()
         for incident in _bursts(sorted(group), pool, kind, sizes[pool], span)
     ]
     # Lost jobs without a known cause are part of what happened to the nodes at the time.
-    found.sort(key=lambda incident: (incident.kind is CauseKind.UNKNOWN, incident.start))
+    bursts.sort(key=lambda incident: (incident.kind is CauseKind.UNKNOWN, incident.start))
     merged: list[Incident] = []
-    for incident in found:
+    for incident in bursts:
         for place, known in enumerate(merged):
             if _is_same(known, incident):
                 merged[place] = _merge(known, incident)

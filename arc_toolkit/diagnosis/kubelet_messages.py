@@ -61,12 +61,12 @@ def is_eviction(message: str) -> bool:
 
 def _largest_excess(message: str, is_job: Callable[[str], bool]) -> tuple[int, str] | None:
     """How far the job's container, or the pod as a whole, was above its request, and that in words."""
-    found = []
+    excesses = []
     for what, name, used, requested in _USAGE.findall(message):
         excess = _bytes(used) - _bytes(requested)
         if what == "Pod" or is_job(name):
-            found.append((excess, f"used {used} with a request of {requested}"))
-    return max(found, default=None)
+            excesses.append((excess, f"used {used} with a request of {requested}"))
+    return max(excesses, default=None)
 
 
 def _shortage(message: str) -> int:

@@ -154,8 +154,8 @@ def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
     that is gone; pods that were evicted through the API before, as a drain does; a node that was cordoned before, as
     for a reboot or an upgrade; a VM that was deleted soon after.
     """
-    if found := notice(cluster, name, moment):
-        return found
+    if announcement := notice(cluster, name, moment):
+        return announcement
     events = cluster.node_events.get(name, [])
     if cluster.place(name).spot and _is_taken_back(cluster, name, moment):
         evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
@@ -173,7 +173,7 @@ def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
 def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandidate | None:
     """An announcement that the VM is taken away, near that moment: by Azure, the autoscaler or an upgrade."""
     node = cluster.nodes.get(name)
-    found = [
+    candidates = [
         candidate
         for event in cluster.node_events.get(name, ())
         if (candidate := from_event(EvidenceSource.NODE_EVENT, event))
@@ -189,9 +189,11 @@ def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
                 message = "its VM is deallocated, as Azure does with spot VMs that it reclaims"
                 evidence = Evidence(signal.source, signal.reason, message, since)
                 candidate = CauseCandidate(evidence, CauseKind.SPOT, "medium", 1)
-            found.append(candidate)
-    found = [candidate for candidate in found if candidate.kind in EXPLANATIONS]
-    return min(found, key=lambda candidate: (candidate.priority, ORDER[candidate.evidence.source]), default=None)
+            candidates.append(candidate)
+    candidates = [candidate for candidate in candidates if candidate.kind in EXPLANATIONS]
+    return min(
+        candidates, key=lambda candidate: (candidate.priority, ORDER[candidate.evidence.source]), default=None
+    )
 
 
 def _not_ready_since(node: Node) -> float | None:

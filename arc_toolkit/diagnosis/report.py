@@ -86,11 +86,11 @@ _METRIC_LIMITS = {
 }
 
 
-def _metric_notes(stats: Stats, found: bool) -> list[str]:
+def _metric_notes(stats: Stats, has_restarts: bool) -> list[str]:
     """To find no restart is a result only for runs that could have shown one."""
     able = stats.metric_runs - sum(stats.metric_limits.values())
     notes = []
-    if able and not found:
+    if able and not has_restarts:
         seen = plural(able, "run")
         if not stats.metric_limits:
             seen += f", {plural(stats.metric_points, 'point')}"

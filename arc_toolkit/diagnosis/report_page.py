@@ -155,12 +155,12 @@ def _tiles(report: DiagnosisReport) -> list[dict[str, Any]]:
     return [
         {
             "count": count,
-            "words": one if count == 1 else many,
+            "words": singular if count == 1 else several,
             "section": section if count else "",
             "state": state,
             "tone": tone if count else "",
         }
-        for count, one, many, section, state, tone, always in rows
+        for count, singular, several, section, state, tone, always in rows
         if count or always
     ]
 

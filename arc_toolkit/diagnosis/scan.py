@@ -241,11 +241,9 @@ def _name(text: bytes) -> tuple[str, bool]:
 
 def _date_before(data: bytearray, at: int) -> float | None:
     """The last `date` in the lines before a name."""
-    found = data.rfind(b" UTC 2", max(at - LONGEST_LINE, 0), at)
+    zone = data.rfind(b" UTC 2", max(at - LONGEST_LINE, 0), at)
     match = (
-        times.DATE_LINE.search(data, max(found - len(b"Tue Jul 13 16:02:22"), 0), found + 12)
-        if found > 0
-        else None
+        times.DATE_LINE.search(data, max(zone - len(b"Tue Jul 13 16:02:22"), 0), zone + 12) if zone > 0 else None
     )
     return times.from_date_line(match) if match else None
 

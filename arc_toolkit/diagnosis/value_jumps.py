@@ -149,9 +149,9 @@ def _moments(
 
 def _jump(by_key: Mapping[str, Sequence[Point]], before: float, after: float, limit: float) -> Jump | None:
     """After a pause one metric is enough, otherwise two; a schedule alone only if its warm-up is repeated."""
-    found = trends(by_key, before)
-    keys = [key for key, what in found.items() if what is Trend.STARTS_OVER]
-    if not keys or Trend.GOES_ON in found.values():
+    trend_of = trends(by_key, before)
+    keys = [key for key, what in trend_of.items() if what is Trend.STARTS_OVER]
+    if not keys or Trend.GOES_ON in trend_of.values():
         return None
     silent = after - before > limit
     rows = {key: _index(by_key[key], before) for key in keys}

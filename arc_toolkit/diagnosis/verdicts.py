@@ -47,8 +47,8 @@ class NodeCase:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        found = dict.fromkeys(item.evidence for episode in self.episodes for item in episode.symptoms)
-        return tuple(found)[-MOST_EVIDENCE:]
+        evidence = dict.fromkeys(item.evidence for episode in self.episodes for item in episode.symptoms)
+        return tuple(evidence)[-MOST_EVIDENCE:]
 
     def good_since(self, moment: float | None) -> int:
         return len([end for end in self.votes.good if moment is None or end > moment])

@@ -70,8 +70,8 @@ class ValueReader:
 
     def origin(self, node: Node | None) -> CodeOrigin | None:
         """Where a node comes from; None for one that was made up."""
-        found = self._origins.get(id(node))
-        return found[1] if found is not None else None
+        pair = self._origins.get(id(node))
+        return pair[1] if pair is not None else None
 
     def is_used_elsewhere(self, name: str) -> bool:
         """Whether a name that was passed is also used where nothing was read."""
@@ -153,8 +153,8 @@ class ValueReader:
                         return self._opaque(expression, statement, "has keys that are not plain text")
                     fields.append((key.value, item))
                 return self._mapping(fields, statement, start, depth)
-            case ast.Call() if (found := self._read_call(expression, statement)) is not None:
-                return self._mapping(found, statement, start, depth)
+            case ast.Call() if (fields_of_call := self._read_call(expression, statement)) is not None:
+                return self._mapping(fields_of_call, statement, start, depth)
             case ast.Name():
                 return self._read_name(expression, statement, depth)
         return self._opaque(expression, statement, f"comes from {short(expression)}, which is not a plain value")

@@ -122,10 +122,10 @@ def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownO
 
 def _pod_specs(row: WorkloadKind, node: Node, path: Path) -> Iterator[PodSpec]:
     for entry in row.specs:
-        found = list(expand(node, entry.path))
-        if not found and entry.may_be_made and isinstance(spec := get(node, "spec"), yaml.MappingNode):
-            found = [(entry.path, yaml.MappingNode(spec.tag, [], spec.start_mark, spec.end_mark), "")]
-        for place, child, passed in found:
+        places = list(expand(node, entry.path))
+        if not places and entry.may_be_made and isinstance(spec := get(node, "spec"), yaml.MappingNode):
+            places = [(entry.path, yaml.MappingNode(spec.tag, [], spec.start_mark, spec.end_mark), "")]
+        for place, child, passed in places:
             if isinstance(child, yaml.MappingNode):
                 role = (entry.role or passed or "pod").lower()
                 yield PodSpec((*path, *place), child, role, entry.shape, role in row.coordinators)

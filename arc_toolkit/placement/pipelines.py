@@ -29,8 +29,8 @@ from arc_toolkit.placement.spot import (
     REQUIRED,
     WEIGHT,
     Pull,
-    Spot,
     SpotCapacity,
+    SpotPolicy,
     prefers,
     pulls,
     term_pull,
@@ -185,7 +185,7 @@ def place_pipelines(plan: ManifestPlan) -> None:
         if settings.grace is not None and settings.wants(GRACE):
             message = f"pipeline {pipeline.name}: the grace period is not set"
             plan.refuse(GRACE, message, pipeline.node, "kfp has no field for it")
-        if settings.retries is not None and settings.wants(RETRIES) and settings.spot is not Spot.AVOID:
+        if settings.retries is not None and settings.wants(RETRIES) and settings.spot is not SpotPolicy.AVOID:
             _retry_tasks(plan, pipeline, settings.retries)
 
 
@@ -193,7 +193,7 @@ def _chosen(plan: ManifestPlan, task: ContainerTask) -> bool:
     return not plan.settings.roles or task.name.lower() in plan.settings.roles
 
 
-def _place_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, spot: Spot) -> None:
+def _place_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, spot: SpotPolicy) -> None:
     by_executor: dict[str, list[ContainerTask]] = {}
     for task in pipeline.tasks:
         by_executor.setdefault(task.executor, []).append(task)
@@ -225,7 +225,7 @@ def _place_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, spot: Spot) -> 
 
 
 def place_executor(
-    editor: SpecEditor, spec: PodSpec, settings: Node | None, spot: Spot, capacity: SpotCapacity
+    editor: SpecEditor, spec: PodSpec, settings: Node | None, spot: SpotPolicy, capacity: SpotCapacity
 ) -> None:
     """Ask for these nodes in the settings of one executor; `Refused` with the reason if they say the opposite."""
     terms = items_of(get(settings, "nodeAffinity"))
@@ -238,12 +238,12 @@ def place_executor(
         raise Refused("a parameter of the pipeline says it: give the tolerations and the selector there")
     refuse_contradictions(spec, spot, capacity)
     path: Path = (*spec.path, "nodeAffinity")
-    if spot is not Spot.AVOID:
+    if spot is not SpotPolicy.AVOID:
         add_toleration(editor, spec, capacity)
-    if spot is Spot.PREFER:
+    if spot is SpotPolicy.PREFER:
         if not prefers(spec, capacity.label):
             editor.append(path, {**capacity.term("In"), "weight": WEIGHT})
-    elif spot is Spot.REQUIRE:
+    elif spot is SpotPolicy.REQUIRE:
         # Every release of kfp-kubernetes has the selector, and it holds beside terms that are alternatives.
         if Pull.TO not in pulls(spec, capacity.label):
             editor.set((*spec.path, "nodeSelector", "labels", capacity.label[0]), capacity.label[1])

@@ -23,7 +23,7 @@ from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, ma
 from arc_toolkit.placement.place_spec import place_pods
 from arc_toolkit.placement.retries import set_retries
 from arc_toolkit.placement.spec_editor import SpecEditor
-from arc_toolkit.placement.spot import CLOUDS, Spot, SpotCapacity
+from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
 from arc_toolkit.placement.train_jobs import add_override
 
 # What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
@@ -45,7 +45,7 @@ STYLE = YamlStyle(
 class PlaceSettings:
     """What was asked for on the command line."""
 
-    spot: Spot | None = None
+    spot: SpotPolicy | None = None
     capacity: SpotCapacity = CLOUDS["aks"]
     grace: int | None = None
     retries: int | None = None
@@ -177,7 +177,7 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
     """One workload: refused as a whole, or each of its roles by itself."""
     settings = plan.settings
     if settings.spot is not None and settings.wants(SPOT):
-        reason = "" if settings.spot is Spot.AVOID else refusal_of(workload, settings.spot)
+        reason = "" if settings.spot is SpotPolicy.AVOID else refusal_of(workload, settings.spot)
         if reason:
             plan.refuse(SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason)
         elif not workload.pod_specs:
@@ -190,7 +190,7 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
             _set_grace(plan, workload, spec, settings.grace)
     retries = settings.retries
     whole = all(map(_is_whole, workload.pod_specs))  # else a patch of kustomize, which has been said
-    if retries is not None and settings.wants(RETRIES) and settings.spot is not Spot.AVOID and whole:
+    if retries is not None and settings.wants(RETRIES) and settings.spot is not SpotPolicy.AVOID and whole:
         plan.attempt(
             RETRIES,
             f"{workload.shown}: retries are not set",
@@ -199,13 +199,13 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
         )
 
 
-def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: Spot) -> None:
+def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
     """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
     settings, message = plan.settings, f"{workload.shown} is not changed"
     if workload.kind.retry is Retry.FLAVOR:
         place_flavor(plan, workload, spot)
     elif workload.kind.retry is Retry.RUNTIME:
-        for role in settings.roles & COORDINATOR_NAMES if spot is not Spot.AVOID else ():
+        for role in settings.roles & COORDINATOR_NAMES if spot is not SpotPolicy.AVOID else ():
             _warn_of_role(plan, workload, role, workload.node)
         plan.attempt(
             SPOT,
@@ -226,15 +226,15 @@ def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: Spot) -> 
         plan.refuse(SPOT, message, workload.node, reason)
 
 
-def place_flavor(plan: PlacePlan, workload: Workload, spot: Spot) -> None:
+def place_flavor(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
     """A flavor of Kueue, which is the cluster's and not a workload's: only if its kind was asked for."""
     capacity = plan.settings.capacity
     message = f"{workload.shown} is not changed"
     if not plan.settings.kinds:
-        if spot is Spot.REQUIRE and "spot" in workload.name.lower():
+        if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
             reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
             plan.add(SPOT, "note", message, workload.node, reason)
-    elif spot is not Spot.REQUIRE:
+    elif spot is not SpotPolicy.REQUIRE:
         reason = (
             "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says which comes first"
         )
@@ -259,7 +259,7 @@ def _warn_of_role(plan: PlacePlan, workload: Workload, role: str, at: Node) -> N
 
 
 def _place(
-    plan: PlacePlan, workload: Workload, spec: PodSpec, spot: Spot, *, tolerations: bool, affinity: bool
+    plan: PlacePlan, workload: Workload, spec: PodSpec, spot: SpotPolicy, *, tolerations: bool, affinity: bool
 ) -> None:
     shown = f"{workload.shown}, {spec.role}" if len(workload.pod_specs) > 1 else workload.shown
     if not _is_whole(spec):
@@ -284,22 +284,22 @@ def chosen_specs(plan: PlacePlan, workload: Workload) -> Iterator[PodSpec]:
     return (spec for spec in workload.pod_specs if not roles or spec.role in roles)
 
 
-def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spot, bool, bool]]:
+def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, SpotPolicy, bool, bool]]:
     """Each pod spec with where it is to run, and whether its tolerations and its affinity are to say so."""
     spot = plan.settings.spot
     assert spot is not None
     if workload.kind.retry is Retry.ARGO:
         yield from ((spec, spot, *fields) for spec, fields in _workflow(plan, workload))
         return
-    kept = [spec for spec in workload.pod_specs if spec.coordinator and spot is not Spot.AVOID]
+    kept = [spec for spec in workload.pod_specs if spec.coordinator and spot is not SpotPolicy.AVOID]
     for spec in chosen_specs(plan, workload):
         if spec in kept and not plan.settings.roles:
-            yield spec, Spot.AVOID, True, True
+            yield spec, SpotPolicy.AVOID, True, True
             continue
         if spec in kept:
             _warn_of_role(plan, workload, spec.role, spec.node)
         # A DaemonSet has a pod on every node that it tolerates: a preference has no effect there.
-        yield spec, spot, True, not (workload.kind.kind == "DaemonSet" and spot is Spot.PREFER)
+        yield spec, spot, True, not (workload.kind.kind == "DaemonSet" and spot is SpotPolicy.PREFER)
     if kept and len(kept) == len(workload.pod_specs) and not plan.settings.roles:
         roles = " and ".join(dict.fromkeys(spec.role for spec in kept))
         reason = f"it has no other role; --role {kept[0].role} places it all the same"
@@ -351,11 +351,11 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
         plan.attempt(GRACE, message, spec.node, lambda editor: editor.set(path, value))
 
 
-def refusal_of(workload: Workload, spot: Spot = Spot.PREFER) -> str:
+def refusal_of(workload: Workload, spot: SpotPolicy = SpotPolicy.PREFER) -> str:
     """Why a workload must not run on spot capacity; empty if it may."""
     if workload.kind.refused:
         return workload.kind.refused
-    if workload.kind.kind == "DaemonSet" and spot is Spot.REQUIRE:
+    if workload.kind.kind == "DaemonSet" and spot is SpotPolicy.REQUIRE:
         return "it has a pod on every node, and would lose those on other nodes; --spot prefer lets it onto spot nodes"
     if workload.namespace in CONTROL_PLANE_NAMESPACES:
         return f"the namespace {workload.namespace} belongs to the control plane of the cluster"

@@ -15,8 +15,8 @@ from arc_toolkit.placement.spot import (
     PREFERRED,
     REQUIRED,
     Pull,
-    Spot,
     SpotCapacity,
+    SpotPolicy,
     pinned_node,
     prefers,
     pulls,
@@ -30,7 +30,7 @@ from arc_toolkit.placement.spot import (
 def place_pods(
     editor: SpecEditor,
     spec: PodSpec,
-    spot: Spot,
+    spot: SpotPolicy,
     capacity: SpotCapacity,
     *,
     tolerations: bool = True,
@@ -38,17 +38,17 @@ def place_pods(
 ) -> None:
     """Ask for these nodes; `Refused` with the reason if the pod spec says the opposite."""
     refuse_contradictions(spec, spot, capacity)
-    if tolerations and spot is not Spot.AVOID:
+    if tolerations and spot is not SpotPolicy.AVOID:
         add_toleration(editor, spec, capacity)
     if not affinity:
         return
     if not spec.shape.has_affinity:
         _place_by_selector(editor, spec, spot, capacity)
-    elif spot is Spot.PREFER:
+    elif spot is SpotPolicy.PREFER:
         if not prefers(spec, capacity.label):
             editor.append((*spec.path, *PREFERRED), capacity.preference())
     else:
-        _require(editor, spec, Pull.TO if spot is Spot.REQUIRE else Pull.AWAY, capacity)
+        _require(editor, spec, Pull.TO if spot is SpotPolicy.REQUIRE else Pull.AWAY, capacity)
 
 
 def add_toleration(editor: SpecEditor, spec: PodSpec, capacity: SpotCapacity) -> None:
@@ -72,11 +72,11 @@ def _require(editor: SpecEditor, spec: PodSpec, pull: Pull, capacity: SpotCapaci
             editor.append((*spec.path, *REQUIRED, index, "matchExpressions"), *added["matchExpressions"])
 
 
-def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> None:
     """A TrainJob of Kubeflow Trainer 2.0, which overrides the nodeSelector and the tolerations, and no affinity."""
-    if spot is Spot.PREFER:
+    if spot is SpotPolicy.PREFER:
         raise Refused("podSpecOverrides has no affinity, so that spot nodes can only be required")
-    if spot is Spot.REQUIRE:
+    if spot is SpotPolicy.REQUIRE:
         key, value = capacity.label
         editor.set((*spec.path, "nodeSelector", key), value)
     elif capacity.taint is None or tolerates(spec, capacity.taint):
@@ -86,26 +86,26 @@ def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: Spot, capacity: 
 _READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
-def refuse_contradictions(spec: PodSpec, spot: Spot, capacity: SpotCapacity) -> None:
+def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> None:
     for name in _READ:
         for node in walk((spec.get(name),)):
             if isinstance(node, OpaqueNode):
                 raise Refused(f"`{name}` {node.reason}")
-    found = pulls(spec, capacity.label)
+    directions = pulls(spec, capacity.label)
     terms = {term_pull(term, capacity.label) for term in required_terms(spec).values()}
-    if spot is Spot.AVOID:
-        if Pull.TO in found | terms:
+    if spot is SpotPolicy.AVOID:
+        if Pull.TO in directions | terms:
             raise Refused("its nodeSelector or required affinity asks for spot nodes: take that out first")
         return
     if name := pinned_node(spec):
         raise Refused(f"it is bound to the node {name} by its name")
-    if Pull.AWAY in found | terms:
+    if Pull.AWAY in directions | terms:
         raise Refused("its nodeSelector or required affinity keeps it off spot nodes: take that out first")
-    if spot is Spot.PREFER and Pull.TO in found:
+    if spot is SpotPolicy.PREFER and Pull.TO in directions:
         raise Refused(
             "its nodeSelector or required affinity asks for spot nodes only, so that it cannot fall back"
         )
-    if Pull.TO not in found and (pool := _pool(spec, capacity.label)):
+    if Pull.TO not in directions and (pool := _pool(spec, capacity.label)):
         raise Refused(f"{pool} keeps it in one pool; if that is the spot pool, name it with --label {pool}")
 
 

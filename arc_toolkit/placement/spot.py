@@ -16,7 +16,7 @@ from arc_toolkit.placement.manifests import PodSpec
 WEIGHT = 100
 
 
-class Spot(Enum):
+class SpotPolicy(Enum):
     """Where pods are to run."""
 
     REQUIRE = "require"  # on spot nodes only
@@ -137,8 +137,8 @@ def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
 
 def term_pull(term: Node, label: tuple[str, str]) -> Pull:
     """What one of nodeSelectorTerms says: its expressions are ANDed."""
-    found = {pull_of_expression(item, label) for item in items_of(get(term, "matchExpressions"))}
-    return Pull.AWAY if Pull.AWAY in found else Pull.TO if Pull.TO in found else Pull.NONE
+    directions = {pull_of_expression(item, label) for item in items_of(get(term, "matchExpressions"))}
+    return Pull.AWAY if Pull.AWAY in directions else Pull.TO if Pull.TO in directions else Pull.NONE
 
 
 def required_terms(spec: PodSpec) -> dict[int, Node]:
@@ -149,10 +149,10 @@ def required_terms(spec: PodSpec) -> dict[int, Node]:
 
 def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
     """What the selector and the required affinity say, without what says nothing about spot nodes."""
-    found = {pull_of_label(key, value, label) for key, value in selector(spec).items()}
+    directions = {pull_of_label(key, value, label) for key, value in selector(spec).items()}
     # Terms are ORed: only what all of them say holds.
     terms = {term_pull(term, label) for term in required_terms(spec).values()}
-    return (found | (terms if len(terms) == 1 else set())) - {Pull.NONE}
+    return (directions | (terms if len(terms) == 1 else set())) - {Pull.NONE}
 
 
 def pinned_node(spec: PodSpec) -> str:

@@ -14,7 +14,7 @@ from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_nodes import get, items_of, text_of
 from arc_toolkit.placement.manifests import Workload
 from arc_toolkit.placement.spec_editor import SpecEditor
-from arc_toolkit.placement.spot import PREFERRED, REQUIRED, Spot, SpotCapacity
+from arc_toolkit.placement.spot import PREFERRED, REQUIRED, SpotCapacity, SpotPolicy
 
 # The field of each release, read from its CRD.
 FIELDS = {
@@ -32,7 +32,7 @@ _MANAGER = "arc-toolkit.local/place"
 def add_override(
     editor: SpecEditor,
     workload: Workload,
-    spot: Spot,
+    spot: SpotPolicy,
     capacity: SpotCapacity,
     trainer: str | None,
     jobs: Iterable[str],
@@ -55,21 +55,21 @@ def add_override(
             editor.append(path, {"manager": _MANAGER, "trainingRuntimeSpec": patch})
 
 
-def _pods(spot: Spot, capacity: SpotCapacity, field: str) -> dict[str, Any]:
+def _pods(spot: SpotPolicy, capacity: SpotCapacity, field: str) -> dict[str, Any]:
     """What a new entry says: some fields of a pod spec."""
     toleration = capacity.toleration()
-    tolerations = {"tolerations": [toleration]} if toleration and spot is not Spot.AVOID else {}
+    tolerations = {"tolerations": [toleration]} if toleration and spot is not SpotPolicy.AVOID else {}
     if field == FIELDS["2.0"]:
-        if spot is not Spot.REQUIRE:
+        if spot is not SpotPolicy.REQUIRE:
             raise Refused("podSpecOverrides has no affinity, so that spot nodes can only be required")
         return {"nodeSelector": dict([capacity.label]), **tolerations}
     kind, nodes = PREFERRED[-1], [capacity.preference()]
-    if spot is not Spot.PREFER:
+    if spot is not SpotPolicy.PREFER:
         *_, kind, terms = REQUIRED
         return {
             **tolerations,
             "affinity": {
-                "nodeAffinity": {kind: {terms: [capacity.term("NotIn" if spot is Spot.AVOID else "In")]}}
+                "nodeAffinity": {kind: {terms: [capacity.term("NotIn" if spot is SpotPolicy.AVOID else "In")]}}
             },
         }
     return {**tolerations, "affinity": {"nodeAffinity": {kind: nodes}}}

@@ -9,7 +9,7 @@ import yaml
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.place_files import PlaceFiles
 from arc_toolkit.placement.place_plan import PlaceSettings
-from arc_toolkit.placement.spot import CLOUDS, Spot
+from arc_toolkit.placement.spot import CLOUDS, SpotPolicy
 
 KEY = "kubernetes.azure.com/scalesetpriority"
 TOLERATION = {"key": KEY, "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
@@ -25,7 +25,7 @@ def required(*expressions: dict[str, Any]) -> dict[str, Any]:
 
 
 def place(text: str, spot: str | None = "require", cloud: str = "aks", **settings: Any) -> FileResult:
-    chosen = PlaceSettings(spot=Spot(spot) if spot else None, capacity=CLOUDS[cloud], **settings)
+    chosen = PlaceSettings(spot=SpotPolicy(spot) if spot else None, capacity=CLOUDS[cloud], **settings)
     return PlaceFiles(chosen).process("x.yaml", text.encode(), in_folder=False)
 
 

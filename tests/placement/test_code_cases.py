@@ -16,12 +16,12 @@ from arc_toolkit.placement.code.code_objects import find_objects
 from arc_toolkit.placement.code.code_plan import read_code
 from arc_toolkit.placement.place_files import PlaceFiles
 from arc_toolkit.placement.place_plan import PlaceSettings
-from arc_toolkit.placement.spot import Spot
+from arc_toolkit.placement.spot import SpotPolicy
 from tests.placement.code_cases import CASES, PATCH, PATCHED_POD, CodeCase, check_objects
 
 
 def place_python(source: str, spot: str | None = "require", **settings: Any) -> FileResult:
-    chosen = PlaceSettings(spot=Spot(spot) if spot else None, **settings)
+    chosen = PlaceSettings(spot=SpotPolicy(spot) if spot else None, **settings)
     return PlaceFiles(chosen).process("x.py", source.encode(), in_folder=False)
 
 

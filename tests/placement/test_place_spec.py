@@ -102,10 +102,10 @@ def test_the_pool_can_be_named_as_the_spot_pool() -> None:
     from arc_toolkit.kube.taints import Taint
     from arc_toolkit.placement.place_files import PlaceFiles
     from arc_toolkit.placement.place_plan import PlaceSettings
-    from arc_toolkit.placement.spot import Spot, SpotCapacity
+    from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
 
     capacity = SpotCapacity(("agentpool", "cheap"), Taint("cheap", "", "NoExecute"), 25)
-    engine = PlaceFiles(PlaceSettings(spot=Spot.REQUIRE, capacity=capacity))
+    engine = PlaceFiles(PlaceSettings(spot=SpotPolicy.REQUIRE, capacity=capacity))
     result = engine.process("x.yaml", pod("  nodeSelector: {agentpool: cheap}\n").encode(), in_folder=False)
     assert b"operator: Exists\n      effect: NoExecute" in (result.after or b"")
     assert b"affinity" not in (result.after or b"")

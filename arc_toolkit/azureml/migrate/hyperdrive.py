@@ -49,7 +49,7 @@ class HyperdriveReader:
     def __init__(self, meanings: Meanings, statement: Statement) -> None:
         self._meanings = meanings
         # From where names are looked up, and the statement that is read.
-        self.spot = self._home = statement
+        self.statement = self._home = statement
         self.values = V1Data(meanings)
         self.spec = LegacySpec("", {"search_space": {}, "objective": {}, "limits": {}})
         # Uses of imported hyperdrive names that were read, and go with what they are in.
@@ -57,7 +57,7 @@ class HyperdriveReader:
 
     def name(self, node: ast.expr | None) -> str:
         """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
-        path = self._meanings.path(node, self.spot) if node is not None else None
+        path = self._meanings.path(node, self.statement) if node is not None else None
         return path.rpartition(".")[2] if path is not None and path.startswith(f"{MODULE}.") else ""
 
     def called(self, node: ast.expr | None) -> str:
@@ -65,18 +65,18 @@ class HyperdriveReader:
 
     def take(self, node: ast.expr) -> None:
         """This use of a hyperdrive name goes with the edit."""
-        if isinstance(node, ast.Name) and self.spot is self._home:
+        if isinstance(node, ast.Name) and self.statement is self._home:
             self.names.add(id(node))
 
     @contextmanager
     def follow(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a variable is bound to, read from where it is bound; other nodes are themselves."""
-        before = self.spot
-        made, self.spot = self.values.follow(node, self.spot)
+        before = self.statement
+        made, self.statement = self.values.follow(node, self.statement)
         try:
             yield made
         finally:
-            self.spot = before
+            self.statement = before
 
     def put(self, node: ast.expr, value: Any, *keys: str) -> None:
         """A value of the spec, and where it is written."""
@@ -120,16 +120,16 @@ class HyperdriveReader:
     def value(self, node: ast.expr, what: str) -> Any:
         """A plain value; the default of a PipelineParameter is not one here, since callers may change it."""
         try:
-            found = self.values.plain(node, self.spot)
+            plain = self.values.plain(node, self.statement)
         except NotPlain:
-            found = None
-        if isinstance(found, PipelineParameter) or (found is None and not _constant_none(node)):
+            plain = None
+        if isinstance(plain, PipelineParameter) or (plain is None and not _constant_none(node)):
             raise Refused(f"{what} is not a plain value: {short(node)}", line=node.lineno)
-        return found
+        return plain
 
     def arguments(self, call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, Any]:
         """The plain arguments of a call by name; those that are None are as if not given."""
-        given = arguments(call, order, self.spot)
+        given = arguments(call, order, self.statement)
         if len(call.args) > len(order):
             raise Refused(f"{what} has more arguments than it takes", line=call.lineno)
         if given.rest:

@@ -117,7 +117,7 @@ def _read_sampling(reader: HyperdriveReader, given: ast.expr | None) -> dict[str
         reader.put(made, SAMPLINGS[kind], "algorithm")
         reader.take(made.func)
         order = ("parameter_space", "properties", "supported_distributions", "distributions_validators")
-        spaces = arguments(made, order, reader.spot)
+        spaces = arguments(made, order, reader.statement)
         if len(spaces.values) != 1 or spaces.rest:
             raise Refused(f"the parameter space of {kind} is not a dict", line=made.lineno)
         with reader.follow(spaces.values["parameter_space"][0]) as space:

@@ -69,12 +69,12 @@ class V1Data(V1Values):
             raise NotPlain("it is defined in a circle")
         match node:
             case ast.Name():
-                found = [
+                ways = [
                     self._bound_data(item.value, item.statement, depth + 1)
                     for item in self.bindings(node.id, statement)
                     if isinstance(item.value, ast.expr)
                 ]
-                return _merged(found or [Data()]).with_name(node.id)
+                return _merged(ways or [Data()]).with_name(node.id)
             case ast.Subscript(value=ast.Attribute(attr="datasets"), slice=key):
                 return self._registered(self.plain(key, statement, depth + 1))
             case ast.Call():
@@ -90,10 +90,10 @@ class V1Data(V1Values):
     def is_data(self, node: ast.expr, statement: Statement) -> bool:
         """Whether an argument is a dataset for certain."""
         try:
-            found = self.data(node, statement)
+            data = self.data(node, statement)
         except NotPlain:
             return False
-        return bool(found.kind or found.path)
+        return bool(data.kind or data.path)
 
     def _made_data(self, call: ast.Call, statement: Statement, depth: int) -> Data:
         name = last_name(call.func)
@@ -181,10 +181,10 @@ class V1Data(V1Values):
         return self.named(made, where)
 
 
-def _merged(found: list[Data]) -> Data:
+def _merged(ways: list[Data]) -> Data:
     """What all of several ways to make a dataset have in common; a path that only one of them has is taken."""
-    first = found[0]
-    for other in found[1:]:
+    first = ways[0]
+    for other in ways[1:]:
         same_path = first.path == other.path or not (first.path and other.path)
         first = Data(
             first.name if first.name == other.name else "",

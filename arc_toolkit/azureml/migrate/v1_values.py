@@ -111,8 +111,8 @@ class V1Values:
 
     def binding(self, node: ast.expr, statement: Statement) -> Binding | None:
         """The binding that made the object of a name."""
-        found = self._meanings.binding(node.id, statement) if isinstance(node, ast.Name) else None
-        return found if isinstance(found, Binding) and isinstance(found.value, ast.expr) else None
+        binding = self._meanings.binding(node.id, statement) if isinstance(node, ast.Name) else None
+        return binding if isinstance(binding, Binding) and isinstance(binding.value, ast.expr) else None
 
     def uses(self, binding: Binding, before: Statement | None) -> Iterator[Use]:
         """What happens to a bound object before a statement: settings, calls, and functions that it is passed to."""
@@ -130,9 +130,9 @@ class V1Values:
         return any(use.how != "argument" and use.path[-1] not in _READS for use in changes)
 
     def bindings(self, name: str, statement: Statement) -> list[Binding]:
-        found = self._meanings.binding(name, statement)
-        if isinstance(found, Binding):
-            return [found]
+        binding = self._meanings.binding(name, statement)
+        if isinstance(binding, Binding):
+            return [binding]
         scope: Scope | None = statement.scope
         while scope is not None:  # chosen at run time: each may be the one
             if bindings := scope.bindings.get(name):
@@ -311,12 +311,12 @@ class V1Values:
     def variables(self, node: ast.expr, statement: Statement) -> dict[str, str]:
         """The environment variables that are set on an environment after it is made."""
         binding = self.binding(node, statement)
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for use in self.uses(binding, statement) if binding is not None else ():
             if use.how == "assign" and use.path[:1] == ("environment_variables",):
                 value = self.plain(use.value, use.statement)
-                found |= value if len(use.path) == 1 else {use.path[1][1:-1]: value}
-        return {str(name): str(value) for name, value in found.items()}
+                variables |= value if len(use.path) == 1 else {use.path[1][1:-1]: value}
+        return {str(name): str(value) for name, value in variables.items()}
 
     def _is_sdk(self, function: ast.expr, statement: Statement) -> bool:
         return (self._meanings.path(function, statement) or "").startswith("azureml.")

@@ -57,28 +57,31 @@ class CodeObjects:
 
 def find_objects(code: CodeScopes) -> CodeObjects:
     """Every object of a module, and the pod specs that belong to none."""
-    found = CodeObjects(ValueReader(code, _read_call, is_model_path, _matters))
+    objects = CodeObjects(ValueReader(code, _read_call, is_model_path, _matters))
     specs: list[tuple[ast.expr, Statement]] = []
     reached: set[int] = set()
     for scope in code.scopes:
         for statement in scope.statements:
             for part in parts_of(statement.stmt):
-                if isinstance(part, ast.Call) and (loose := _loose_call(found.reader, part, statement)):
-                    found.loose.append(loose)
+                if isinstance(part, ast.Call) and (loose := _loose_call(objects.reader, part, statement)):
+                    objects.loose.append(loose)
                 if not isinstance(part, ast.Call | ast.Dict):
                     continue
-                if id(part) not in reached and (document := _document(found.reader, part, statement)) is not None:
-                    found.documents.append(document)
-                    reached |= _expressions(found.reader, document)
+                if (
+                    id(part) not in reached
+                    and (document := _document(objects.reader, part, statement)) is not None
+                ):
+                    objects.documents.append(document)
+                    reached |= _expressions(objects.reader, document)
                 elif _is_pod_spec(part, statement):
                     specs.append((part, statement))
-    found.documents.sort(key=lambda node: (node.start_mark.line, node.start_mark.column))
+    objects.documents.sort(key=lambda node: (node.start_mark.line, node.start_mark.column))
     for part, statement in specs:
         if id(part) not in reached:
             message = "a pod spec is not changed: the workload that it belongs to cannot be seen here"
             reason = "it is not part of an object of a known class, or of a dictionary with apiVersion and kind"
-            found.loose.append(LooseCode(found.reader.read(part, statement), message, reason))
-    return found
+            objects.loose.append(LooseCode(objects.reader.read(part, statement), message, reason))
+    return objects
 
 
 def hidden_parts(node: Node, path: SpecPath) -> Iterator[OpaqueNode]:

@@ -19,7 +19,7 @@ from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
 from arc_toolkit.placement.manifests import Workload, read_objects
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings, is_chosen, place_objects
-from arc_toolkit.placement.spot import Spot
+from arc_toolkit.placement.spot import SpotPolicy
 
 
 class CodePlan(PlacePlan):
@@ -66,7 +66,7 @@ def _report_hidden(plan: CodePlan) -> None:
         for part in hidden_specs(entry.kind, entry.node):
             plan.refuse(SPOT, f"{entry.shown} is not changed", part, f"a part of it {part.reason}")
             hidden.add(id(entry))
-        if settings.spot is not Spot.AVOID and (roles := _shared_roles(entry, settings)):
+        if settings.spot is not SpotPolicy.AVOID and (roles := _shared_roles(entry, settings)):
             reason = f"{roles} are one object, and belong on different nodes: give each role its own"
             plan.refuse(SPOT, f"{entry.shown} is not changed", entry.node, reason)
             shared.add(id(entry))
