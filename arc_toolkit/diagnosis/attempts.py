@@ -118,6 +118,8 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     starts = _starts(drafts) if len(drafts) > 1 else {}
     for draft in drafts:
         draft.outcome = _outcome(draft, last, cluster)
+        if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
+            draft.end = None  # a helper may have ended already
         if draft.outcome is RunOutcome.WAITING:
             if draft.pod is not None:
                 draft.waiting = waiting.of_pod(draft.pod, gang_of(draft.pod, known), cluster)
@@ -218,7 +220,7 @@ def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex) -> RunOutcom
     if pod is None or phase not in _PHASES:
         lost = pod is not None and bool(pod.disruption or pod.reason or pod.deleted)
         return RunOutcome.FAILED if draft.failure or draft.number < last or lost else RunOutcome.UNKNOWN
-    if phase == "Succeeded" or (phase == "Failed" and _only_helpers_failed(pod)):
+    if phase == "Succeeded":
         return RunOutcome.SUCCEEDED
     if phase == "Failed" or pod.reason == "NodeLost" or _main_failed(pod):
         return RunOutcome.FAILED
@@ -241,23 +243,6 @@ def _main_failed(pod: PodState) -> bool:
         item.name.endswith(signals.MAIN_CONTAINER)
         and ((item.state == "terminated" and item.exit_code) or item.fails_without_code)
         for item in pod.containers
-    )
-
-
-def _only_helpers_failed(pod: PodState) -> bool:
-    """The job's own container ended well, and then a helper was killed: that makes the pod Failed, not the job.
-
-    Except the identity sidecar: AzureML documents that the job fails with it.
-    """
-    main = [item for item in pod.containers if item.name.endswith(signals.MAIN_CONTAINER)]
-    others = [item for item in pod.containers if item not in main and item.exit_code]
-    ends = [item.finished for item in main if item.finished is not None]
-    return (
-        bool(main and others and ends)
-        and not (pod.reason or pod.disruption)
-        and all(item.state == "terminated" and item.exit_code == 0 for item in main)
-        and all(item.finished is not None and item.finished >= max(ends) for item in others)
-        and not any(signals.is_sidecar(item.name) for item in others)
     )
 
 

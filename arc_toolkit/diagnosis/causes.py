@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext, AttemptEvidence, gather
+from arc_toolkit.diagnosis.container_evidence import ended_well
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -40,7 +41,8 @@ def decide(context: AttemptContext) -> Cause:
     evidence = tuple(shown)[:MAX_EVIDENCE]
     if not answer:
         # Most errors without an exit code are the job's own, so they do not count in the comparison of nodes.
-        countable = not (context.pod and any(item.fails_without_code for item in context.pod.containers))
+        pod = context.pod
+        countable = not (pod and (ended_well(pod) or any(item.fails_without_code for item in pod.containers)))
         return replace(UNKNOWN, evidence=evidence, countable=countable)
     lead = answer[0]
     kind = lead.kind or CauseKind.UNKNOWN

@@ -33,13 +33,23 @@ def from_containers(pod: PodState) -> list[CauseCandidate]:
     main = main_containers(pod.containers)
     helpers = [item for item in pod.containers if not any(item is other for other in main)]
     candidates = [candidate for item in main for candidate in _from_container(item)]
-    candidates += [_of_helper(item) for item in helpers if _failed_first(item, main)]
+    failed = [item for item in helpers if _failed_first(item, main)]
+    done = ended_well(pod)
+    candidates += [_of_helper(item, CauseKind.SETUP, done) for item in failed]
+    if done and not failed:  # who killed them then is not known
+        candidates += [_of_helper(item, None, done) for item in helpers if item.exit_code]
     if any(item.state == "terminated" and item.exit_code for item in main):
         return candidates
     for item in helpers:
         if item.state == "waiting":
             candidates += _from_container(item)
     return candidates
+
+
+def ended_well(pod: PodState) -> bool:
+    """The job's own container has. If the pod has failed all the same, so has the job for Volcano and AzureML."""
+    main = main_containers(pod.containers)
+    return bool(main) and all(item.state == "terminated" and item.exit_code == 0 for item in main)
 
 
 def _failed_first(item: ContainerState, main: list[ContainerState]) -> bool:
@@ -54,15 +64,13 @@ def _failed_first(item: ContainerState, main: list[ContainerState]) -> bool:
     return item.reason == "OOMKilled" or item.exit_code not in _KILLED or (is_sidecar(item.name) and not killed)
 
 
-def _of_helper(item: ContainerState) -> CauseCandidate:
+def _of_helper(item: ContainerState, kind: CauseKind | None, done: bool) -> CauseCandidate:
+    """`done`: the job's own container has ended well."""
     reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
     name = signals.reason_text(_JOB_ID.sub("", item.name))
-    message = (
-        ONLY_SIDECAR if is_sidecar(item.name) else f"{name}, which is not the job's own container, failed first"
-    )
-    return CauseCandidate(
-        Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), CauseKind.SETUP, "medium"
-    )
+    when = "failed, although the job's own ended well" if done else "failed first"
+    message = ONLY_SIDECAR if is_sidecar(item.name) else f"{name}, which is not the job's own container, {when}"
+    return CauseCandidate(Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), kind, "medium")
 
 
 def _from_container(item: ContainerState) -> list[CauseCandidate]:

@@ -86,6 +86,7 @@ def read_pod(raw: Json) -> PodState:
     disruption, disrupted = "", None
     unscheduled = None
     evicted = None
+    not_ready = None
     for condition in rows(status.get("conditions")):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             disruption = text(condition.get("reason"))
@@ -96,18 +97,18 @@ def read_pod(raw: Json) -> PodState:
                 text(condition.get("message")),
                 times.parse(condition.get("lastTransitionTime")),
             )
-        elif condition.get("type") == "Ready" and condition.get("reason") == "Evict":
-            evicted = ClusterEvent(
-                "Evict", text(condition.get("message")), times.parse(condition.get("lastTransitionTime"))
-            )
+        elif condition.get("type") == "Ready" and condition.get("status") == "False":
+            not_ready = times.parse(condition.get("lastTransitionTime"))
+            if condition.get("reason") == "Evict":
+                evicted = ClusterEvent("Evict", text(condition.get("message")), not_ready)
     containers = [
         _container(entry, init=part == "initContainerStatuses")
         for part in ("containerStatuses", "initContainerStatuses")
         for entry in rows(status.get(part))
     ]
     created = times.parse(meta.get("creationTimestamp"))
+    started = times.parse(status.get("startTime")) or created
     deleted = times.parse(meta.get("deletionTimestamp"))
-    ends = [container.finished for container in containers if container.finished is not None]
     own_ends = [item.finished for item in containers if item.finished is not None and not item.init]
     if disrupted is not None and own_ends and min(own_ends) - disrupted > _time_to_stop(spec):
         disruption, disrupted = "", None  # it was called off: the condition is set before the pod is deleted
@@ -124,8 +125,8 @@ def read_pod(raw: Json) -> PodState:
         disruption=disruption,
         disrupted=disrupted,
         containers=containers,
-        start=times.parse(status.get("startTime")) or created,
-        end=disrupted or (max(ends) if ends else None) or deleted,
+        start=started,
+        end=disrupted or _end(containers, started, not_ready) or deleted,
         deleted=deleted,
         wants_spot=any(item.get("key") == SPOT_KEY for item in rows(spec.get("tolerations"))),
         evicted=evicted,
@@ -137,6 +138,21 @@ def read_pod(raw: Json) -> PodState:
         without_gpu=_is_without_gpu(rows(spec.get("containers"))),
         memory_limit=max((_memory_limit(item) for item in rows(spec.get("containers"))), default=0),
     )
+
+
+def _end(containers: list[ContainerState], started: float | None, not_ready: float | None) -> float | None:
+    """When its containers ended. Init containers end before the job begins, unless one of them failed.
+
+    A container that the kubelet could not find has no times (ContainerStatusUnknown): it ended when its pod was no
+    longer ready, unless the pod never was.
+    """
+    own = [item for item in containers if not item.init or item.exit_code]
+    ends = [item.finished for item in own if item.finished is not None]
+    if not_ready is not None and any(item.state == "terminated" and item.finished is None for item in own):
+        before = [item.finished for item in containers if item.init and item.finished is not None]
+        if not_ready > max([started or 0.0, *before]):
+            ends.append(not_ready)
+    return max(ends, default=None)
 
 
 def _time_to_stop(spec: Mapping[str, Any]) -> float:
@@ -172,13 +188,13 @@ def _container(raw: Json, init: bool) -> ContainerState:
     states = mapping(raw.get("state"))
     state = next((word for word in ("terminated", "waiting", "running") if isinstance(states.get(word), dict)), "")
     inner = mapping(states.get(state))
-    code = inner.get("exitCode")
+    code, finished = inner.get("exitCode"), times.parse(inner.get("finishedAt"))
     return ContainerState(
         name=text(raw.get("name")),
         state=state,
         reason=text(inner.get("reason")),
         exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
-        finished=times.parse(inner.get("finishedAt")),
+        finished=finished if finished and finished > 0 else None,  # some runtimes write 1970 for a time they lost
         init=init,
         message=text(inner.get("message")),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis.model import RunOutcome
+from arc_toolkit.diagnosis.model import CauseKind, RunOutcome
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, container, facts, log, node, node_line, pod, scanned
 
@@ -129,12 +129,15 @@ def test_a_pod_that_seems_to_run_on_a_lost_node_has_failed_if_another_attempt_fo
     assert build([], [facts([rank(0, 0)], nodes=[lost])]).attempts[0].outcome is RunOutcome.RUNNING
 
 
-def test_a_helper_that_is_killed_after_the_end_does_not_make_the_job_fail() -> None:
+@pytest.mark.parametrize("minute", [20, 31])
+def test_a_failed_pod_has_not_succeeded_even_if_only_a_helper_was_killed(minute: int) -> None:
     done = container(reason="Completed", code=0, minute=30)
-    killed = container("1-hosttools-capability", code=137, minute=31)
-    before = container("1-hosttools-capability", code=137, minute=20)
-    assert build([], [facts([pod(containers=[done, killed])])]).attempts[0].outcome is RunOutcome.SUCCEEDED
-    assert build([], [facts([pod(containers=[done, before])])]).attempts[0].outcome is RunOutcome.FAILED
+    killed = container("1-hosttools-capability", code=137, minute=minute)
+    attempt = build([], [facts([pod(containers=[done, killed])])]).attempts[0]
+    assert attempt.cause is not None
+    assert attempt.outcome is RunOutcome.FAILED
+    assert (attempt.cause.kind, attempt.cause.countable) == (CauseKind.UNKNOWN, False)
+    assert "hosttools-capability" in attempt.cause.evidence[0].message
 
 
 def two_in_one(minutes: float) -> bytes:
