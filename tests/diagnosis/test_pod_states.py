@@ -42,7 +42,7 @@ def ended_at(**status: Any) -> float | None:
         ({"containers": [{"name": "a", "state": {"terminated": {"finishedAt": "1970-01-01T00:00:00Z"}}}]}, None),
     ],
 )
-def test_init_containers_do_not_end_a_pod_and_conditions_stand_in_for_lost_times(
+def test_init_containers_do_not_end_a_pod_and_conditions_replace_lost_times(
     status: dict[str, Any], minute: float | None
 ) -> None:
     assert ended_at(**status) == (None if minute is None else times.parse(at(minute)))
