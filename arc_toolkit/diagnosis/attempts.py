@@ -75,12 +75,12 @@ def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: f
 
 
 def _last_outcome(attempts: list[Attempt]) -> RunOutcome:
-    """The worst of the ranks of the last attempt."""
+    """The worst of the ranks of the last attempt; of a rank that was replaced the last pod counts."""
     last = attempts[-1]
     if len(attempts) == 1:
         return last.outcome
-    final = {attempt.outcome for attempt in attempts if attempt.number == last.number}
-    return next(outcome for outcome in _WORST_FIRST if outcome in final)
+    final = {attempt.rank: attempt.outcome for attempt in attempts if attempt.number == last.number}
+    return next(outcome for outcome in _WORST_FIRST if outcome in final.values())
 
 
 def _kinds(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
@@ -112,7 +112,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     if not drafts:
         return []
     if len(drafts) > 1:
-        drafts.sort(key=lambda draft: (draft.number, draft.rank or ""))
+        drafts.sort(key=lambda draft: (draft.number, draft.rank or "", draft.start or 0.0))
     last = drafts[-1].number
     single = len(drafts) == 1 or _one_rank(drafts)
     starts = _starts(drafts) if len(drafts) > 1 else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
@@ -18,6 +19,7 @@ from arc_toolkit.diagnosis.signals import KINDS
 KINDS_OF_NODES = (CauseKind.NODE_LOST, CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT, CauseKind.NODE_PRESSURE)
 EPISODE_SECONDS = 1800  # a repair, with its reboot, takes up to half an hour
 FRESH_SECONDS = 3600  # an event without an end is about the present for an hour
+APART_SECONDS = 300  # jobs that a fault ends within this time are one occasion
 QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
 BACK = frozenset({"NodeReady", "Rebooted", "NodeRebootEnd"})  # the node is up again
 
@@ -33,6 +35,7 @@ class Symptom:
     kind: CauseKind
     evidence: Evidence
     holds: bool = False
+    family: str = ""  # of the job that it ended
 
 
 @dataclass(slots=True)
@@ -52,6 +55,17 @@ class Episode:
     @property
     def holds(self) -> bool:
         return any(symptom.holds for symptom in self.symptoms)
+
+    @property
+    def victims(self) -> int:
+        """How many jobs its fault ended one after the other; those that end together have met it once."""
+        ends = {
+            item.family: item.evidence.time
+            for item in self.symptoms
+            if item.kind is CauseKind.NODE_FAULT and item.family and item.evidence.time is not None
+        }
+        times = sorted(ends.values())
+        return bool(times) + sum(later - earlier >= APART_SECONDS for earlier, later in pairwise(times))
 
 
 def _significance(evidence: Evidence) -> int:
@@ -96,7 +110,7 @@ def _of_attempts(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> lis
             first = cause.evidence[0]
             if first.time is None and attempt.end is not None:
                 first = Evidence(first.source, first.reason, first.message, attempt.end)
-            result.append(Symptom(attempt.node, cause.kind, first))
+            result.append(Symptom(attempt.node, cause.kind, first, family=attempt.family or attempt.job))
     return result
 
 

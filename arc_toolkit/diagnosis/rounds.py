@@ -2,8 +2,9 @@
 
 Counting pods per rank mixes attempts as soon as one pod is gone. Instead: a gang is created within seconds, so pods
 that are created together belong together; they are another attempt if a rank among them exists already, if they
-belong to another Volcano job, or if everything before them has ended. The API server's creationTimestamp decides the
-order, because start and end come from the clocks of many nodes.
+belong to another Volcano job, or if everything before them has ended. A rank that is replaced while others go on
+(Volcano's RestartPod and RestartTask) stays in its attempt. The API server's creationTimestamp decides the order,
+because start and end come from the clocks of many nodes.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 from arc_toolkit.diagnosis.pod_states import PodState
 
 BURST_SECONDS = 60  # Volcano creates the pods of a gang at once
+GOES_ON_SECONDS = 600  # a rank that still runs so long after another was replaced was not stopped with it
 
 
 def rounds(pods: list[PodState]) -> list[list[PodState]]:
-    """The pods of one run as attempts, oldest first. No rank is twice in one of them."""
+    """The pods of one run as attempts, oldest first."""
     result: list[list[PodState]] = []
     for burst in _bursts(pods):
         if result and _joins(result[-1], burst):
@@ -47,10 +49,13 @@ def _bursts(pods: list[PodState]) -> list[list[PodState]]:
 
 def _joins(former: list[PodState], burst: list[PodState]) -> bool:
     """Ranks of a gang that were created late, for example again after the loss of a node."""
-    return (
-        not {pod.rank for pod in former} & {pod.rank for pod in burst}
-        and _same_gang(former[0], burst[0])
-        and not _ended_before(former, begin(burst[0]))
+    if not _same_gang(former[0], burst[0]):
+        return False
+    again = {pod.rank for pod in burst}
+    if not {pod.rank for pod in former} & again:
+        return not _ended_before(former, begin(burst[0]))
+    return _ended_before([pod for pod in former if pod.rank in again], begin(burst[0])) and not _ended_before(
+        [pod for pod in former if pod.rank not in again], begin(burst[0]) + GOES_ON_SECONDS
     )
 
 

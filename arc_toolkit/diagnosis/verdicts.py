@@ -5,8 +5,8 @@
 3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes (`node_votes.py`), or
    has significantly more episodes (`episodes.py`), than the rest of its pool (`comparison.py`); or it has three
    episodes within a week and there is no pool to compare it with.
-4. `suspect` is the same at a weaker level, or pressure that holds now. An episode that is over is `recovered` once
-   attempts have succeeded since.
+4. `suspect` is the same at a weaker level, or pressure that holds now, or a fault that ended three jobs one after the
+   other and none has succeeded since. An episode that is over is `recovered` once attempts have succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and heartbeats.
 docs/diagnose.md has the figures that scripts/bench verdicts measures.
@@ -33,6 +33,7 @@ OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
 UNUSUAL = 0.05  # a node whose p-value is under this is not called ok, even if the correction clears it
 RECURRENT_EPISODES = 3
 RECURRENT_SECONDS = 7 * 86400
+VICTIMS_OF_A_SUSPECT = 3
 MOST_EVIDENCE = 8
 
 
@@ -179,6 +180,12 @@ def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Le
     if last:
         if good := case.good_since(last.last):
             return Level.RECOVERED, f"recovered, {plural(good, 'good attempt')} since {_text(last)}", last
+        if last.victims >= VICTIMS_OF_A_SUSPECT:
+            return (
+                Level.SUSPECT,
+                f"it ended {last.victims} jobs, and none has succeeded since: {_text(last)}",
+                last,
+            )
         return Level.NOT_ENOUGH_DATA, f"over, but no attempt has succeeded since: {_text(last)}", last
     return *_without_evidence(case), None
 

@@ -161,15 +161,20 @@ def _judge_attempt(result: Judgement, label: str, entry: dict[str, Any], attempt
 
 
 def _judge_ranks(result: Judgement, label: str, entry: dict[str, Any], ranks: list[dict[str, Any]]) -> None:
-    by_index = {str(rank["rank"]).rpartition("-")[2]: rank for rank in ranks}
+    """A rank that was replaced within its attempt is listed once per pod, in order; the last one is its outcome."""
+    by_index: dict[str, list[dict[str, Any]]] = {}
+    for rank in ranks:
+        by_index.setdefault(str(rank["rank"]).rpartition("-")[2], []).append(rank)
+    final = [tries[-1] for tries in by_index.values()]
     for expected in entry["ranks"]:
-        rank = by_index.get(str(expected["rank"]), ranks[0] if len(ranks) == 1 else None)
-        if rank is None:
+        tries = by_index.get(str(expected["rank"]), ranks if len(ranks) == 1 else [])
+        if not tries:
             result.wrong.append(f"{label}: rank {expected['rank']} is missing")
         else:
+            rank = tries.pop(0) if len(tries) > 1 else tries[0]
             _judge_attempt(result, f"{label} rank {expected['rank']}", expected, rank)
     if "outcome" in entry:
-        worst = min((rank["outcome"] for rank in ranks), key=_WORST_FIRST.index)
+        worst = min((rank["outcome"] for rank in final), key=_WORST_FIRST.index)
         result.compare(f"{label} outcome", entry["outcome"], worst, "unknown")
     if "cause" in entry:
         kinds = {rank["cause"]["kind"] for rank in ranks if rank["cause"]} - {"gang-collateral"}

@@ -57,6 +57,25 @@ def test_a_rank_that_is_created_again_while_the_others_run_belongs_to_them() -> 
     assert attempts_of(rank(0, 0), rank(1, 0), rank(2, 20, phase="Pending")) == {0: ["0@0", "1@0", "2@20"]}
 
 
+def test_a_rank_that_is_replaced_while_the_others_go_on_stays_in_its_attempt() -> None:
+    gang = [rank(0, 0, 90, phase="Succeeded"), rank(1, 0, 20), rank(2, 0, 90, phase="Succeeded")]
+    again = rank(1, 22, 90, phase="Succeeded", where=NODE_B)
+    assert attempts_of(*gang, again) == {0: ["0@0", "1@0", "1@22", "2@0"]}
+    report = build([], [facts([*gang, again])])
+    assert (report.jobs[0].attempts, report.jobs[0].outcome) == (1, RunOutcome.SUCCEEDED)
+
+
+@pytest.mark.parametrize(("others", "attempts"), [(31, 2), (33, 1)])
+def test_ranks_that_end_within_ten_minutes_after_another_was_replaced_were_stopped(
+    others: float, attempts: int
+) -> None:
+    assert len(attempts_of(rank(0, 0, others), rank(1, 0, 20), rank(1, 22))) == attempts
+
+
+def test_a_rank_that_still_runs_is_not_replaced() -> None:
+    assert len(attempts_of(rank(0, 0), rank(1, 0), rank(1, 22))) == 2
+
+
 def test_a_pod_that_starts_after_all_others_ended_is_the_next_attempt() -> None:
     assert attempts_of(rank(0, 0, 20), rank(1, 25)) == {0: ["0@0"], 1: ["1@25"]}
 

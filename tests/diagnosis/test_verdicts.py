@@ -676,3 +676,28 @@ def test_only_the_worst_tenth_of_a_pool_is_to_be_cordoned() -> None:
     told = [line.text for verdict in bad for line in verdict.suggestions if "do not cordon them all" in line.text]
     assert len(told) == 5
     assert told[0].startswith("8 of 30 nodes of its pool are bad")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "families", "good", "level"),
+    [
+        ((0, 10, 20), "abc", False, Level.SUSPECT),
+        ((0, 10), "ab", False, Level.NOT_ENOUGH_DATA),
+        ((0, 2, 4), "abc", False, Level.NOT_ENOUGH_DATA),  # the fault ended them together
+        ((0, 10, 20), "aaa", False, Level.NOT_ENOUGH_DATA),  # one job, or one sweep
+        ((0, 10, 20), "abc", True, Level.RECOVERED),
+    ],
+)
+def test_a_fault_that_ended_three_jobs_one_after_the_other_makes_a_node_suspect_until_one_succeeds(
+    minutes: tuple[int, ...], families: str, good: bool, level: Level
+) -> None:
+    attempts = []
+    for index, (minute, family) in enumerate(zip(minutes, families, strict=True)):
+        time = minute * 60.0
+        evidence = Evidence(EvidenceSource.CONTAINER, "StartError", "NVIDIA's hook failed", time)
+        cause = Cause(CauseKind.NODE_FAULT, "high", (evidence,), blames_node=True)
+        attempts += runs(f"{NODE_A}", 0, 1, cause=cause, end=time, family=family)
+        attempts[-1] = replace(attempts[-1], job=f"job-{index}")
+    attempts += runs(NODE_A, 1, 0, end=6000.0) if good else []
+    attempts += runs(NODE_B, 1, 0, end=20_000.0)  # the end of the data, hours later
+    assert verdict_of(NODE_A, attempts).level is level
