@@ -16,12 +16,11 @@ from datetime import date
 from importlib.metadata import version
 from typing import Any
 
+from arc_toolkit.azureml.schema_keys import MAPPINGS
 from arc_toolkit.files import write_atomic
 from arc_toolkit.resources import data_file
 
 FIELDS = ("family", "role", "below", "keys")
-# The mappings whose keys are looked at; in others, as `tags`, anybody may choose the keys.
-_MAPPINGS = ("resources", "distribution", "limits", "task", "retry_settings", "queue_settings")
 
 
 def rows() -> list[dict[str, str]]:
@@ -33,7 +32,7 @@ def rows() -> list[dict[str, str]]:
         known.setdefault((family, role, ""), set()).update(_keys(schema), {"$schema"})
         for name, field in schema.fields.items():
             inner = [key for nested in _nested(field) for key in _keys(nested)]
-            if inner and name in _MAPPINGS:
+            if inner and name in MAPPINGS:
                 known.setdefault((family, role, name), set()).update(inner)
     return [
         dict(zip(FIELDS, (*place, " ".join(sorted(keys))), strict=True)) for place, keys in sorted(known.items())

@@ -201,8 +201,9 @@ def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str
         return KINDS[Family.OTHER, Role.SPEC], ""
     if schema and not name:
         return _by_schema(schema)
-    if schema:
-        return None, f"an AzureML document of type {name}, which has no compute"
+    if schema:  # a `type` that is misspelt does not make it another document
+        kind = None if _V1_SCHEMA.search(schema) else _by_schema(schema)[0]
+        return kind, "" if kind else f"an AzureML document of type {name}, not a job"
     if (text_of(get(root, "apiVersion")) or "").startswith("amlarc.azureml.com/"):
         return None, "an InstanceType: see `arc-toolkit validate`"
     return _by_shape(own, name, is_used), ""
@@ -221,6 +222,11 @@ def type_family(declared: str) -> Family | None:
     return _V2_TYPES.get(declared)
 
 
+def type_names() -> tuple[str, ...]:
+    """Every `type` of a v2 file or step."""
+    return (*_V2_TYPES, *_CONTROL_TYPES)
+
+
 @lru_cache(maxsize=256)
 def schema_family(schema: str) -> Family | None:
     """The family that the `$schema` of a v2 file names."""
@@ -228,9 +234,23 @@ def schema_family(schema: str) -> Family | None:
     return _V2_TYPES.get(match[1].lower()) if match and match[2] else None
 
 
+# Schemas of v2 documents that are neither a job nor a component.
+_ASSET = re.compile(
+    r"azuremlschemas\.[^ ]*/(environment|model|data|datastore\w*|\w*[cC]ompute|workspace|codeAsset)\.schema\.json$"
+)
+
+
+@lru_cache(maxsize=256)
+def asset_schema(schema: str) -> str:
+    """The kind of document, neither job nor component, that a `$schema` names; nothing for others."""
+    match = _ASSET.search(schema)
+    return match[1] if match else ""
+
+
 def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bool) -> TargetKind | None:
     if family == Family.SPARK and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
-        is_job = "job" in schema.lower() or any(key in own for key in (*_JOB_KEYS, "resources"))
+        has_job_keys = any(key in own for key in (*_JOB_KEYS, "resources"))
+        is_job = "job" in schema.lower() or (has_job_keys and not any(key in own for key in _COMPONENT_KEYS[1:]))
         return KINDS[Family.SPARK, Role.JOB] if is_job else KINDS[Family.OTHER, Role.SPEC]
     role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
     if role is None and is_used:
@@ -297,5 +317,6 @@ def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: Targ
         component = referenced.family if referenced is not None else text_of(get(step, "component", "type"))
         # azure-ai-ml takes a step without `type` for a command.
         declared = next(shapes, None) or component or "command"
+    declared = declared.lower()  # the type of a step may have capitals, that of a file may not
     family = Family.CONTROL if declared in _CONTROL_TYPES else _V2_TYPES.get(declared, Family.OTHER)
     return KINDS.get((family, Role.STEP), KINDS[Family.OTHER, Role.STEP])

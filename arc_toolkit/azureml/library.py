@@ -245,6 +245,11 @@ class Library:
                     pass
         return self._missing[path]
 
+    def missing_folder(self, path: str) -> bool:
+        """Whether there is neither a folder nor a file at a full path."""
+        below = path.rstrip(os.sep) + os.sep
+        return self.missing(path) and not any(name.startswith(below) for name in self._given)
+
     def kind_of(self, path: str) -> TargetKind | None:
         document = self.load(path)
         return document.root.kind if document else None

@@ -14,6 +14,7 @@ from typing import Any
 from arc_toolkit.azureml.documents import Document, Setting, Target, is_bound
 from arc_toolkit.azureml.kinds import Role, Slot
 from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.schema_keys import ForeignKey, foreign_keys
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import FrameworkEvidence
 from arc_toolkit.edit.edits import Refused
@@ -48,6 +49,7 @@ class Plan(ABC):
         self.is_second = before is not None
         self.documents: tuple[Document, ...] = ()
         self._targets: list[Target] | None = None
+        self._foreign: list[ForeignKey] | None = None
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
@@ -105,6 +107,12 @@ class Plan(ABC):
         if self._targets is None:  # most rules ask for them
             self._targets = [target for document in self.documents for target in document.targets]
         return self._targets
+
+    def foreign_keys(self) -> Sequence[ForeignKey]:
+        """The keys of targets that azure-ai-ml does not know where they are."""
+        if self._foreign is None:
+            self._foreign = list(foreign_keys(self.known_targets()))
+        return self._foreign
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         """Why a target does not take a setting; None where it does."""

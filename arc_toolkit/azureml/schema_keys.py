@@ -1,15 +1,24 @@
-"""The keys that azure-ai-ml knows at each place of each kind: data/azureml_keys.csv, made from its own schemas."""
+"""The keys that azure-ai-ml knows at each place of each kind: data/azureml_keys.csv, made from its own schemas.
+
+A key that it does not know there is a `ForeignKey`, and has one explanation, so that one rule reports it.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 
-from arc_toolkit.azureml.kinds import Role, TargetKind
+from arc_toolkit.azureml.documents import Target
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
+from arc_toolkit.edit.yaml_nodes import Node, pairs
 from arc_toolkit.resources import data_rows
 
 # The mappings of a target whose keys are known.
-MAPPINGS = ("resources", "distribution", "limits", "task", "retry_settings", "queue_settings")
+MAPPINGS = ("resources", "distribution", "limits", "task", "retry_settings", "queue_settings", "settings")
 
 # A v1.5 spec has no schema in azure-ai-ml, which takes every key; these are of its specification.
 _SPEC = frozenset(
@@ -38,3 +47,130 @@ def _table() -> dict[tuple[str, str, str], frozenset[str]]:
         (row["family"], row["role"], row["below"]): frozenset(row["keys"].split())
         for row in data_rows("azureml_keys.csv")
     }
+
+
+# Names of the SDK v1, and where they are in v2.
+LEGACY_NAMES = {
+    "node_count": "resources.instance_count",
+    "process_count_per_node": "distribution.process_count_per_instance",
+    "compute_target": "compute",
+    "source_directory": "code",
+    "arguments": "command",
+    "run_invocation_timeout": "retry_settings.timeout",
+    "run_max_try": "retry_settings.max_retries",
+    "vm_size": "resources.instance_type",
+}
+_LEGACY_PLACES = ("", "resources", "distribution")
+# What a container of Kubernetes asks for; here the instance type has it.
+CONTAINER_KEYS = frozenset({"limits", "requests", "cpu", "cpus", "memory", "gpu", "gpus"})
+# azure-ai-ml takes these on a step that names a component, and they win over `resources`.
+_TAKEN_BY_STEPS = frozenset({Slot.INSTANCE_TYPE.path[-1], Slot.INSTANCE_COUNT.path[-1]})
+_ALIKE = 0.85  # `source` and `resources` are 0.8 alike and mean different things
+# Mappings in which azure-ai-ml rejects an unknown key of a job, trial or step, and drops one of a component.
+_STRICT_MAPPINGS = frozenset({"resources", "distribution", "limits", "queue_settings"})
+_STRICT_STEPS = (Family.COMMAND, Family.PARALLEL, Family.SPARK)
+
+
+class Explanation(Enum):
+    """What a key that is not known at its place is, the most certain first."""
+
+    # A name of the SDK v1; the right name is that of v2.
+    LEGACY = "legacy"
+    # It belongs below another mapping, beside the one that it is in, or (with no right place) on the step.
+    MISPLACED = "misplaced"
+    # A letter or two away from a key of the place.
+    MISSPELT = "misspelt"
+    UNKNOWN = "unknown"
+    # azure-ai-ml takes any key there, or another rule speaks about this one.
+    TAKEN = "taken"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A key at the top of a target, or below one of its mappings, that azure-ai-ml does not know there."""
+
+    target: Target
+    below: str
+    name: str
+    key: Node
+    value: Node
+    explanation: Explanation
+    # The name, or the mapping, that is right; nothing where it is beside the mapping, or on the step.
+    right: str = ""
+
+
+def foreign_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:
+    """The keys of targets that azure-ai-ml does not know where they are."""
+    for target in targets:
+        own = target.own
+        known = known_keys(target.kind)
+        if known is not None and not known.issuperset(own):
+            yield from _explained(target, "", own, known)
+        for mapping in MAPPINGS:
+            if mapping in own and (known := known_keys(target.kind, mapping)) is not None:
+                inner = pairs(own[mapping][1])
+                if not known.issuperset(inner):
+                    yield from _explained(target, mapping, inner, known)
+
+
+def _explained(
+    target: Target, below: str, own: dict[str, tuple[Node, Node]], known: frozenset[str]
+) -> Iterator[ForeignKey]:
+    for name, (key, value) in own.items():
+        if name not in known and name != "<<":
+            yield ForeignKey(target, below, name, key, value, *_explain(target, below, name, known))
+
+
+def _explain(target: Target, below: str, name: str, known: frozenset[str]) -> tuple[Explanation, str]:
+    kind = target.kind
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
+    if kind.role == Role.SPEC:  # azure-ai-ml takes any key
+        return (Explanation.MISSPELT, near[0]) if near else (Explanation.TAKEN, "")
+    if below == "distribution" and target.text(below, "type") == "ray":  # a preview, whose keys come and go
+        return Explanation.TAKEN, ""
+    if name in LEGACY_NAMES and below in _LEGACY_PLACES:
+        parallel = name == "process_count_per_node" and kind.family == Family.PARALLEL
+        return Explanation.LEGACY, "max_concurrency_per_instance" if parallel else LEGACY_NAMES[name]
+    if name == "environment_variables" and not below:  # dropped-environment-variables
+        return Explanation.TAKEN, ""
+    if not below and name in _TAKEN_BY_STEPS and target.overrides_resources:
+        return Explanation.TAKEN, ""
+    if (right := _right_place(kind, below, name)) is not None:
+        return Explanation.MISPLACED, right
+    if near:
+        return Explanation.MISSPELT, near[0]
+    is_strict = below in _STRICT_MAPPINGS if below else _is_strict(target)
+    return (Explanation.UNKNOWN if is_strict else Explanation.TAKEN), ""
+
+
+def _right_place(kind: TargetKind, below: str, name: str) -> str | None:
+    """The mapping that a key belongs to; an empty text for the target itself or its step; None where nothing has it."""
+    if below == "resources" and name in CONTAINER_KEYS:
+        return None
+    if below and (name in (known_keys(kind) or ()) or (below == "task" and name == "environment_variables")):
+        return ""
+    mappings = [mapping for mapping in MAPPINGS if name in (known_keys(kind, mapping) or ())]
+    if len(mappings) == 1:
+        return mappings[0]
+    # A component has no `compute`, and a pipeline or an AutoML component no `resources`: the steps have.
+    if name == Slot.COMPUTE.path[0] and kind.role == Role.COMPONENT:
+        return ""
+    if kind.role == Role.TRIAL and not below and name in (known_keys(KINDS[Family.SWEEP, Role.JOB]) or ()):
+        return ""
+    return "" if name == "resources" and not below and not kind.resources and _has_steps(kind) else None
+
+
+def _has_steps(kind: TargetKind) -> bool:
+    return kind.role == Role.COMPONENT or (kind.family == Family.PIPELINE and kind.role == Role.JOB)
+
+
+def _is_strict(target: Target) -> bool:
+    """Whether azure-ai-ml 1.35 rejects a key that it does not know at the top of a target.
+
+    It does for jobs, the trials of sweep jobs, and steps that are written in place; it takes any on other steps and on
+    components.
+    """
+    kind = target.kind
+    if kind.role == Role.STEP:
+        return kind.family in _STRICT_STEPS and "component" not in target.own
+    return kind.role in (Role.JOB, Role.TRIAL)

@@ -124,6 +124,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {},
     ),
     "unused-component": (COMPONENT, JOB, {"in_folder": True}),
+    "unknown-key": (JOB + "resources: {cpu: 8}\n", JOB + "resources: {instance_type: 8cpu32g}\n", {}),
+    "unknown-type": (STEP.format("component"), STEP.format("Command"), {}),
+    "invalid-name": (STEP.format("command").replace(" s:", " s-1:"), STEP.format("command"), {}),
+    "not-a-value": (JOB.replace("azureml:c", "{target: azureml:c}"), JOB, {}),
 }
 
 
@@ -398,7 +402,7 @@ def test_what_azure_ai_ml_rejects_or_drops_is_found(text: str, rule: str, messag
         "$schema: https://azuremlschemas.azureedge.net/latest/pipelineComponentBatchDeployment.schema.json\n"
         "type: pipeline\nname: d\ncompute: azureml:c\nsettings: {default_compute: c}\n",
         # A Spark job of the first preview, whose schema is that of a v1.5 component.
-        "$schema: http://azureml/sdk-2-0/SparkComponent.json\nname: s\ntype: spark\ncode: ./src\n"
+        "$schema: http://azureml/sdk-2-0/SparkComponent.json\nname: s\ntype: spark\ncode: .\n"
         "entry: {file: main.py}\nresources: {instance_type: standard_e8s_v3, runtime_version: '3.4'}\n",
     ],
 )

@@ -5,67 +5,60 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import Role, Slot
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
+from arc_toolkit.azureml.schema_keys import Explanation, ForeignKey
 from arc_toolkit.edit.yaml_editor import Editor
 from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
 from arc_toolkit.findings import Rule
 
 _RESOURCES = (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT)
-# azure-ai-ml takes these on a step that names a component, and they win over `resources`.
-_TAKEN_BY_STEPS = frozenset(slot.path[-1] for slot in _RESOURCES)
+# Keys of a job or step that are written below its `environment` by mistake.
+_BESIDE_ENVIRONMENT = ("environment_variables", "resources", "compute", "distribution")
 
 
 def _check(plan: Plan) -> None:
+    for item in plan.foreign_keys():
+        if item.explanation == Explanation.MISPLACED:
+            _report(plan, item)
     for target in plan.known_targets():
-        own, kind = target.own, target.kind
-        if kind.role == Role.SPEC and "resources" in own:
-            message = "a v1.5 spec has no `resources`: they are run settings of the step"
-            plan.report(RULE, message, own["resources"][0])
-        if kind.role == Role.COMPONENT and "compute" in own:
-            message = f"a {kind.name} has no `compute`: its step has, or the pipeline's default_compute"
-            plan.report(RULE, message, own["compute"][0])
-        if kind.role == Role.COMPONENT and "resources" in own and not kind.resources:
-            plan.report(RULE, f"a {kind.name} has no `resources`: {kind.why}", own["resources"][0])
+        own = target.own
+        if target.kind.role == Role.SPEC:
+            if "resources" in own and target.kind.family != Family.OTHER:
+                message = "a v1.5 spec has no `resources`: they are run settings of the step"
+                plan.report(RULE, message, own["resources"][0])
+            continue
         for slot in _RESOURCES if target.overrides_resources else ():
             if target.path_of(slot.path) != slot.path and target.owns(slot.path):
                 message = f"`{slot.path[-1]}` below `resources` is not read: the one beside `component` wins"
                 plan.report(RULE, message, target.place_of(slot.path))
-        if "environment_variables" in (inner := pairs(target.get("environment"))) and kind.role != Role.SPEC:
-            message = "`environment_variables` below `environment` are not read: they belong beside it"
-            plan.report(RULE, message, inner["environment_variables"][0])
-        if kind.role != Role.SPEC and (known := known_keys(kind)) is not None:
-            _too_high(plan, target, known)
-            _too_low(plan, target, known)
+        if "environment" in own and (inner := pairs(own["environment"][1])):
+            for name in _BESIDE_ENVIRONMENT:
+                if name in inner:
+                    message = f"`{name}` below `environment` is not read: it belongs beside it"
+                    plan.report(RULE, message, inner[name][0])
 
 
-def _too_high(plan: Plan, target: Target, known: frozenset[str]) -> None:
-    """Keys at the top that belong below one of the mappings."""
-    taken = _TAKEN_BY_STEPS if target.overrides_resources else frozenset()
-    for name in target.own.keys() - known - taken:
-        below = [mapping for mapping in MAPPINGS if name in (known_keys(target.kind, mapping) or ())]
-        if len(below) == 1:
-            _move_below(plan, target, below[0], name)
-
-
-def _too_low(plan: Plan, target: Target, known: frozenset[str]) -> None:
-    """Keys below one of the mappings that belong beside it."""
-    for mapping in MAPPINGS:
-        if mapping not in target.own:
-            continue
-        inner = pairs(target.own[mapping][1])
-        for name in inner.keys() - (known_keys(target.kind, mapping) or inner.keys()):
-            if mapping == "task" and name == "environment_variables":
-                _from_task(plan, target, inner[name])
-            elif name in known:
-                message = f"`{name}` below `{mapping}` is not read: it belongs beside it"
-                plan.report(RULE, message, inner[name][0])
-            elif (
-                len(right := [other for other in MAPPINGS if name in (known_keys(target.kind, other) or ())]) == 1
-            ):
-                message = f"`{name}` below `{mapping}` is not read: it belongs below `{right[0]}`"
-                plan.report(RULE, message, inner[name][0])
+def _report(plan: Plan, item: ForeignKey) -> None:
+    target, kind, name = item.target, item.target.kind, item.name
+    if item.below == "task" and name == "environment_variables":
+        _from_task(plan, target, (item.key, item.value))
+    elif item.below and item.right:
+        plan.report(RULE, f"`{name}` below `{item.below}` is not read: it belongs below `{item.right}`", item.key)
+    elif item.below:
+        message = f"`{name}` below `{item.below}` is not read: it belongs "
+        # A component has no compute of its own.
+        is_of_step = kind.role == Role.COMPONENT and name == Slot.COMPUTE.path[0]
+        plan.report(RULE, message + ("to its step" if is_of_step else "beside it"), item.key)
+    elif item.right:
+        _move_below(plan, target, item.right, name)
+    elif kind.role.is_trial:
+        plan.report(RULE, f"a {kind.name} has no `{name}`: it belongs to the sweep, beside `trial`", item.key)
+    elif name == Slot.COMPUTE.path[0]:
+        message = f"a {kind.name} has no `compute`: its step has, or the pipeline's default_compute"
+        plan.report(RULE, message, item.key)
+    else:
+        plan.report(RULE, f"a {kind.name} has no `{name}`: {kind.why}", item.key)
 
 
 def _move_below(plan: Plan, target: Target, mapping: str, name: str) -> None:
@@ -106,9 +99,9 @@ RULE = Rule(
     why="""\
 `task.environment_variables` of a parallel step is dropped; so is `instance_type` at the top of a component (it
 belongs below `resources`), `compute` of a v2 component, `mini_batch_size` below a `task`, and `resources` in a v1.5
-spec or an AutoML component. `instance_type` and `instance_count` beside `component` of a command or parallel step
-are read, and win over those below `resources`. Most give no error. The keys of every place are those of
-azure-ai-ml's own schemas. The fix moves the key where that can be done within the file; it is unsafe because a
+spec, a pipeline or an AutoML component. `instance_type` and `instance_count` beside `component` of a command or
+parallel step are read, and win over those below `resources`. Most give no error. The keys of every place are those
+of azure-ai-ml's own schemas. The fix moves the key where that can be done within the file; it is unsafe because a
 setting that had no effect so far begins to have one.""",
     before="""\
 jobs:

@@ -1,8 +1,9 @@
-"""A component, trial or dependency file that is named and is not there."""
+"""A component, trial or dependency file, or a code folder, that is named and is not there."""
 
 from __future__ import annotations
 
 import os
+import re
 
 from arc_toolkit.azureml.documents import Target, folder_of, full_path
 from arc_toolkit.azureml.kinds import Family, Role
@@ -17,6 +18,11 @@ _DEPENDENCIES: tuple[tuple[str, ...], ...] = (
     ("environment", "conda", "conda_dependencies_file"),
     ("environment", "conda", "pip_requirements_file"),
 )
+
+# Where the code is, in v2.
+_CODES: tuple[tuple[str, ...], ...] = (("code",), ("task", "code"))
+# What no path on this machine has: a name in a workspace or an address, a binding, a placeholder of a template.
+_NO_PATH = re.compile(r"[:${}<>#%*]|^[~/\\]")
 
 
 def _check(plan: Plan) -> None:
@@ -35,6 +41,22 @@ def _check(plan: Plan) -> None:
                 if node is not None and written and is_path and not _has_includes(plan, target):
                     snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
                     _look(plan, plan.library.in_snapshot(folder, snapshot, written), node, target, rest[-1])
+        # azure-ai-ml looks for the code of a step only where the step is written in place.
+        if target.kind.role != Role.SPEC and "component" not in target.own:
+            for place in _CODES:
+                if place[0] in target.own:
+                    _look_for_code(plan, target, target.get(*place), folder)
+
+
+def _look_for_code(plan: Plan, target: Target, node: Node | None, folder: str) -> None:
+    written = text_of(node) if node is not None else None
+    if node is None or not written or _NO_PATH.search(written):
+        return
+    path = os.path.normpath(os.path.join(folder, written))
+    # The folder of the file itself, and those around it, are there.
+    if not f"{folder}{os.sep}".startswith(f"{path}{os.sep}") and plan.library.missing_folder(path):
+        message = f"`code` of {target.shown} names a folder that does not exist"
+        plan.report(RULE, message, node, reason=f"there is no {os.path.relpath(path)}")
 
 
 def _has_includes(plan: Plan, target: Target) -> bool:
@@ -53,11 +75,12 @@ RULE = Rule(
     id="missing-reference",
     severity="error",
     fix="none",
-    summary="a component, trial or conda file that does not exist",
+    summary="a component, trial or conda file, or a code folder, that does not exist",
     why="""\
 Paths in a v2 file start from the folder of the file, and those in a v1.5 spec from its snapshot folder (`code`); those
 in Python code start where it is run, which is not known here. A pipeline whose component is not there cannot be loaded,
-and settings that belong on the component's step are decided without knowing what it runs.""",
+and settings that belong on the component's step are decided without knowing what it runs. A job or v2 component whose
+`code` is not there is rejected.""",
     before="""\
 jobs:
   train:
@@ -69,5 +92,5 @@ jobs:
     component: ./train.yml
 """,
     check=_check,
-    needs=("component", "trial", "conda_file", "conda_dependencies_file", "pip_requirements_file"),
+    needs=("component", "trial", "code", "conda_file", "conda_dependencies_file", "pip_requirements_file"),
 )

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-import difflib
-
-from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
+from arc_toolkit.azureml.schema_keys import Explanation, ForeignKey
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, pairs
 from arc_toolkit.findings import Rule
-
-_ALIKE = 0.85  # `source` and `resources` are 0.8 alike and mean different things
 
 
 def _check(plan: Plan) -> None:
-    for target in plan.known_targets():
-        _look(plan, target, target.own)
-        for name in MAPPINGS:
-            if name in target.own:
-                _look(plan, target, pairs(target.own[name][1]), name)
+    for item in plan.foreign_keys():
+        if item.explanation == Explanation.MISSPELT:
+            _report(plan, item)
 
 
-def _look(plan: Plan, target: Target, own: dict[str, tuple[Node, Node]], below: str = "") -> None:
-    known = known_keys(target.kind, below)
-    if known is None or known.issuperset(own):
+def _report(plan: Plan, item: ForeignKey) -> None:
+    target, name, right = item.target, item.name, item.right
+    where = f"`{item.below}` of a {target.kind.name}" if item.below else f"a {target.kind.name}"
+    message = f"`{name}` is not a key of {where}"
+    path: Path = (item.below, name) if item.below else (name,)
+    if (target.get(item.below, right) if item.below else target.get(right)) is not None:
+        plan.report(RULE, f"{message}; `{right}` is there too", item.key)
         return
-    for name in own.keys() - known - {"<<"}:
-        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
-        if not near:
-            continue
-        where = f"`{below}` of a {target.kind.name}" if below else f"a {target.kind.name}"
-        message = f"`{name}` is not a key of {where}"
-        if near[0] in own:
-            plan.report(RULE, f"{message}; `{near[0]}` is there too", own[name][0])
-            continue
-        path: Path = (*target.path, below, name) if below else (*target.path, name)
 
-        def fix(editor: Editor, at: Path = path, right: str = near[0]) -> None:
-            editor.rename(at, right)
+    def fix(editor: Editor) -> None:
+        editor.rename((*target.path, *path), right)
 
-        plan.report(
-            RULE,
-            f"{message}: `{near[0]}` is meant",
-            own[name][0],
-            reason="after renaming, a setting takes effect that had none so far",
-            fix=fix,
-            title=f"Rename `{name}` to `{near[0]}`",
-        )
+    plan.report(
+        RULE,
+        f"{message}: `{right}` is meant",
+        item.key,
+        reason="after renaming, a setting takes effect that had none so far",
+        fix=fix,
+        title=f"Rename `{name}` to `{right}`",
+    )
 
 
 RULE = Rule(

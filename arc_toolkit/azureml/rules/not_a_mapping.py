@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import yaml
 
-from arc_toolkit.azureml.kinds import Role
+from arc_toolkit.azureml.kinds import Role, TargetKind
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
 from arc_toolkit.edit.yaml_nodes import text_of
 from arc_toolkit.findings import Rule
 
+# Mappings whose keys anybody may choose.
+_OF_ANY_KEYS = ("environment_variables", "inputs", "outputs", "jobs")
+_NAMES = (*MAPPINGS, *_OF_ANY_KEYS)
+
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        for name in (*MAPPINGS, "environment_variables"):
+        for name in _NAMES:
             key, node = target.own.get(name, (None, None))
             if key is None or node is None or isinstance(node, yaml.MappingNode):
                 continue
-            known = known_keys(target.kind, name) or (name == "environment_variables" and target.kind.variables)
+            known = known_keys(target.kind, name) or (name in _OF_ANY_KEYS and _has(target.kind, name))
             # Nothing after the colon is nothing at all, and `task: copy_data` of a data transfer is right.
             if known and target.kind.role != Role.SPEC and text_of(node) != "" and not _is_null(node):
                 plan.report(RULE, f"`{name}` of {target.shown} has to be a mapping", key)
+
+
+def _has(kind: TargetKind, name: str) -> bool:
+    return kind.variables if name == "environment_variables" else name in (known_keys(kind) or ())
 
 
 def _is_null(node: yaml.Node) -> bool:
@@ -34,7 +42,8 @@ RULE = Rule(
     summary="a value or list where a mapping has to be",
     why="""\
 `resources: 32cpu128g` names an instance type at the wrong level: a job is rejected, and a component loads without it.
-The same holds for `distribution: pytorch`, which is `distribution: {type: pytorch}`.""",
+The same holds for `distribution: pytorch`, which is `distribution: {type: pytorch}`, and for inputs, outputs or steps
+that are a list.""",
     before="""\
 type: command
 resources: 32cpu128g

@@ -9,6 +9,7 @@ from arc_toolkit.azureml.documents import folder_of
 from arc_toolkit.azureml.evidence import dockerfile_of
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules._compute import is_elsewhere
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 from arc_toolkit.findings import Rule
 
@@ -22,7 +23,8 @@ def _check(plan: Plan) -> None:
     for target in plan.known_targets():
         for holder in (target.node, target.get("task")):
             environment = pairs(holder).get("environment")
-            if environment is not None:
+            # Clusters of VMs run any image.
+            if environment is not None and not is_elsewhere(plan, target):
                 snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
                 _look(plan, environment[0], environment[1], snapshot)
 
@@ -63,7 +65,7 @@ RULE = Rule(
     why="""\
 AzureML on Kubernetes needs a base image of Ubuntu 20.04 or newer. Older ones fail when the job starts, after the node
 was provisioned and the image pulled. Seen by the image's name, the name of a curated environment, or `FROM` in the
-Dockerfile.""",
+Dockerfile. Nothing is said about a job or step on a cluster of VMs (`cpu-cluster`, `serverless`).""",
     before="""\
 environment:
   image: mcr.microsoft.com/azureml/openmpi3.1.2-ubuntu18.04

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import yaml
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, pairs
 from arc_toolkit.findings import Rule
 
 _BINDING = re.compile(r"\$\{\{\s*(parent\.)?(inputs|outputs|search_space)\.([A-Za-z0-9_.-]+?)\s*\}\}")
 
 
-_OF_STEP = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)")
+_OF_STEP = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)(?:\.outputs\.([A-Za-z0-9_]+)\s*\}\})?")
+# Where a job or component uses its own inputs and outputs.
+_USES = ("command", "task", "args", "input_data")
 
 
 def _check(plan: Plan) -> None:
     steps: dict[Target, Collection[str]] = {}
+    by_path = {target.path: target for target in plan.known_targets() if target.kind.role == Role.STEP}
     for target in plan.known_targets():
         if target.kind.role in (Role.SPEC, Role.V15_STEP):
             continue
@@ -29,8 +33,8 @@ def _check(plan: Plan) -> None:
                 steps[pipeline] = pairs(pipeline.get("jobs"))
             for scalar in _scalars(target.node, skip="jobs"):
                 _report(plan, scalar, pipeline, of_parent=True)
-                _report_steps(plan, scalar, steps[pipeline])
-        commands = [node for name in ("command", "task", "args") if (node := target.get(name)) is not None]
+                _report_steps(plan, scalar, steps[pipeline], by_path, target.path[:-1])
+        commands = [node for name in _USES if (node := target.get(name)) is not None]
         for node in commands if "component" not in target.own else ():
             for scalar in _scalars(node):
                 _report(plan, scalar, target, of_parent=False)
@@ -43,11 +47,25 @@ def _report(plan: Plan, scalar: yaml.ScalarNode, owner: Target, of_parent: bool)
             plan.report(RULE, f"{_shown(owner)} has no {word} `{name}`", scalar)
 
 
-def _report_steps(plan: Plan, scalar: yaml.ScalarNode, steps: Collection[str]) -> None:
-    """`${{parent.jobs.prepare.outputs.data}}` where there is no step `prepare`."""
-    for name in _OF_STEP.findall(scalar.value):
-        if name not in steps and "<<" not in steps:
+def _report_steps(
+    plan: Plan, scalar: yaml.ScalarNode, names: Collection[str], steps: Mapping[Path, Target], at: Path
+) -> None:
+    """`${{parent.jobs.prepare.outputs.data}}` where there is no step `prepare`, or its component has no `data`."""
+    for name, output in _OF_STEP.findall(scalar.value):
+        if name not in names and "<<" not in names:
             plan.report(RULE, f"the pipeline has no step `{name}`", scalar)
+        elif output and (step := steps.get((*at, name))) and not _gives(plan, step, output):
+            plan.report(RULE, f"the component of step `{name}` has no output `{output}`", scalar)
+
+
+def _gives(plan: Plan, step: Target, output: str) -> bool:
+    """Whether a step has an output; also true where its component is not known."""
+    if step.kind.family not in (Family.COMMAND, Family.PARALLEL) or output in pairs(step.get("outputs")):
+        return True
+    document = plan.library.referenced(step)
+    if document is None or document.root.kind.role != Role.COMPONENT:
+        return True
+    return _declares(document.root, "outputs", output)
 
 
 def _shown(owner: Target) -> str:

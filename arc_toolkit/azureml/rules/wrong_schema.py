@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.azureml.kinds import schema_family, type_family
+from arc_toolkit.azureml.kinds import asset_schema, schema_family, type_family
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.findings import Rule
 
@@ -10,9 +10,10 @@ from arc_toolkit.findings import Rule
 def _check(plan: Plan) -> None:
     for document in plan.documents:
         root = document.root
-        declared, schema = type_family(root.text("type") or ""), schema_family(root.text("$schema") or "")
-        if declared and schema and declared != schema:
-            message = f"`$schema` is that of a {schema} file, and `type` says {declared}"
+        declared, schema = type_family(root.text("type") or ""), root.text("$schema") or ""
+        other = schema_family(schema) or asset_schema(schema)
+        if declared and other and declared != other:
+            message = f"`$schema` names the kind {other}, and `type` says {declared}"
             plan.report(RULE, message, root.own["$schema"][0])
 
 

@@ -1,0 +1,52 @@
+"""Names of components and steps that azure-ai-ml rejects."""
+
+from __future__ import annotations
+
+import re
+
+from arc_toolkit.azureml.kinds import Role
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.findings import Rule
+
+# azure-ai-ml 1.35: `ComponentNameStr` and `PipelineNodeNameStr` of _schema/core/fields.py.
+_COMPONENT = re.compile(r"[a-z][a-z0-9_]*")
+_STEP = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def _check(plan: Plan) -> None:
+    for target in plan.known_targets():
+        role = target.kind.role
+        if role == Role.STEP and target.name and not _STEP.fullmatch(target.name):
+            message = f"`{target.name}` is rejected as the name of a step"
+            reason = "lower-case letters, digits and `_` only, and no digit in front"
+            plan.report(RULE, message, target.at, reason=reason)
+        elif role == Role.COMPONENT and target.parent is None:
+            name = target.text("name") or ""
+            if name and not _COMPONENT.fullmatch(name):
+                message = f"`{name}` is rejected as the name of a component"
+                reason = "lower-case letters, digits and `_` only, and a letter in front"
+                plan.report(RULE, message, target.place_of(("name",)), reason=reason)
+
+
+RULE = Rule(
+    id="invalid-name",
+    severity="error",
+    fix="none",
+    summary="a name of a component or step that is rejected",
+    why="""\
+azure-ai-ml takes lower-case letters, digits and `_` in the names of v2 components and of pipeline steps. `train-model`
+was valid in the previews and in SDK v1.5, and is rejected today.""",
+    before="""\
+type: pipeline
+jobs:
+  train-model:
+    component: ./train.yml
+""",
+    after="""\
+type: pipeline
+jobs:
+  train_model:
+    component: ./train.yml
+""",
+    check=_check,
+)

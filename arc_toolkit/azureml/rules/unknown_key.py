@@ -1,0 +1,48 @@
+"""Keys that azure-ai-ml rejects or drops, and that are like no key of the place."""
+
+from __future__ import annotations
+
+from arc_toolkit.azureml.kinds import Role
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.schema_keys import CONTAINER_KEYS, Explanation, ForeignKey
+from arc_toolkit.findings import Rule
+
+
+def _check(plan: Plan) -> None:
+    for item in plan.foreign_keys():
+        if item.explanation == Explanation.UNKNOWN:
+            where = f"`{item.below}` of {item.target.shown}" if item.below else item.target.shown
+            effect = "dropped" if item.target.kind.role == Role.COMPONENT else "rejected"
+            plan.report(RULE, f"{where} has no key `{item.name}`: it is {effect}", item.key, reason=_hint(item))
+
+
+def _hint(item: ForeignKey) -> str:
+    if item.below == "resources" and item.name in CONTAINER_KEYS:
+        return "CPU, memory and GPUs are those of the instance type"
+    return ""
+
+
+RULE = Rule(
+    id="unknown-key",
+    severity="error",
+    fix="none",
+    summary="a key that azure-ai-ml does not know there",
+    why="""\
+azure-ai-ml rejects a job, a trial of a sweep job and a step that is written in place if they have a key that is not in
+its schema ("Unknown field"), and so it does for `resources`, `distribution`, `limits` and `queue_settings` of every
+step. It drops such a key below the `resources` or `distribution` of a component. Other keys of components, and of steps
+that name one, are taken and passed on: they are not reported.""",
+    before="""\
+type: command
+command: python train.py
+resources:
+  cpu: 32
+""",
+    after="""\
+type: command
+command: python train.py
+resources:
+  instance_type: 32cpu128g
+""",
+    check=_check,
+)
