@@ -182,7 +182,7 @@ def test_xids_of_the_program_are_not_a_fault_of_the_gpu(codes: str, kind: CauseK
     assert cause_of([EXIT_1], [with_condition("XIDErrors", message=message)]).kind is kind
 
 
-@pytest.mark.parametrize("number", [8, 13, 31, 43, 45, 68, 69, 109])
+@pytest.mark.parametrize("number", [8, 13, 31, 32, 43, 45, 68, 69, 109])
 def test_each_xid_of_programs(number: int) -> None:
     message = f"XID error-codes found: {number}. FaultCode: NHC2001"
     assert cause_of([EXIT_1], [with_condition("XIDErrors", message=message)]).kind is USER
@@ -199,7 +199,9 @@ def test_an_unknown_check_with_a_fault_code_of_azure_is_a_fault() -> None:
 # What the job printed
 
 
-@pytest.mark.parametrize("number", [46, 48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143])
+@pytest.mark.parametrize(
+    "number", [46, 48, 54, 62, 64, 74, 79, 94, 95, 119, 120, 136, 140, 143, 158, 167, 171, 172]
+)
 def test_each_xid_of_the_hardware_that_a_job_printed(number: int) -> None:
     text = node_line(NODE_A) + f"NVRM: Xid (PCI:0002:00:00): {number}, pid=1\n".encode()
     report = build([scanned(text)], [facts([EXIT_1], [node()])])

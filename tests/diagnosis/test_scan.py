@@ -332,6 +332,7 @@ def test_gpu_errors_are_found_in_the_tail(before: int, after: int) -> None:
         ),
         ("Unable to determine the device handle for GPU0000:65:00.0: Unknown Error", "HARDWARE"),
         ("pynvml.NVMLError_GpuIsLost: GPU is lost", "HARDWARE"),
+        ("pynvml.NVMLError_ResetRequired: GPU requires reset", "HARDWARE"),
         ("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution", "HARDWARE"),
         ("RuntimeError: CUDA error: no CUDA-capable device is detected", "MISSING"),
         ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", "MISSING"),

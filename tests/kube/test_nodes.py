@@ -161,7 +161,14 @@ def test_the_size_of_a_node(label: str) -> None:
     assert read_node({"metadata": {"labels": {label: "Standard_D2s_v5"}}}).size == "Standard_D2s_v5"
 
 
-@pytest.mark.parametrize("label", ["kubernetes.azure.com/agentpool", "agentpool"])
+# Of AKS, Karpenter, EKS and GKE.
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool"),
+        *("eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool"),
+    ],
+)
 def test_the_pool_of_a_node(label: str) -> None:
     assert read_node({"metadata": {"labels": {label: "gpu"}}}).pool == "gpu"
 

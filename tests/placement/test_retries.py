@@ -132,9 +132,49 @@ def test_ray_and_spark() -> None:
     assert spec["restartPolicy"] == {"type": "OnFailure", "onFailureRetries": 3, "onFailureRetryInterval": 10}
 
 
+def test_the_launcher_of_an_mpi_job_v2_is_tried_again() -> None:
+    replicas = {role: {"template": {"spec": POD}} for role in ("Launcher", "Worker")}
+    assert retried(dump("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": replicas}))["runPolicy"] == {
+        "backoffLimit": 3
+    }
+
+
+@pytest.mark.parametrize("kind", ["TrainingRuntime", "ClusterTrainingRuntime"])
+def test_the_job_set_in_a_runtime_of_kubeflow_trainer(kind: str) -> None:
+    replicated = [{"name": "node", "template": {"spec": {"template": {"spec": POD}}}}]
+    spec = retried(
+        dump("trainer.kubeflow.org/v1alpha1", kind, {"template": {"spec": {"replicatedJobs": replicated}}})
+    )
+    assert spec["template"]["spec"]["failurePolicy"]["maxRestarts"] == 3
+
+
+def test_the_templates_of_scheduled_kinds() -> None:
+    cluster = {"rayClusterSpec": {"headGroupSpec": {"template": {"spec": POD}}}}
+    spec = retried(dump("ray.io/v1", "RayCronJob", {"schedule": "@daily", "jobTemplate": cluster}))
+    assert spec["jobTemplate"]["backoffLimit"] == 3
+    tasks = {"tasks": [{"name": "worker", "template": {"spec": POD}}]}
+    spec = retried(dump("batch.volcano.sh/v1alpha1", "CronJob", {"jobTemplate": {"spec": tasks}}))
+    assert spec["jobTemplate"]["spec"]["maxRetry"] == 3
+    assert retried(dump("flow.volcano.sh/v1alpha1", "JobTemplate", tasks))["maxRetry"] == 3
+    parts: dict[str, Any] = {"driver": {}, "executor": {}}
+    scheduled = dump("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", {"template": parts})
+    assert retried(scheduled)["template"]["restartPolicy"]["onFailureRetries"] == 3
+
+
 @pytest.mark.parametrize(
     ("version", "kind"),
-    [("apps/v1", "Deployment"), ("ray.io/v1", "RayCluster"), ("workload.codeflare.dev/v1beta2", "AppWrapper")],
+    [
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "DaemonSet"),
+        ("ray.io/v1", "RayCluster"),
+        ("ray.io/v1", "RayService"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+        ("workload.codeflare.dev/v1beta2", "AppWrapper"),
+        ("kubeflow.org/v1beta1", "Experiment"),
+        ("kueue.x-k8s.io/v1beta1", "ResourceFlavor"),
+    ],
 )
 def test_what_starts_again_by_itself_needs_nothing(version: str, kind: str) -> None:
     result = place(dump(version, kind, {}), None, retries=3)

@@ -83,6 +83,14 @@ def test_an_entry_without_a_pod_spec_names_the_job() -> None:
     assert document["spec"]["podTemplateOverrides"][1] == {"targetJobs": [{"name": "trainer"}], "spec": PODS}
 
 
+def test_the_launcher_of_a_train_job_stays_off_spot_nodes() -> None:
+    entries = [{"targetJobs": [{"name": name}], "spec": {}} for name in ("launcher", "node")]
+    (document,) = placed(f"{TRAIN_JOB}  podTemplateOverrides: {entries}\n", trainer="2.1")
+    launcher, worker = (entry["spec"] for entry in document["spec"]["podTemplateOverrides"])
+    assert launcher == {"affinity": required(expression("NotIn"))}
+    assert worker == PODS
+
+
 def test_the_grace_period_of_a_train_job_is_there_since_2_3() -> None:
     text = next(golden for golden in GOLDENS if golden.name == "TrainJob 2.3 with runtimePatches").text
     assert "2.3" in str(place(text, None, grace=25).refused)

@@ -46,7 +46,6 @@ ACTIONS = (
     b"SweepJob",
     b"ParallelJob",
     b"ScriptRunConfig",
-    b"Step(",
     b"Estimator(",
     b"azureml.train.dnn",
     b"azureml.train.sklearn",
@@ -138,7 +137,6 @@ RESOURCES_CLASS = "JobResourceConfiguration"
 # Statements that only a leaf step allows: one proves that a call of unknown origin made such a step.
 PROOFS = frozenset(
     {
-        ("resources",),
         ("resources", "instance_type"),
         ("resources", "instance_count"),
         ("set_resources",),

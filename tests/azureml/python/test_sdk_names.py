@@ -68,6 +68,16 @@ def test_jobs_of_sdk_v1_are_reported_with_what_can_be_done(module: str, name: st
     assert [finding.line for finding in found] == [3, 4]
 
 
+def test_a_sweep_job_needs_no_other_word_of_the_sdk() -> None:
+    text = "from azure.ai.ml.entities import SweepJob\n\njob = SweepJob(trial=t)\n"
+    assert "SweepJob(trial=t, resources=JobResourceConfiguration(instance_type=" in after(text)
+
+
+def test_a_sweep_component_of_sdk_v15_takes_no_instance_type() -> None:
+    made = "from azure.ml.component.dsl import sweep_component\n@sweep_component()\ndef train(x): ...\n"
+    check_left(f"from azure.ml.component import dsl\n{made}{PIPELINE}", "takes no instance type", TYPE)
+
+
 @pytest.mark.parametrize("name", ["copy_data", "import_data", "export_data"])
 def test_data_transfer_steps_take_no_settings(name: str) -> None:
     text = (
