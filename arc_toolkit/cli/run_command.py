@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.live import add_options
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ examples:
   arc-toolkit run -- python train.py --epochs 10
   arc-toolkit run --checkpoints outputs/checkpoints --max-restarts 3 -- python train.py
   arc-toolkit run --on-notice SIGUSR1 --grace 25s -- ./trainer --config c.toml
+  arc-toolkit run --drain-node
   touch /tmp/stop; arc-toolkit run --cloud none --notice-file /tmp/stop -- sleep 100
 
 A process that uses arc_toolkit.checkpoints needs no option: it saves and ends by itself. Any other is notified
@@ -30,7 +32,7 @@ exit codes: that of the process, 128 + N if signal N ended it; 143 evicted, resu
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the process and its arguments, after --")
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="the process and its arguments, after --")
     parser.add_argument(
         "--checkpoints", metavar="DIR", help="its checkpoints: says when a save is done, and which step it has"
     )
@@ -63,16 +65,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--metadata", metavar="URL", help="the address of the metadata service, instead of the cloud's"
     )
     where.add_argument("--notice-file", metavar="FILE", help="a file whose existence is a notice")
+    parser.add_argument(
+        "--drain-node",
+        action="store_true",
+        help="run no process: on a notice cordon the node in $NODE_NAME and evict its pods (for a DaemonSet)",
+    )
+    add_options(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    import tempfile
-
     from arc_toolkit.durations import parse_seconds
-    from arc_toolkit.notices.sources import cloud_source, find_cloud
-    from arc_toolkit.notices.sources.notice_file import NoticeFile
-    from arc_toolkit.notices.supervisor import Supervisor
-    from arc_toolkit.notices.watcher import Watcher
 
     try:
         grace = parse_seconds(args.grace)
@@ -80,7 +82,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError(f"--grace {error}") from None
     if args.max_restarts < 0:
         raise ArcError(f"--max-restarts {args.max_restarts}: use a number from 0 on")
-    tell = _signal_number(args.on_notice)
+    if args.drain_node:
+        return _drain_node(args, console, grace)
+    if not args.command:
+        raise ArcError("no COMMAND: write it after --, such as `arc-toolkit run -- python train.py`")
+    return _supervise(args, console, grace)
+
+
+def _sources(args: argparse.Namespace, console: Console) -> list[NoticeSource]:
+    from arc_toolkit.notices.sources import cloud_source, find_cloud
+    from arc_toolkit.notices.sources.notice_file import NoticeFile
+
     cloud = find_cloud() if args.cloud == "auto" else args.cloud
     sources: list[NoticeSource] = []
     if cloud not in (None, "none"):
@@ -89,10 +101,20 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.note("this machine is in no known cloud, so that only SIGTERM announces its end")
     if args.notice_file:
         sources.append(NoticeFile(args.notice_file))
+    return sources
+
+
+def _supervise(args: argparse.Namespace, console: Console, grace: float) -> int:
+    import tempfile
+
+    from arc_toolkit.notices.supervisor import Supervisor
+    from arc_toolkit.notices.watcher import Watcher
+
+    tell = _signal_number(args.on_notice)
     with tempfile.TemporaryDirectory(prefix="arc-toolkit-run-") as folder:
         return Supervisor(
             args.command,
-            watcher=Watcher(sources),
+            watcher=Watcher(_sources(args, console)),
             folder=folder,
             grace=grace,
             max_restarts=args.max_restarts,
@@ -101,6 +123,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
             saved=_newest_step(args.checkpoints),
             node=os.environ.get("NODE_NAME", ""),
         ).run()
+
+
+def _drain_node(args: argparse.Namespace, console: Console, grace: float) -> int:
+    """Until it is stopped: drain the node on a notice, and take the cordon back if the notice is withdrawn."""
+    from arc_toolkit.cli.live import connect
+    from arc_toolkit.cluster.drain import NodeDrain
+    from arc_toolkit.notices.node_agent import NodeAgent
+    from arc_toolkit.notices.watcher import Watcher
+
+    node = os.environ.get("NODE_NAME", "")
+    if not node or args.command:
+        raise ArcError("--drain-node takes no COMMAND, and needs the node in $NODE_NAME (from spec.nodeName)")
+    sources = _sources(args, console)
+    if not sources:
+        raise ArcError("--drain-node: there is nothing to watch here; use --cloud")
+    drain = NodeDrain(connect(args, console), node)
+    drain.check()
+    return NodeAgent(drain, Watcher(sources), node=node, grace=grace).run()
 
 
 def _signal_number(word: str | None) -> int | None:
