@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from arc_toolkit.cli.main import main
 from arc_toolkit.output import jsonout
+from tests.azurite import azurite, container  # noqa: F401  (fixtures)
 from tests.cluster.fixtures import cluster, control_plane, older_cluster, own_cluster  # noqa: F401  (fixtures)
 from tests.support import CORPUS, Result, unavailable
 

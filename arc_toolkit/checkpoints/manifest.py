@@ -1,7 +1,7 @@
 """What a checkpoint is on disk: a folder of files and a manifest that is written last, and is the commit.
 
-The manifest has the size and the SHA-256 digests of the blocks of every file, and a digest of itself. A folder without it was never
-committed; a folder that differs from it in any byte is damaged.
+The manifest has the size and the SHA-256 digests of the blocks of every file, and a digest of itself. A folder without
+it was never committed; a folder that differs from it in any byte is damaged.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ class Damage:
     def __init__(self, folder: Path, reason: str, *, committed: bool = True) -> None:
         self.folder, self.reason, self.committed = folder, reason, committed
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """By step, then by writer, as the name of the folder says."""
+        parts = self.folder.name.split("-")
+        known = len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit()
+        return (int(parts[1]), int(parts[2])) if known else (-1, 0)
+
     def __repr__(self) -> str:
         return f"Damage({str(self.folder)!r}, {self.reason!r})"
 
@@ -43,6 +50,11 @@ class Checkpoint:
         self.folder, self.manifest = folder, manifest
         self.step: int = manifest["step"]
         self.fence: int = manifest["writer"]["fence"]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """By step, then by writer."""
+        return self.step, self.fence
 
     def __repr__(self) -> str:
         return f"Checkpoint(step={self.step}, folder={str(self.folder)!r})"
@@ -145,16 +157,21 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 def read_manifest(folder: Path) -> Checkpoint | Damage:
     """The checkpoint in a folder as its manifest describes it; no other file is looked at."""
+    try:
+        content = (folder / NAME).read_bytes()
+    except FileNotFoundError:
+        return Damage(folder, "no manifest: it was not committed", committed=False)
+    except OSError as error:
+        return Damage(folder, f"the manifest cannot be read: {error}")
+    return parse_manifest(folder, content)
+
+
+def parse_manifest(folder: Path, content: bytes) -> Checkpoint | Damage:
+    """The checkpoint that a manifest describes."""
     import json
 
     try:
-        text = (folder / NAME).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Damage(folder, "no manifest: it was not committed", committed=False)
-    except (OSError, UnicodeDecodeError) as error:
-        return Damage(folder, f"the manifest cannot be read: {error}")
-    try:
-        manifest = json.loads(text)
+        manifest = json.loads(content)
         if manifest["schema"] != SCHEMA or manifest["digest"] != _own_digest(manifest):
             return Damage(folder, "the manifest is damaged or from another program")
         return Checkpoint(folder, manifest)
@@ -182,6 +199,15 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
     except OSError as error:
         return Damage(folder, f"it cannot be read: {error}")
     return None
+
+
+def remove(folder: Path | None) -> None:
+    """Delete a folder, its manifest first: what is left after a crash in between is not a checkpoint any more."""
+    import shutil
+
+    if folder is not None:
+        (folder / NAME).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,17 +10,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
-from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, best_interval, mean_seconds
+from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
+from arc_toolkit.checkpoints.locations import local_copy_of, retry_folders
 from arc_toolkit.checkpoints.manifest import (
     Checkpoint,
     Damage,
     read_manifest,
+    remove,
     seal,
     sync_folder,
     verify,
     write_manifest,
 )
-from arc_toolkit.durations import parse_seconds
+from arc_toolkit.checkpoints.pace import Pace
 from arc_toolkit.notices.notice import Notice, NoticeKind
 from arc_toolkit.notices.sources.notice_file import Progress, notice_file
 
@@ -28,6 +30,8 @@ TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Protocol
+
+    from arc_toolkit.checkpoints.remote import RemoteFolder
 
     class NoticeReader(Protocol):
         """Whatever knows of an end of this process: a `notices.Watcher`, or the file of `arc-toolkit run`."""
@@ -51,18 +55,23 @@ _LIBRARIES = (
     "jax",
     "numpy",
 )
-# A save is only begun if it fits into the time that is left, with this much to spare.
-_MARGIN = 1.5
-_SHORTEST = 1.0  # seconds between saves with every="auto"
 EVICTED = 143  # the exit code "evicted, resumable": 128 + SIGTERM
+_PIECE = 16 * 1024 * 1024
 
 
 class CheckpointError(Exception):
     """A checkpoint could not be saved; raised only by a store with `strict=True`."""
 
 
+class Abandoned(Exception):
+    """A save in the background would not be done before the announced end."""
+
+
 class Store:
-    """Checkpoints in one folder. Not for several threads; one process per store writes, any number reads."""
+    """Checkpoints in one folder, with a copy at a URL if there is one.
+
+    Not for several threads; one process per store writes, any number reads.
+    """
 
     def __init__(
         self,
@@ -70,6 +79,8 @@ class Store:
         *,
         keep: int = 3,
         strict: bool = False,
+        remote: str | None = None,
+        storage_options: dict[str, Any] | None = None,
         world_size: int | None = None,
         evictions_per_hour: float = EVICTIONS_PER_HOUR,
         notices: NoticeReader | None = None,
@@ -77,19 +88,17 @@ class Store:
     ) -> None:
         if keep < 2:
             raise ValueError(f"keep at least 2 checkpoints, not {keep}: the newest may turn out to be damaged")
+        if "://" in os.fspath(root):
+            remote, root = os.fspath(root), local_copy_of(os.fspath(root))
         self.root = Path(root)
         self._keep, self._strict = keep, strict
         self._world_size = world_size if world_size is not None else int(os.environ.get("WORLD_SIZE") or 1)
-        self._mean = mean_seconds(evictions_per_hour)
         self._report = report or _to_stderr
-        self._fence = 0
+        self._fence = self._local_fence = 0
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
         # Checkpoints that this process has verified, so that they are not read again before older ones are deleted.
         self._verified: set[Path] = set()
-        self._durations: list[float] = []
-        self._last_save = time.monotonic()
-        self._last_step: int | None = None
-        self._every: int | float | str = "auto"
+        self._pace = Pace(mean_seconds(evictions_per_hour))
         # Under `arc-toolkit run` the supervisor tells of an end, and wants to know the step.
         supervised = notice_file()
         self._notices: NoticeReader | None = notices or supervised
@@ -98,6 +107,13 @@ class Store:
         # The end for which a save was made, so that it is made once.
         self._saved_for: str | None = None
         self._pending: threading.Thread | None = None
+        self._abandon = threading.Event()
+        self._remote: RemoteFolder | None = None
+        if remote is not None:
+            from arc_toolkit.checkpoints.remote import RemoteFolder, Uploader
+
+            self._remote = RemoteFolder(remote, storage_options)
+            self._uploader = Uploader(self._remote, self._may_upload, self._retain_remote, self._tell)
         # What went wrong and did not end the run.
         self.problems: list[str] = []
 
@@ -106,30 +122,56 @@ class Store:
     def latest(self) -> Checkpoint | None:
         """The newest valid checkpoint, after every byte of it was compared; None if there is none.
 
-        Damaged ones are reported and moved aside, never deleted; the one before is used.
+        Damaged ones are reported and moved aside, never deleted; the one before is used. One that is only at the URL is
+        downloaded.
         """
-        for entry in self.listing():
-            damage = entry if isinstance(entry, Damage) else verify(entry)
-            if damage is None:
-                assert isinstance(entry, Checkpoint)
-                self._verified.add(entry.folder)
-                return entry
-            if damage.committed:
-                self._set_aside(damage)
+        local = self.listing()
+        names = {entry.folder.name for entry in local}
+        entries = sorted([*local, *self._only_remote(names)], key=lambda entry: entry.order, reverse=True)
+        for entry in entries:
+            checked = self._checked(entry)
+            if isinstance(checked, Checkpoint):
+                self._verified.add(checked.folder)
+                return checked
+            if checked.committed:
+                self._set_aside(checked)
         return None
 
     def listing(self) -> list[Checkpoint | Damage]:
-        """Every folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
-        try:
-            names = os.listdir(self.root)
-        except FileNotFoundError:
-            return []
-        folders = [self.root / name for name in names if name.startswith("step-")]
+        """Every local folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
+        folders: list[Path] = []
+        for root in [self.root, *retry_folders(self.root)]:
+            with suppress(FileNotFoundError):
+                folders += [root / name for name in os.listdir(root) if name.startswith("step-")]
         entries = [read_manifest(folder) for folder in folders if folder.is_dir()]
-        return sorted(entries, key=_order, reverse=True)
+        return sorted(entries, key=lambda entry: entry.order, reverse=True)
+
+    def _checked(self, entry: Checkpoint | Damage) -> Checkpoint | Damage:
+        if isinstance(entry, Damage):
+            return entry
+        if entry.folder.is_absolute() or entry.folder.parent != Path("."):
+            return verify(entry) or entry
+        assert self._remote is not None
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            return self._remote.download(entry, self.root)
+        except OSError as error:
+            return Damage(entry.folder, f"it cannot be downloaded: {error}")
+
+    def _only_remote(self, names: set[str]) -> list[Checkpoint | Damage]:
+        """What is at the URL and not here; its `folder` is only a name."""
+        if self._remote is None:
+            return []
+        try:
+            return [entry for entry in self._remote.listing() if entry.folder.name not in names]
+        except OSError as error:
+            self._tell(f"{self._remote.url} cannot be read, so that only the checkpoints here are known: {error}")
+            return []
 
     def _set_aside(self, damage: Damage) -> None:
         self._tell(f"{damage.folder.name} is skipped: {damage.reason}")
+        if damage.folder.parent != self.root:
+            return  # of another try or at the URL: only this run's own folder is changed
         target = self.root / _ASIDE / f"{damage.folder.name}-{os.urandom(2).hex()}"
         try:
             target.parent.mkdir(exist_ok=True)
@@ -152,7 +194,7 @@ class Store:
 
         If the disk is full or fails, the new checkpoint is lost and reported, and nothing else.
         """
-        self.wait()
+        self._wait_for_save()
         began = time.monotonic()
         folder: Path | None = None
         try:
@@ -162,7 +204,7 @@ class Store:
         except OSError as error:
             self._failed(step, folder, error)
         except BaseException:
-            _remove(folder)
+            remove(folder)
             raise
 
     def save_later(
@@ -175,14 +217,22 @@ class Store:
         reason: str | None = None,
     ) -> None:
         """Copy the contents now, write and commit them in the background. At most one such save is under way."""
-        self.wait()
+        self._wait_for_save()
         copies = {name: bytes(content) for name, content in files.items()}
         fields = self._fields(step, epoch, metrics, reason)
+        self._abandon.clear()
         self._pending = threading.Thread(target=self._save_copies, args=(step, copies, fields), name="checkpoint")
         self._pending.start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until no save is under way; whether that is so."""
+        """Until no save and no upload is under way; whether that is so."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if not self._wait_for_save(timeout):
+            return False
+        left = None if end is None else max(0.0, end - time.monotonic())
+        return self._remote is None or self._uploader.wait(left)
+
+    def _wait_for_save(self, timeout: float | None = None) -> bool:
         if self._pending is None:
             return True
         self._pending.join(timeout)
@@ -199,8 +249,15 @@ class Store:
             for name, content in files.items():
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+                with open(path, "wb", buffering=0) as stream:
+                    for start in range(0, len(content), _PIECE):
+                        if self._abandon.is_set():
+                            raise Abandoned
+                        stream.write(memoryview(content)[start : start + _PIECE])
             self._commit(folder, fields, began)
+        except Abandoned:
+            remove(folder)
+            self._tell(f"step {step} is abandoned: it would not be saved before the announced end")
         except OSError as error:
             self._failed(step, folder, error)
 
@@ -209,7 +266,13 @@ class Store:
             raise ValueError(f"a step is a number from 0 on, not {step}")
         if not self._fence:
             self.root.mkdir(parents=True, exist_ok=True)
-            self._fence = take_fence(self.root, self._writer)
+            self._local_fence = self._fence = take_fence(self.root, self._writer)
+            if self._remote is not None:
+                try:
+                    self._fence = self._remote.take_fence(self._writer)
+                except OSError as error:
+                    self._fence = 0  # asked for again at the next save
+                    self._tell(f"{self._remote.url} cannot be written to: {error}")
         # A name is never used twice: a retry of the same step by another writer has another number.
         folder = self.root / f"{_STAGING}{step:012d}-{self._fence:06d}-{os.urandom(2).hex()}"
         folder.mkdir()
@@ -218,21 +281,22 @@ class Store:
     def _commit(self, folder: Path, fields: dict[str, Any], began: float) -> None:
         fields["writer"]["fence"] = self._fence
         manifest = seal(folder, fields)
-        if newest_fence(self.root) > self._fence:
+        if newest_fence(self.root) > self._local_fence:
             raise OSError("another process has taken over this store, so that this one may not save any more")
         final = self.root / f"step-{folder.name.removeprefix(_STAGING)}"
         os.rename(folder, final)
         sync_folder(self.root)
         write_manifest(final, manifest)
         self._verified.add(final)
-        self._durations = [*self._durations[-9:], time.monotonic() - began]
-        self._last_save, self._last_step = time.monotonic(), fields["step"]
+        self._pace.saved(fields["step"], time.monotonic() - began)
         self._saved_for = fields["notice"]
+        if self._remote is not None:
+            self._uploader.add(Checkpoint(final, manifest))
         self._retain()
 
     def _failed(self, step: int, folder: Path | None, error: OSError) -> None:
-        _remove(folder)
-        self._last_save = time.monotonic()  # not again at the very next step
+        remove(folder)
+        self._pace.failed()
         message = f"step {step} could not be saved: {error}"
         self._tell(message)
         if self._strict:
@@ -255,9 +319,11 @@ class Store:
             "versions": {"python": sys.version.split()[0], **{k: str(v) for k, v in versions.items() if v}},
         }
 
+    # --- what is kept --------------------------------------------------------------------------------------
+
     def _retain(self) -> None:
         """Delete what is older than the newest `keep`, all of which are verified first."""
-        entries = [entry for entry in self.listing() if isinstance(entry, Checkpoint)]
+        entries = [entry for entry in self.listing() if isinstance(entry, Checkpoint) and self._is_own(entry)]
         kept: list[Checkpoint] = []
         for entry in entries:
             if len(kept) < self._keep:
@@ -265,7 +331,24 @@ class Store:
                     self._verified.add(entry.folder)
                     kept.append(entry)
                 continue
-            _remove(entry.folder)
+            remove(entry.folder)
+
+    def _is_own(self, entry: Checkpoint) -> bool:
+        return entry.folder.parent == self.root
+
+    def _may_upload(self) -> None:
+        if self._remote is None or self._fence == 0:
+            raise OSError("this process has no number as a writer there")
+        if not self._remote.owns(self._fence, self._writer):
+            raise OSError("another process has taken over this store, so that this one may not upload any more")
+
+    def _retain_remote(self, uploaded: Checkpoint) -> None:
+        """Delete at the URL what is older than the newest `keep`; those here were verified before they were copied."""
+        assert self._remote is not None
+        entries = [entry for entry in self._remote.listing() if isinstance(entry, Checkpoint)]
+        older = [entry for entry in entries if entry.order < uploaded.order]
+        for entry in sorted(older, key=lambda entry: entry.order, reverse=True)[self._keep - 1 :]:
+            self._remote.delete(entry.folder.name)
 
     # --- when ----------------------------------------------------------------------------------------------
 
@@ -273,12 +356,11 @@ class Store:
         """The steps that are left, after that of the newest valid checkpoint: 0 to total - 1 in a new run.
 
         `every` is a number of steps, a time such as "10m", or "auto": the interval that wastes least, from the measured
-        time of a save and the rate of evictions.
+        time of a save and the rate of evictions. After the save for an announced end the process ends with 143.
         """
-        self._every = _parse_every(every)
         newest = self.latest()
         first = newest.step + 1 if newest is not None else 0
-        self._last_step, self._last_save = first - 1, time.monotonic()
+        self._pace.start(every, first - 1)
         for step in range(first, total):
             yield step
             self._end_if_evicted(step, total)
@@ -286,9 +368,10 @@ class Store:
     def _end_if_evicted(self, step: int, total: int) -> None:
         """After the save for an announced end there is nothing more to do on this machine."""
         notice = self.notice
-        if notice is None or step == total - 1 or not self.wait(notice.seconds_left()):
+        if notice is None or step == total - 1 or not self._wait_for_save(notice.seconds_left()):
             return
         if self._saved_for == notice.id:
+            self.wait(notice.seconds_left())
             self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
             raise SystemExit(EVICTED)
 
@@ -296,19 +379,15 @@ class Store:
         """Whether to save now: the interval is over, or an end was announced and a save still fits before it."""
         if self._progress is not None:
             self._progress.write(step)
-        if self._pending is not None and not self.wait(0):
+        notice = self.notice
+        left = notice.seconds_left() if notice is not None else None
+        if not self._wait_for_save(0):
+            if left is not None and not self._pace.fits(left):
+                self._abandon.set()
             return False
-        if (notice := self.notice) is not None:
-            left = notice.seconds_left()
-            return self._saved_for != notice.id and (left is None or self.fits(left))
-        passed = time.monotonic() - self._last_save
-        if isinstance(self._every, int):
-            return step - (self._last_step if self._last_step is not None else -1) >= self._every
-        if isinstance(self._every, float):
-            return passed >= self._every
-        if not self._durations:
-            return passed >= 60.0  # the first one tells how long a save takes
-        return passed >= max(best_interval(self.save_seconds, self._mean), _SHORTEST)
+        if notice is not None:
+            return self._saved_for != notice.id and (left is None or self._pace.fits(left))
+        return self._pace.due(step)
 
     @property
     def notice(self) -> Notice | None:
@@ -320,47 +399,14 @@ class Store:
         deadline = time.time() + seconds
         self._announced = Notice(NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline)
 
-    def fits(self, seconds: float) -> bool:
-        """Whether a save takes less than that, by the slowest of the last ten and a margin."""
-        return seconds > max(self._durations, default=0.0) * _MARGIN
-
     @property
     def save_seconds(self) -> float:
         """The mean of the last ten saves; 0 before the first."""
-        return sum(self._durations) / len(self._durations) if self._durations else 0.0
+        return self._pace.save_seconds
 
     def _tell(self, message: str) -> None:
         self.problems.append(message)
         self._report(f"checkpoints: {message}")
-
-
-def _order(entry: Checkpoint | Damage) -> tuple[int, int]:
-    """By step, then by writer; a damaged one by what its name says."""
-    if isinstance(entry, Checkpoint):
-        return entry.step, entry.fence
-    parts = entry.folder.name.split("-")
-    return (
-        (int(parts[1]), int(parts[2])) if len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit() else (-1, 0)
-    )
-
-
-def _parse_every(every: int | float | str) -> int | float | str:
-    """A number of steps (int), seconds (float), or "auto"."""
-    if every == "auto" or (isinstance(every, int | float) and every > 0):
-        return every
-    if isinstance(every, str) and not every.isdigit():
-        with suppress(ValueError):
-            return parse_seconds(every)
-    raise ValueError(f'every={every!r}: use a number of steps, a time such as "10m", or "auto"')
-
-
-def _remove(folder: Path | None) -> None:
-    """Delete a folder, its manifest first: what is left after a crash in between is not a checkpoint any more."""
-    import shutil
-
-    if folder is not None:
-        (folder / "checkpoint.json").unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _to_stderr(text: str) -> None:

@@ -11,11 +11,13 @@ from arc_toolkit.errors import FOUND, OK, ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.checkpoints import Checkpoint, Damage
+    from arc_toolkit.checkpoints.remote import RemoteFolder
 
 EPILOG = """\
 examples:
   arc-toolkit checkpoints list outputs/checkpoints
   arc-toolkit checkpoints verify outputs/checkpoints --format json
+  arc-toolkit checkpoints list az://container/jobs/one
   arc-toolkit checkpoints prune outputs/checkpoints --keep 3 --yes
   python train.py --resume "$(arc-toolkit checkpoints resume outputs/checkpoints)"
 
@@ -33,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = "; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
     parser.add_argument("action", choices=list(ACTIONS), help=actions)
-    parser.add_argument("folder", metavar="DIR", help="the folder of the store")
+    parser.add_argument("folder", metavar="DIR|URL", help="the folder or the URL of the store")
     parser.add_argument(
         "--format", choices=["table", "json"], default="table", help="of the result (default: table)"
     )
@@ -46,19 +48,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.checkpoints import Damage, Store
 
-    if not Path(args.folder).is_dir():
-        raise ArcError(f"{args.folder} is not a folder")
     if args.keep < 2:
         raise ArcError(f"--keep {args.keep}: keep at least 2, because the newest may turn out to be damaged")
-    entries = Store(args.folder).listing()
+    remote = _remote(args.folder)
+    if remote is not None:
+        if args.action == "resume":
+            return _resume_from_url(args, console)
+        try:
+            entries = sorted(remote.listing(), key=lambda entry: entry.order, reverse=True)
+        except OSError as error:
+            raise ArcError(f"cannot read {args.folder}: {error}") from None
+    elif Path(args.folder).is_dir():
+        entries = Store(args.folder).listing()
+    else:
+        raise ArcError(f"{args.folder} is not a folder")
     if args.action == "resume":
         return _resume(entries, args, console)
     if args.action == "list":
         states = [entry if isinstance(entry, Damage) else None for entry in entries]
     else:
-        states = _verified(entries, console)
+        states = _verified(entries, console, remote)
     if args.action == "prune":
-        return _prune(entries, states, args, console)
+        return _prune(entries, states, args, console, remote)
     _show(entries, states, args, console)
     damaged = sum(state is not None for state in states)
     good = "committed" if args.action == "list" else "valid"
@@ -66,16 +77,55 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return FOUND if damaged else OK
 
 
-def _verified(entries: list[Checkpoint | Damage], console: Console) -> list[Damage | None]:
+def _remote(place: str) -> RemoteFolder | None:
+    if "://" not in place:
+        return None
+    from arc_toolkit.checkpoints.remote import RemoteFolder
+
+    return RemoteFolder(place)
+
+
+def _verified(
+    entries: list[Checkpoint | Damage], console: Console, remote: RemoteFolder | None = None
+) -> list[Damage | None]:
     from arc_toolkit.checkpoints import Damage
     from arc_toolkit.checkpoints.manifest import verify
 
     states: list[Damage | None] = []
     for entry in entries:
         console.progress(f"reading {entry.folder.name}")
-        states.append(entry if isinstance(entry, Damage) else verify(entry))
+        if isinstance(entry, Damage):
+            states.append(entry)
+        else:
+            states.append(verify(entry) if remote is None else _verified_copy(entry, remote))
     console.clear_progress()
     return states
+
+
+def _verified_copy(entry: Checkpoint, remote: RemoteFolder) -> Damage | None:
+    """Download one checkpoint, compare every byte, and forget the copy."""
+    import tempfile
+
+    from arc_toolkit.checkpoints import Damage
+
+    with tempfile.TemporaryDirectory(prefix="arc-toolkit-checkpoints-") as folder:
+        try:
+            result = remote.download(entry, Path(folder))
+        except OSError as error:
+            result = Damage(entry.folder, f"it cannot be downloaded: {error}")
+    return result if isinstance(result, Damage) else None
+
+
+def _resume_from_url(args: argparse.Namespace, console: Console) -> int:
+    """The newest of the URL and of its local copy, downloaded if it is not here."""
+    from arc_toolkit.checkpoints import Store
+
+    newest = Store(args.folder, report=console.warn).latest()
+    if newest is None:
+        console.note(f"no valid checkpoint in {args.folder}")
+        return FOUND
+    _print_newest(newest, args, console)
+    return OK
 
 
 def _resume(entries: list[Checkpoint | Damage], args: argparse.Namespace, console: Console) -> int:
@@ -99,17 +149,20 @@ def _print_newest(entry: Checkpoint | Damage, args: argparse.Namespace, console:
 
 
 def _prune(
-    entries: list[Checkpoint | Damage], states: list[Damage | None], args: argparse.Namespace, console: Console
+    entries: list[Checkpoint | Damage],
+    states: list[Damage | None],
+    args: argparse.Namespace,
+    console: Console,
+    remote: RemoteFolder | None,
 ) -> int:
-    import shutil
+    from arc_toolkit.checkpoints.manifest import remove
 
     valid = [entry for entry, damage in zip(entries, states, strict=True) if damage is None]
     for entry in valid[args.keep :]:
-        if args.yes:
-            (entry.folder / "checkpoint.json").unlink(
-                missing_ok=True
-            )  # first: the rest is not a checkpoint any more
-            shutil.rmtree(entry.folder)
+        if args.yes and remote is not None:
+            remote.delete(entry.folder.name)
+        elif args.yes:
+            remove(entry.folder)
         console.out(f"{'deleted' if args.yes else 'would delete'} {entry.folder}")
     for damage in (damage for damage in states if damage is not None):
         console.warn(f"{damage.folder.name} is kept: {damage.reason}")

@@ -1,0 +1,25 @@
+"""Folders that a store uses beside the one it was given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def local_copy_of(url: str) -> Path:
+    """The local folder for the checkpoints of a URL: $ARC_TOOLKIT_CHECKPOINTS, or one in the temporary folder."""
+    import hashlib
+    import tempfile
+
+    folder = os.environ.get("ARC_TOOLKIT_CHECKPOINTS")
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]
+    return Path(folder) if folder else Path(tempfile.gettempdir()) / "arc-toolkit-checkpoints" / name
+
+
+def retry_folders(root: Path) -> list[Path]:
+    """What earlier tries of an AzureML job left: `outputs/retry_001/checkpoints` for `outputs/checkpoints`."""
+    parts = root.parts
+    if "outputs" not in parts:
+        return []
+    place = len(parts) - parts[::-1].index("outputs")
+    return sorted(Path(*parts[:place]).glob(os.path.join("retry_*", *parts[place:])))

@@ -1,0 +1,200 @@
+"""Checkpoints in a blob store, by any URL of fsspec (az://, abfs://, s3://, gs://): a copy of the local ones.
+
+A checkpoint is committed locally first. Then its files are copied, and its manifest last: blob stores have no rename,
+so the manifest alone says that a checkpoint is whole. An upload that was interrupted goes on with the files that are
+missing. Names are never used twice, so that a retry of a job collides with nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+from arc_toolkit.checkpoints.manifest import NAME, Checkpoint, Damage, parse_manifest, remove, verify
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+_WRITERS = ".writers"
+_LOADING = ".loading-"
+
+
+class RemoteFolder:
+    """The checkpoints below one URL. Every method raises `OSError` for whatever goes wrong on the way."""
+
+    def __init__(self, url: str, storage_options: dict[str, Any] | None = None) -> None:
+        self.url = url.rstrip("/")
+        # Blob stores have no folders to make.
+        self._options = {"auto_mkdir": True} if url.startswith("file://") else storage_options or {}
+        self._opened: tuple[Any, str] | None = None
+
+    def listing(self) -> list[Checkpoint | Damage]:
+        """Every checkpoint whose manifest is there; `folder` is the name below the URL."""
+        entries: list[Checkpoint | Damage] = []
+        for path in self._find():
+            parts = path.split("/")
+            if len(parts) == 2 and parts[1] == NAME and parts[0].startswith("step-"):
+                entries.append(parse_manifest(Path(parts[0]), self._read(path)))
+        return entries
+
+    def upload(self, checkpoint: Checkpoint, go_on: Callable[[], bool]) -> bool:
+        """Copy the files that are not there yet, and the manifest last; False if `go_on` said to stop."""
+        name = checkpoint.folder.name
+        there = self._sizes(name)
+        for entry in checkpoint.manifest["files"]:
+            if not go_on():
+                return False
+            # A blob appears only when it is whole, and only this checkpoint uses the name.
+            if there.get(f"{name}/{entry['path']}") != entry["size"]:
+                self._put(checkpoint.folder / entry["path"], f"{name}/{entry['path']}")
+        if not go_on():
+            return False
+        self._put(checkpoint.folder / NAME, f"{name}/{NAME}")
+        return True
+
+    def download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
+        """The checkpoint as a local one, after every byte was compared."""
+        name = checkpoint.folder.name
+        staging = root / f"{_LOADING}{name}"
+        for entry in [*checkpoint.manifest["files"], {"path": NAME}]:
+            target = staging / entry["path"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # What an interrupted download left is compared below like everything else.
+            if not target.is_file() or target.stat().st_size != entry.get("size"):
+                self._get(f"{name}/{entry['path']}", target)
+        local = Checkpoint(staging, checkpoint.manifest)
+        if damage := verify(local):
+            remove(staging)
+            return Damage(Path(name), f"at {self.url}: {damage.reason}")
+        os.rename(staging, root / name)
+        return Checkpoint(root / name, checkpoint.manifest)
+
+    def delete(self, name: str) -> None:
+        """The manifest first: what is left after a crash in between is not a checkpoint any more."""
+        fs, base = self._open()
+        with _as_os_error():
+            fs.rm_file(f"{base}/{name}/{NAME}")
+            fs.rm(f"{base}/{name}", recursive=True)
+
+    # --- writers ---------------------------------------------------------------------------------------------
+
+    def take_fence(self, writer: str) -> int:
+        """The next number. Two writers that take the same one at the same moment are told apart by `owns`."""
+        number = max((row[0] for row in self._writers()), default=0) + 1
+        fs, base = self._open()
+        with _as_os_error():
+            fs.pipe_file(f"{base}/{_WRITERS}/{number:08d}-{writer}", b"")
+        return number
+
+    def owns(self, number: int, writer: str) -> bool:
+        """Whether no other writer came later."""
+        return max(self._writers(), default=(0, "")) <= (number, writer)
+
+    def _writers(self) -> list[tuple[int, str]]:
+        rows = [path.partition("/")[2].partition("-") for path in self._find(_WRITERS)]
+        return [(int(number), writer) for number, _, writer in rows if number.isdigit()]
+
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Any, str]:
+        if self._opened is None:
+            try:
+                from fsspec.core import url_to_fs
+            except ImportError:
+                raise OSError(f"{self.url} needs fsspec and its package for this kind of URL") from None
+            with _as_os_error():
+                fs, base = url_to_fs(self.url, use_listings_cache=False, skip_instance_cache=True, **self._options)
+            self._opened = fs, base.rstrip("/")
+        return self._opened
+
+    def _find(self, below: str = "") -> list[str]:
+        return list(self._sizes(below))
+
+    def _sizes(self, below: str = "") -> dict[str, int]:
+        """The files below the URL, or below one of its folders, relative to the URL."""
+        fs, base = self._open()
+        with _as_os_error():
+            fs.invalidate_cache()
+            try:
+                found = fs.find(f"{base}/{below}".rstrip("/"), detail=True)
+            except FileNotFoundError:
+                return {}
+        return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}
+
+    def _read(self, path: str) -> bytes:
+        fs, base = self._open()
+        with _as_os_error():
+            content: bytes = fs.cat_file(f"{base}/{path}")
+        return content
+
+    def _put(self, source: Path, path: str) -> None:
+        fs, base = self._open()
+        with _as_os_error():
+            fs.put_file(str(source), f"{base}/{path}")
+
+    def _get(self, path: str, target: Path) -> None:
+        fs, base = self._open()
+        with _as_os_error():
+            fs.get_file(f"{base}/{path}", str(target))
+
+
+class Uploader:
+    """Uploads in the background: the newest checkpoint, one at a time. One that is older by then is not uploaded."""
+
+    def __init__(
+        self,
+        remote: RemoteFolder,
+        before: Callable[[], None],
+        after: Callable[[Checkpoint], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._remote, self._before, self._after, self._tell = remote, before, after, tell
+        self._next: Checkpoint | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        with self._lock:
+            self._next = checkpoint
+            if self._thread is None:
+                # Not a daemon: a process that ends normally finishes its upload first.
+                self._thread = threading.Thread(target=self._run, name="checkpoint-upload")
+                self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until nothing is being uploaded; whether that is so."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        return self._thread is None
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                checkpoint, self._next = self._next, None
+                if checkpoint is None:
+                    self._thread = None
+                    return
+            try:
+                self._before()
+                # A newer one that was committed meanwhile is worth more than the rest of this one.
+                if self._remote.upload(checkpoint, lambda: self._next is None):
+                    self._after(checkpoint)
+            except OSError as error:
+                self._tell(f"{checkpoint.folder.name} is not uploaded to {self._remote.url}: {error}")
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Whatever a storage library raises, as `OSError`."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise OSError(f"{type(error).__name__}: {text}") from error
