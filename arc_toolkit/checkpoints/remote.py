@@ -83,7 +83,7 @@ class RemoteFolder:
     # --- writers ---------------------------------------------------------------------------------------------
 
     def take_fence(self, writer: str) -> int:
-        """The next number. Two writers that take the same one at the same moment are told apart by `owns`."""
+        """The next number. Two writers that take the same one at the same moment differ for `owns`."""
         number = max((row[0] for row in self._writers()), default=0) + 1
         fs, base = self._open()
         with _as_os_error():
