@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -105,7 +106,6 @@ def test_a_notice_drains_the_node_and_a_withdrawn_one_gives_it_back(
 ) -> None:
     node.create(pod("train"))
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
-    # The garbage collector would delete a pod whose owner does not exist, so it is not asked to block on it.
     agent = drainer("drainer")
     agent.until("start node=")
     node.create(pod("agent", ownerReferences=[owner]))
@@ -114,7 +114,9 @@ def test_a_notice_drains_the_node_and_a_withdrawn_one_gives_it_back(
     stored = node.get("Node", NODE)
     assert stored["spec"]["unschedulable"] is True
     assert "arc-toolkit/cordoned" in stored["metadata"]["annotations"]
-    assert "default/train: evicted with 2" in agent.log.read_text()  # less than its own 60 s
+    grace = re.search(r"default/train: evicted with (\d+) s", agent.log.read_text())
+    assert grace is not None
+    assert 1 <= int(grace[1]) <= 25  # less than its own 60 s
     assert "default/agent" not in agent.log.read_text()
     azure_answers(service, [])
     agent.until("withdrawn node=")
