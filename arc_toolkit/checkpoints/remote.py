@@ -120,10 +120,10 @@ class RemoteFolder:
         with _as_os_error():
             fs.invalidate_cache()
             try:
-                found = fs.find(f"{base}/{below}".rstrip("/"), detail=True)
+                files = fs.find(f"{base}/{below}".rstrip("/"), detail=True)
             except FileNotFoundError:
                 return {}
-        return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}
+        return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in files.items()}
 
     def _read(self, path: str) -> bytes:
         fs, base = self._open()
