@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from arc_toolkit.kube.devices import devices_in
+from arc_toolkit.kube.devices import devices_in, is_device
 from arc_toolkit.kube.quantities import QuantityError, bytes_offered, cpu_offered
 from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Taint, Toleration, untolerated
@@ -255,6 +255,11 @@ def unusable(
     elif taint:
         why = WhyUnusable.CONDITION if taint.passes else WhyUnusable.TAINT
         explanation = ", which AzureML pods do not tolerate"
+        if is_device(taint.key):
+            # ExtendedResourceToleration: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
+            explanation += (
+                f"; if the cluster adds that to pods with GPUs (AKS, EKS, GKE do), --tolerate {taint.key}"
+            )
         brief = f"taint {taint}{' (a spot pool)' if taint.key == SPOT_KEY else ''}"
     return UnusableNode(node, why, brief or why.value, explanation) if why else None
 

@@ -19,6 +19,10 @@ _PASSING = (
     "DeletionCandidateOfClusterAutoscaler",
     "karpenter.sh/",
     "node.cilium.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "disk.csi.azure.com/agent-not-ready",
+    "file.csi.azure.com/agent-not-ready",
 )
 
 

@@ -86,8 +86,10 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
         problem = SpecProblem(SpecRule.SELECTOR, _no_node(spec.selector, selected, candidates))
         return Fit(name, "no node", problem.message, spec, meant, problem=problem)
     counts = tuple(row.schedulable.how_many_of(spec)[0] for row in able)
-    # A node with a broken GPU says nothing about whether the type has become too large.
-    measures = [row for row in able if row.unusable is None] or able
+    # A node with a broken GPU, or with GPUs divided in another way, says nothing about whether the type has become
+    # too large.
+    whole = [row for row in able if row.unusable is None]
+    measures = [row for row in whole if _has_devices(row.node, spec, meant)] or whole or able
     taken = [row.schedulable.how_many_of(spec)[0] for row in measures]
     # Of a type for one size or pool, every node was meant to take so many; of any other, some node was.
     for_one_kind = any(key in spec.selector for key in (*SIZE_LABELS, *POOL_LABELS))
@@ -103,6 +105,10 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
     where = f"on {short} of {len(measures)} nodes" if len(measures) > 1 else f"on {tightest.name}"
     reason = f"{where}: {_too_many(spec, meant, tightest)}{_since(spec, tightest)}"
     return Fit(name, "fits less often", reason, spec, meant, counts, tightest)
+
+
+def _has_devices(node: Node, spec: InstanceTypeSpec, times: int) -> bool:
+    return all(node.devices.get(resource, 0) >= count * times for resource, count in spec.devices.items())
 
 
 def _too_large_for_all(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) -> SpecProblem:

@@ -24,6 +24,7 @@ from arc_toolkit.sizing.schedulable import (
     schedulable_of_size,
     version_of,
 )
+from arc_toolkit.sizing.selectors import gpu_parts
 
 DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")
 
@@ -139,19 +140,20 @@ def size_nodes(
     """What each node can give, and why jobs cannot use it or types are not sized for it."""
     known = list(tolerations)
     refused = {node.name: unusable(node, known, architecture) for node in nodes}
-    most: dict[tuple[str, tuple[str, ...]], int] = {}  # devices that a usable node of that size and kinds shows
+    # Devices that a usable node of that size and kinds shows, anywhere ("") and in a pool.
+    most: dict[tuple[str, tuple[str, ...], str], int] = {}
     for node in nodes:
         if node.devices and refused[node.name] is None:
             for kinds in ((), tuple(node.devices)):  # a node that shows none should have those of any other
-                most[node.size, kinds] = max(most.get((node.size, kinds), 0), node.gpus)
+                for pool in {"", node.pool}:
+                    most[node.size, kinds, pool] = max(most.get((node.size, kinds, pool), 0), node.gpus)
     candidates = []
     for node in nodes:
         extra = daemonsets.on(version_of(node, assumptions))
         sized = schedulable_of_node(node, assumptions, [*occupants.get(node.name, ()), *extra])
         reason = refused[node.name]
         if reason is None:
-            others = most.get((node.size, tuple(node.devices)), 0)
-            reason = _fewer_gpus(node, others) or _full(node, sized)
+            reason = _fewer_gpus(node, most) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
     return _without_control_plane(candidates)
 
@@ -169,14 +171,19 @@ def _without_control_plane(candidates: list[Candidate]) -> list[Candidate]:
     ]
 
 
-def _fewer_gpus(node: Node, most: int) -> UnusableNode | None:
-    """A node with a broken GPU or without a device plugin: fewer than its size has, or than others of it show."""
-    size = vm_sizes.find(node.size)
-    if size and size.gpu_resource and set(node.devices) <= {size.gpu_resource}:
-        most = max(most, size.node_gpus)
-    if not node.failed_devices and (not node.size or node.gpus >= most):
+def _fewer_gpus(node: Node, most: Mapping[tuple[str, tuple[str, ...], str], int]) -> UnusableNode | None:
+    """A node with a broken GPU or without a device plugin: fewer than its size has, or than others of it show.
+
+    The GPUs of a known size may be divided in one pool and whole in another, so only its own pool counts.
+    """
+    size, kinds = vm_sizes.find(node.size), tuple(node.devices)
+    if size and size.gpu_resource and set(kinds) <= {size.gpu_resource}:
+        expected = max(most.get((node.size, kinds, node.pool), 0), size.node_gpus)
+    else:
+        expected = most.get((node.size, kinds, ""), 0)
+    if not node.failed_devices and (not node.size or node.gpus >= expected):
         return None
-    text = f"only {node.gpus} of {max(most, node.gpus + node.failed_devices)} GPUs"
+    text = f"only {node.gpus} of {max(expected, node.gpus + node.failed_devices)} GPUs"
     why = "is one of them broken?" if node.gpus else "is the device plugin running?"
     return UnusableNode(node, WhyUnusable.FEWER_GPUS, text, f": {why}")
 
@@ -197,14 +204,14 @@ def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) 
 
     Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type asks for one kind.
     """
-    by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], list[Candidate]] = {}
+    by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...], int], list[Candidate]] = {}
     for row in candidates:
         if row.unusable is None:
             labels = [row.node.size_label] + ([row.node.pool_label] if by_pool else [])
-            key = tuple(label for label in labels if label), tuple(row.node.devices)
+            key = tuple(label for label in labels if label), tuple(row.node.devices), gpu_parts(row.node)
             by_labels.setdefault(key, []).append(row)
     groups = []
-    for (selector, _), rows in sorted(by_labels.items()):
+    for (selector, _, _), rows in sorted(by_labels.items()):
         members, sized = tuple(row.node for row in rows), tuple(row.schedulable for row in rows)
         groups.append(NodeGroup.of_nodes(members, sized, selector, source))
     return groups

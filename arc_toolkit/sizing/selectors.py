@@ -24,6 +24,8 @@ _TELLING = (
     "kubernetes.azure.com/mode",
     SPOT_KEY,
     *POOL_LABELS,
+    "nvidia.com/mig.config",
+    "nvidia.com/gpu.product",
 )
 # Domains whose other labels change by themselves (image, zone, host) or are on every node; AKS has two without one.
 _FOREIGN = (
@@ -70,12 +72,14 @@ def intruders(
 ) -> list[Node]:
     """Nodes on which a type with that selector may run, although it was not sized for nodes of their kind."""
     known = (*AZUREML_TOLERATIONS, *tolerations)
-    kinds = {_kind(node) for node in members}
+    kinds, pools = {_kind(node) for node in members}, {node.pool for node in members}
+    parts = {gpu_parts(node) for node in members}
     chosen = dict(selector)
     return [
         node
         for node in nodes
-        if _kind(node) not in kinds
+        # A pool divides its GPUs in one way: a node of it that shows others is about to, or has a broken one.
+        if (_kind(node) not in kinds or (gpu_parts(node) not in parts and node.pool not in pools))
         and matches(chosen, node.labels)
         and not untolerated((taint for taint in node.taints if not taint.passes), known)
         and _wrong(node, devices, members)
@@ -98,23 +102,33 @@ def narrowed(selector: Selector, members: Sequence[Node], others: Sequence[Node]
 
 
 def _kind(node: Node) -> tuple[str, ...]:
-    virtual = "virtual" if node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1] else ""
     # Of machines without a size, those with GPUs are another kind.
-    return (node.size or ("GPUs" if has_gpus(node) else ""), node.os, node.architecture, virtual)
+    return (node.size or ("GPUs" if has_gpus(node) else ""), *_platform(node))
+
+
+def _platform(node: Node) -> tuple[str, str, str]:
+    virtual = "virtual" if node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1] else ""
+    return (node.os, node.architecture, virtual)
 
 
 def _wrong(node: Node, devices: Mapping[str, int], members: Sequence[Node]) -> bool:
     """Whether it does harm there: another platform, or GPUs that it does not ask for or that are others."""
-    platforms = {_kind(member)[1:] for member in members}
     if devices:
-        return all(node.devices.get(resource, 0) for resource in devices)
-    return _kind(node)[1:] not in platforms or has_gpus(node)
+        return all(node.devices.get(resource, 0) >= count for resource, count in devices.items())
+    return _platform(node) not in map(_platform, members) or has_gpus(node)
 
 
 def has_gpus(node: Node) -> bool:
     """Whether the node has GPUs, even if no device plugin shows them now."""
     size = find(node.size)
     return bool(node.devices or node.failed_devices or (size and size.gpus))
+
+
+def gpu_parts(node: Node) -> int:
+    """Into how many its GPUs are divided under the name of whole ones (MIG's single strategy, time-slicing), or 0."""
+    size = find(node.size)
+    whole = size.node_gpus if size and set(node.devices) == {size.gpu_resource} else node.gpus
+    return node.gpus if node.gpus > whole else 0
 
 
 def _common(members: Sequence[Node]) -> dict[str, str]:

@@ -83,6 +83,15 @@ def test_the_brief_reason_of_a_taint_leaves_out_the_explanation() -> None:
     assert str(found) == found.brief + ", which AzureML pods do not tolerate"
 
 
+def test_a_taint_that_is_named_like_a_gpu_may_be_tolerated_by_admission() -> None:
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    found = unusable(parse_node(node(taints=[taint])))
+    assert found is not None
+    assert found.brief == "taint nvidia.com/gpu=present:NoSchedule"
+    assert str(found).endswith("--tolerate nvidia.com/gpu")
+    assert unusable(parse_node(node(taints=[taint])), [Toleration.parse_option("nvidia.com/gpu")]) is None
+
+
 @pytest.mark.parametrize(
     ("toleration", "tolerated"),
     [

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.sizing.fits import check
+from arc_toolkit.sizing.instance_types import Choices, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, select_nodes
 from arc_toolkit.sizing.schedulable import Assumptions
+from arc_toolkit.sizing.shares import Share
 from tests.sizing.builders import as_list
 from tests.support import Result
 
@@ -104,6 +106,24 @@ def test_validate_and_the_live_check_give_the_expected_answer(arc: Arc, tmp_path
         assert rules == expected["rules"], (index, expected, result.out)
         (fit,) = check({"t": item}, selection.candidates)
         assert (fit.state == "fits") is (not expected["rules"])
+
+
+@pytest.mark.parametrize("by_pool", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_generated_has_not_drifted_on_the_same_nodes(name: str, by_pool: bool) -> None:
+    cluster = read(name)
+    pods = cluster.get("pods")
+    daemonsets = DaemonSets(()) if pods is not None else DaemonSets()
+    selection = select_nodes(
+        cluster["nodes"], pods, Assumptions(), daemonsets, source="nodes", where="saved", by_pool=by_pool
+    )
+    if selection.groups:
+        shares = [Share(1), Share(2), Share(7)]
+        types, _, _ = generate(
+            selection.groups, shares, Assumptions(), Choices(nodes=selection.nodes, anywhere=True)
+        )
+        fits = check({entry.name: entry.manifest() for entry in types}, selection.candidates)
+        assert {fit.name: fit.reason for fit in fits if fit.state != "fits"} == {}
 
 
 @pytest.mark.parametrize("name", NAMES)
