@@ -183,6 +183,22 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "proofs",
+        "code with pods is not planned a second time",
+        PLACEMENT + "code/code_plan.py",
+        'raise Refused("a second run would change it again")',
+        "pass",
+        ("tests/placement/test_proofs_of_place.py",),
+    ),
+    (
+        "proofs",
+        "objects in code are not compared",
+        PLACEMENT + "code/code_plan.py",
+        "if [plain_data(document) for document in again.found.documents] != expected:",
+        "if False:",
+        ("tests/placement/test_proofs_of_place.py",),
+    ),
+    (
+        "proofs",
         "changed Python is not compiled",
         "arc_toolkit/edit/python_proof.py",
         "if not _compiles(changed) and _compiles(parse(source.text)):",

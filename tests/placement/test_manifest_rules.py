@@ -8,7 +8,7 @@ from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.placement.place_files import CheckedManifests
 from arc_toolkit.placement.place_plan import PlaceSettings
 from arc_toolkit.placement.rules import manifest_rules
-from tests.support import CORPUS
+from tests.support import CORPUS, needs_corpus
 
 RULES = manifest_rules()
 
@@ -70,10 +70,9 @@ def test_a_daemonset_may_only_tolerate() -> None:
     assert findings(text) == []
 
 
+@needs_corpus
 def test_public_manifests_are_not_on_spot_nodes_of_azure() -> None:
     """A manifest of the corpus that is on no spot node gets none of these findings."""
-    if not (CORPUS / "kubernetes").is_dir():
-        pytest.skip("needs ../shared/corpus")
     rules = {
         finding.rule
         for path in sorted((CORPUS / "kubernetes" / "manifests").rglob("*.yaml"))
