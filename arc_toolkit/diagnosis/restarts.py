@@ -170,7 +170,7 @@ def _witnesses(
     """The keys that show this restart; none if it is not one.
 
     After a pause of the whole run one key is enough, unless another denies it. Without a pause two keys must go back,
-    or the epoch.
+    or the epoch, or the only key that there is.
     """
     others = [other for other in all_series if other is not series]
     agreeing = [other for other in others if _agrees(other, drop, silent)]
@@ -180,7 +180,8 @@ def _witnesses(
     if silent:
         denied = any(_has_a_say(other, drop, drop.top + series.stride) for other in others)
         return keys if agreeing or not denied else ()
-    if len(keys) < 2 or any(_has_a_say(other, drop) for other in others if other not in agreeing):
+    alone = len(keys) < 2 and any(not is_system(other.key) for other in others)
+    if alone or any(_has_a_say(other, drop) for other in others if other not in agreeing):
         return ()
     return keys
 
@@ -245,6 +246,8 @@ def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Resta
     keys = tuple(sorted({key for hit in group for key in hit.keys}))
     from_scratch = series.near_first(drop.step)
     confidence: Confidence = "high" if len(keys) > 1 and silent else "medium"
+    if len(keys) < 2 and not (silent or series.by_value):
+        confidence = "low"
     if from_scratch and not series.by_value and regular_resets(series):
         # The counter starts with each epoch, so only the epoch shows where the run continued.
         pair = epochs.around(drop)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.metric_points import Point
 
 FEWEST_BEFORE, FEWEST_AFTER = 4, 3  # points of a key
+FEWEST_REPEATED = 10  # points of the only key of a run
 WINDOW = 30  # points that are compared, at most
 MOST_JUMPS = 5  # of a key that are looked at: the largest
 MOST_PAUSES = 20
@@ -148,7 +149,8 @@ def _moments(
 
 
 def _jump(by_key: Mapping[str, Sequence[Point]], before: float, after: float, limit: float) -> Jump | None:
-    """After a pause one metric is enough, otherwise two; a schedule alone only if its warm-up is repeated."""
+    """After a pause one metric is enough, otherwise two, or the only one if it takes exactly the same way again; a
+    schedule alone only if its warm-up is repeated."""
     trend_of = trends(by_key, before)
     keys = [key for key, what in trend_of.items() if what is Trend.STARTS_OVER]
     if not keys or Trend.GOES_ON in trend_of.values():
@@ -160,19 +162,32 @@ def _jump(by_key: Mapping[str, Sequence[Point]], before: float, after: float, li
     warm_up = any(_RATE.search(key) and rises[key] < 0 for key in keys)
     measured = [key for key in keys if not _SCHEDULED.search(key)]
     alone = len(keys) == 1
+    certain = silent or (len(trend_of) == 1 and _repeats(by_key[keys[0]], rows[keys[0]]))
     if not warm_up and (
-        not measured or (alone and (not silent or _has_cycles(by_key[keys[0]], rows[keys[0]], limit)))
+        not measured or (alone and (not certain or _has_cycles(by_key[keys[0]], rows[keys[0]], limit)))
     ):
         return None
     key = max(keys, key=lambda key: (len(by_key[key]), key))
     return Jump(before, after, abs(rises[key]), rows[key], key, tuple(sorted(keys)), silent)
 
 
+def _repeats(points: Sequence[Point], row: int) -> bool:
+    """The values are those of the start once more, within a twentieth of the jump."""
+    first, again = (
+        [point.value for point in points[:WINDOW]],
+        [point.value for point in points[row : row + WINDOW]],
+    )
+    most = abs(points[row].value - points[row - 1].value) / 20
+    pairs = list(zip(first[:row], again, strict=False))
+    return len(pairs) >= FEWEST_REPEATED and all(abs(a - b) <= most for a, b in pairs)
+
+
 def _has_cycles(points: Sequence[Point], row: int, limit: float) -> bool:
-    """It makes such jumps without a pause too, or has too few points to know."""
+    """It makes such jumps elsewhere too, without a pause, or has too few points to know."""
     rise = points[row].value - points[row - 1].value
     return row < 2 * FEWEST_BEFORE or any(
-        (b.value - a.value) / rise > 0.7 and b.time - a.time <= limit for a, b in pairwise(points)
+        (b.value - a.value) / rise > 0.7 and b.time - a.time <= limit and index != row
+        for index, (a, b) in enumerate(pairwise(points), start=1)
     )
 
 

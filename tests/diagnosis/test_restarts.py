@@ -84,10 +84,8 @@ def test_gap_limit_is_a_minute_or_five_intervals_whichever_is_longer() -> None:
         """Two keys that go back need no pause."""
         return after(log(range(100), every=every, keys=["loss"]), pause, range(50, 200), every, keys=["loss"])
 
-    assert not restarts_in("run", one_key(60, 1))
-    assert restarts_in("run", one_key(61, 1))
-    assert not restarts_in("run", one_key(500, 100))
-    assert restarts_in("run", one_key(501, 100))
+    for pause, every, confidence in ((60, 1, "low"), (61, 1, "medium"), (500, 100, "low"), (501, 100, "medium")):
+        assert [item.confidence for item in restarts_in("run", one_key(pause, every))] == [confidence]
 
 
 def test_order_of_the_points_in_the_store_does_not_matter() -> None:

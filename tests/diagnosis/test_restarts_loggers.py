@@ -65,9 +65,15 @@ def test_two_keys_that_go_back_together_are_a_restart_without_a_pause() -> None:
     assert restart.confidence == "medium"  # no pause to confirm it
 
 
-def test_one_key_that_goes_back_without_a_pause_is_not_enough() -> None:
+def test_one_key_that_goes_back_without_a_pause_is_a_guess_and_only_if_there_is_no_other() -> None:
+    """TensorBoard exports one key per file."""
     points = Run().train(range(0, 2001, 100)).train(range(1500, 4000, 100)).points
-    assert not restarts_in("run", [point for point in points if point.key == "loss"])
+    loss = [point for point in points if point.key == "loss"]
+    [restart] = restarts_in("run", loss)
+    assert (restart.kind, restart.last_step, restart.first_step) == ("resumed", 2000, 1500)
+    assert restart.confidence == "low"
+    goes_on = [Point("lr", row * 100, point.time, 0.1) for row, point in enumerate(loss)]
+    assert not restarts_in("run", [*loss, *goes_on])
 
 
 def test_restart_from_scratch_without_a_pause_is_not_an_epoch_if_the_values_start_over() -> None:
@@ -183,10 +189,16 @@ def test_the_picture_of_the_guide_a_warm_up_that_is_interrupted_after_six_epochs
     assert (restart.kind, restart.confidence, restart.keys) == ("from-scratch", "low", ("lr",))
 
 
-def test_values_that_start_over_without_a_pause_need_two_keys() -> None:
+def test_values_that_start_over_without_a_pause_need_two_keys_or_the_same_values_again() -> None:
     [restart] = restarts_in("run", rows([60, 80], 0, keys="loss accuracy"))
     assert restart.confidence == "low"
-    assert not restarts_in("run", rows([60, 80], 0, keys="loss"))
+    only = rows([60, 80], 0, keys="loss")
+    [restart] = restarts_in("run", only)
+    assert (restart.kind, restart.first_step, restart.confidence) == ("from-scratch", 60, "low")
+    similar = [point._replace(value=point.value * 1.2) if point.step >= 60 else point for point in only]
+    assert not restarts_in("run", similar)  # another data set, or a phase of its own
+    steady = [Point("accuracy", point.step, point.time, 0.5) for point in only]
+    assert not restarts_in("run", [*only, *steady])
 
 
 def test_noisy_values_that_start_over_after_a_pause_are_a_restart() -> None:
