@@ -291,15 +291,7 @@ _ROWS = (
 
 KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
 # Kinds that have no pods, although they look as if they had: nothing to place, and nothing to report.
-WITHOUT_PODS = frozenset(
-    [
-        ("tekton.dev/v1", "Task"),
-        ("tekton.dev/v1", "Pipeline"),
-        ("tekton.dev/v1beta1", "Task"),
-        ("tekton.dev/v1beta1", "Pipeline"),
-        ("v1", "PodTemplate"),
-    ]
-)
+WITHOUT_PODS = frozenset([("v1", "PodTemplate")])
 
 
 def workload_kind(api_version: str, kind: str) -> WorkloadKind | None:

@@ -32,6 +32,33 @@ def test_avoid_excludes_spot_nodes_and_tolerates_nothing() -> None:
     assert spec["affinity"] == required(expression("NotIn"))
 
 
+# The label of spot nodes, by the documentation of each cloud: AKS (old and new), Karpenter, EKS, GKE.
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ("kubernetes.azure.com/priority", "spot"),
+        ("karpenter.sh/capacity-type", "spot"),
+        ("eks.amazonaws.com/capacityType", "SPOT"),
+        ("cloud.google.com/gke-spot", "true"),
+        ("cloud.google.com/gke-preemptible", "true"),
+        ("cloud.google.com/gke-provisioning", "spot"),
+        ("cloud.google.com/gke-provisioning", "preemptible"),
+    ],
+)
+def test_a_selector_of_spot_nodes_of_any_cloud_is_known(key: str, value: str) -> None:
+    selected = pod(f'  nodeSelector: {{{key}: "{value}"}}\n')
+    assert "asks for spot nodes" in str(place(selected, "avoid").refused)
+    other = pod(f'  nodeSelector: {{{key}: "other"}}\n')
+    assert "keeps it off spot nodes" in str(place(other, "require").refused)
+
+
+def test_node_auto_provisioning_of_aks_has_a_label_of_its_own_and_no_taint() -> None:
+    (document,) = placed(pod(), cloud="aks-nap")
+    assert document["spec"]["affinity"] == required(expression(key="karpenter.sh/capacity-type"))
+    assert "tolerations" not in document["spec"]
+
+
 def test_a_cloud_without_a_taint_gets_no_toleration() -> None:
     spec = spec_of(pod(), "require", "eks")
     assert "tolerations" not in spec

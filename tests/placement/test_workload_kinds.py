@@ -172,11 +172,42 @@ def test_a_coordinator_goes_to_spot_nodes_only_when_asked(name: str) -> None:
     assert after["affinity"] == required(expression())
 
 
-@pytest.mark.parametrize("key", [key for key, row in KINDS.items() if row.refused], ids=str)
-def test_what_serves_or_is_interactive_is_refused(key: tuple[str, str]) -> None:
-    version, kind = key
+SERVING = "it serves requests"
+REFUSED = {
+    ("kubeflow.org/v1", "Notebook"): "a person works in it",
+    ("kubeflow.org/v1beta1", "Notebook"): "a person works in it",
+    ("serving.kserve.io/v1beta1", "InferenceService"): SERVING,
+    ("serving.knative.dev/v1", "Service"): SERVING,
+    ("machinelearning.seldon.io/v1", "SeldonDeployment"): SERVING,
+    ("machinelearning.seldon.io/v1alpha2", "SeldonDeployment"): SERVING,
+    ("mlops.seldon.io/v1alpha1", "Server"): SERVING,
+    ("mlops.seldon.io/v1alpha1", "Model"): SERVING,
+}
+
+
+@pytest.mark.parametrize(("version", "kind"), REFUSED)
+def test_what_serves_or_is_interactive_is_refused(version: str, kind: str) -> None:
     text = head(version, kind, "  template: {spec: {containers: [{name: main, image: x}]}}\n")
     result = place(text)
     assert result.after is None
-    assert result.refused == KINDS[key].refused
+    assert REFUSED[version, kind] in str(result.refused)
     assert place(text, "avoid").refused is None
+
+
+def test_every_kind_that_is_refused_has_a_row_above() -> None:
+    assert {key for key, row in KINDS.items() if row.refused} == REFUSED.keys()
+
+
+def test_a_pod_template_on_its_own_has_no_pods() -> None:
+    text = "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: x}\ntemplate: {spec: {containers: [{image: x}]}}\n"
+    result = place(text)
+    assert (result.after, result.refused, result.findings) == (None, None, ())
+
+
+@pytest.mark.parametrize("kind", ["Task", "Pipeline"])
+def test_tasks_of_tekton_are_placed_by_their_runs(kind: str) -> None:
+    steps = (
+        "  steps: [{name: main, image: x}]\n" if kind == "Task" else "  tasks: [{name: a, taskRef: {name: b}}]\n"
+    )
+    result = place(head("tekton.dev/v1", kind, steps))
+    assert (result.after, result.refused, result.findings) == (None, None, ())
