@@ -193,7 +193,7 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "proofs",
         "objects in code are not compared",
         PLACEMENT + "code/code_plan.py",
-        "if [plain_data(document) for document in again.found.documents] != expected:",
+        "if [plain_data(document) for document in again.documents] != expected:",
         "if False:",
         ("tests/placement/test_proofs_of_place.py",),
     ),

@@ -11,8 +11,8 @@ https://github.com/kubeflow/pipelines/blob/2.17.0/kubernetes_platform/proto/kube
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -21,7 +21,7 @@ from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, YamlText, compose, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Shape
 from arc_toolkit.placement.manifests import PodSpec
-from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, ManifestPlan
+from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
 from arc_toolkit.placement.place_spec import add_toleration, refuse_contradictions
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import (
@@ -37,7 +37,10 @@ from arc_toolkit.placement.spot import (
 )
 
 KIND = "pipeline"
-_EXECUTORS = ("platforms", "kubernetes", "deploymentSpec", "executors")
+# The driver does what these stand for, such as making a volume claim: no pod of theirs runs.
+# https://github.com/kubeflow/pipelines/blob/2.17.0/backend/src/v2/driver/k8s.go
+_DRIVER_IMAGES = "argostub/"
+EXECUTORS = ("platforms", "kubernetes", "deploymentSpec", "executors")
 _PLATFORM = "platforms:\n  kubernetes:\n    deploymentSpec:\n      executors:\n"
 NOT_RETRIED = (
     "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not start deleted pods "
@@ -65,6 +68,8 @@ class CompiledPipeline:
     platform: Path
     # The settings of its executors, by name.
     settings: dict[str, Node]
+    # Whether there is a place for settings of the platform.
+    has_platform: bool = True
 
     def pod_spec(self, executor: str, role: str, at: Node) -> PodSpec:
         """What an executor says about nodes, in the form of a pod spec; the path is that of its settings."""
@@ -75,7 +80,7 @@ class CompiledPipeline:
             "affinity": _affinity(own),
         }
         node = _mapping({name: value for name, value in fields.items() if value is not None}, at)
-        return PodSpec((*self.platform, *_EXECUTORS, executor), node, role, Shape.POD_SPEC, False)
+        return PodSpec((*self.platform, *EXECUTORS, executor), node, role, Shape.POD_SPEC, False)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------
@@ -86,14 +91,15 @@ def read_pipelines(source: YamlText) -> Iterator[CompiledPipeline]:
     documents = source.documents
     if len(documents) <= 2 and _is_pipeline(documents[0]):
         assert documents[0] is not None
-        yield _pipeline(documents[0], (0,), (1,), documents[1] if len(documents) > 1 else None)
+        pipeline = _pipeline(documents[0], (0,), (1,), documents[1] if len(documents) > 1 else None)
+        yield replace(pipeline, has_platform=len(documents) > 1)
         return
     for number, document in enumerate(documents):
         spec = get(document, "spec")
-        pipeline = get(spec, "pipelineSpec")
-        if text_of(get(document, "kind")) == "PipelineVersion" and pipeline is not None and _is_pipeline(pipeline):
+        inner = get(spec, "pipelineSpec")
+        if text_of(get(document, "kind")) == "PipelineVersion" and inner is not None and _is_pipeline(inner):
             path: Path = (number, "spec")
-            yield _pipeline(pipeline, (*path, "pipelineSpec"), (*path, "platformSpec"), get(spec, "platformSpec"))
+            yield _pipeline(inner, (*path, "pipelineSpec"), (*path, "platformSpec"), get(spec, "platformSpec"))
 
 
 def _is_pipeline(node: Node | None) -> bool:
@@ -105,6 +111,7 @@ def _pipeline(node: Node, path: Path, platform: Path, settings: Node | None) -> 
         name
         for name, (_, executor) in pairs(get(node, "deploymentSpec", "executors")).items()
         if get(executor, "container") is not None
+        and not (text_of(get(executor, "container", "image")) or "").startswith(_DRIVER_IMAGES)
     }
     tasks = []
     dags: list[tuple[Path, Node | None]] = [((*path, "root", "dag", "tasks"), get(node, "root", "dag", "tasks"))]
@@ -116,7 +123,7 @@ def _pipeline(node: Node, path: Path, platform: Path, settings: Node | None) -> 
             executor = text_of(get(node, "components", reference, "executorLabel"))
             if executor is not None and executor in containers:
                 tasks.append(ContainerTask(name, (*place, name), task, executor))
-    own = {name: value for name, (_, value) in pairs(get(settings, *_EXECUTORS)).items()}
+    own = {name: value for name, (_, value) in pairs(get(settings, *EXECUTORS)).items()}
     name = text_of(get(node, "pipelineInfo", "name")) or ""
     return CompiledPipeline(name, node, tuple(tasks), platform, own)
 
@@ -169,16 +176,14 @@ def _platform(text: str) -> str:
 # --- placing ---------------------------------------------------------------------------------------------------
 
 
-def place_pipelines(plan: ManifestPlan) -> None:
+def place_pipelines(plan: PlacePlan, pipelines: Iterable[CompiledPipeline]) -> None:
     """Everything that was asked for, for every pipeline of a file. Roles are the names of tasks."""
     settings = plan.settings
-    for pipeline in read_pipelines(plan.source):
+    for pipeline in pipelines:
         plan.kinds.add(KIND)
         plan.names.add(pipeline.name)
         plan.roles |= {task.name.lower() for task in pipeline.tasks}
-        if (settings.kinds and KIND not in settings.kinds) or (
-            settings.names and pipeline.name not in settings.names
-        ):
+        if not is_chosen_pipeline(pipeline, settings):
             continue
         if settings.spot is not None and settings.wants(SPOT):
             _place_tasks(plan, pipeline, settings.spot)
@@ -189,11 +194,17 @@ def place_pipelines(plan: ManifestPlan) -> None:
             _retry_tasks(plan, pipeline, settings.retries)
 
 
-def _chosen(plan: ManifestPlan, task: ContainerTask) -> bool:
+def is_chosen_pipeline(pipeline: CompiledPipeline, settings: PlaceSettings) -> bool:
+    return (not settings.kinds or KIND in settings.kinds) and (
+        not settings.names or pipeline.name in settings.names
+    )
+
+
+def _chosen(plan: PlacePlan, task: ContainerTask) -> bool:
     return not plan.settings.roles or task.name.lower() in plan.settings.roles
 
 
-def _place_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, spot: SpotPolicy) -> None:
+def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: SpotPolicy) -> None:
     by_executor: dict[str, list[ContainerTask]] = {}
     for task in pipeline.tasks:
         by_executor.setdefault(task.executor, []).append(task)
@@ -213,7 +224,7 @@ def _place_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, spot: SpotPolic
             place_executor(editor, spec, settings, spot, plan.settings.capacity)
 
         message = f"pipeline {pipeline.name}, task {chosen[0].name} is not changed"
-        if len(plan.source.documents) == 1 and pipeline.platform == (1,):
+        if not pipeline.has_platform:
             plan.refuse(
                 SPOT,
                 message,
@@ -257,7 +268,7 @@ def place_executor(
                 editor.append((*path, index, "matchExpressions"), *added["matchExpressions"])
 
 
-def _retry_tasks(plan: ManifestPlan, pipeline: CompiledPipeline, retries: int) -> None:
+def _retry_tasks(plan: PlacePlan, pipeline: CompiledPipeline, retries: int) -> None:
     for task in pipeline.tasks:
         if not _chosen(plan, task) or get(task.node, "retryPolicy", "maxRetryCount") is not None:
             continue

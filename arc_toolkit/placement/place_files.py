@@ -106,7 +106,7 @@ def _plan(path: str, source: YamlText, settings: PlaceSettings) -> ManifestPlan:
     plan = ManifestPlan(path, source, settings)
     place_objects(plan)
     if "deploymentSpec" in source.text:
-        place_pipelines(plan)
+        place_pipelines(plan, read_pipelines(plan.source))
     return plan
 
 

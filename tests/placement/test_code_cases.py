@@ -13,11 +13,12 @@ from arc_toolkit.edit.python_source import Source, parse
 from arc_toolkit.edit.python_values import plain_data
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_objects import find_objects
-from arc_toolkit.placement.code.code_plan import read_code
+from arc_toolkit.placement.code.code_plan import CodePlan, read_code
 from arc_toolkit.placement.place_files import PlaceFiles
 from arc_toolkit.placement.place_plan import PlaceSettings
 from arc_toolkit.placement.spot import SpotPolicy
 from tests.placement.code_cases import CASES, PATCH, PATCHED_POD, CodeCase, check_objects
+from tests.placement.pipeline_cases import PIPELINE_CASES, PipelineCase
 
 
 def place_python(source: str, spot: str | None = "require", **settings: Any) -> FileResult:
@@ -127,3 +128,70 @@ def test_a_finding_in_code_has_its_place() -> None:
     case = next(case for case in CASES if case.name == "dict-other-pool-is-refused")
     (finding,) = place_python(case.source).findings
     assert case.source.splitlines()[finding.line - 1].strip() == '"spec": {'
+
+
+def settings_in(source: str) -> dict[str, Any]:
+    """What each task of the pipelines in a source says about nodes, by its role."""
+    plan = CodePlan("x.py", read_code([Source(source, parse(source))]), PlaceSettings())
+    found = [plain_data(node) for pipeline in plan.pipelines for node in [pipeline.document]]
+    executors = [item["platforms"]["kubernetes"]["deploymentSpec"]["executors"] for item in found]
+    return {role: _numbers(settings) for item in executors for role, settings in item.items()}
+
+
+@pytest.mark.parametrize("case", PIPELINE_CASES, ids=lambda case: case.name)
+def test_the_tasks_say_what_is_expected(case: PipelineCase) -> None:
+    result = place_python(case.source, case.spot, **case.settings)
+    reasons = [result.refused or "", *(finding.reason for finding in result.findings)]
+    assert any(case.reason in text for text in reasons), reasons
+    assert case.reason or not result.findings
+    if case.executors is None:
+        assert result.after is None
+        return
+    assert result.after is not None, reasons
+    after = result.after.decode()
+    for role, settings in settings_in(after).items():
+        assert settings == case.executors.get(f"exec-{role}", {}), role
+    assert place_python(after, case.spot, **case.settings).after is None
+
+
+def test_a_component_of_another_module_is_placed_when_its_role_is_named() -> None:
+    case = next(case for case in PIPELINE_CASES if case.name == "imported")
+    result = place_python(case.source, roles=frozenset(["fit"]))
+    assert result.after is not None
+    assert "kubernetes.add_toleration(" in result.after.decode()
+
+
+def test_how_a_task_without_a_name_is_written() -> None:
+    source = """\
+from kfp import dsl
+
+
+@dsl.component
+def train():
+    pass
+
+
+@dsl.pipeline
+def pipeline():
+    train()  # the first
+"""
+    result = place_python(source, retries=2)
+    assert result.after is not None
+    assert result.after.decode() == (
+        source.replace("import dsl", "import dsl, kubernetes").replace("    train()", "    train_task = train()")
+        + """\
+    kubernetes.add_toleration(
+        train_task,
+        key="kubernetes.azure.com/scalesetpriority",
+        operator="Equal",
+        value="spot",
+        effect="NoSchedule",
+    )
+    kubernetes.add_node_selector(
+        train_task,
+        label_key="kubernetes.azure.com/scalesetpriority",
+        label_value="spot",
+    )
+    train_task.set_retry(num_retries=2)
+"""
+    )

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from arc_toolkit.cli.main import main
 from arc_toolkit.placement.code import sdk_models
 from tests.placement.code_cases import CASES, PATCH, PATCHED_POD, CodeCase, check_objects
+from tests.placement.pipeline_cases import PIPELINE_CASES, PipelineCase
 from tests.placement.support import KEY, TOLERATION, placed
 from tests.placement.test_code_cases import place_python
 from tests.support import ROOT, unavailable
@@ -222,3 +224,57 @@ def test_the_patches_are_those_of_the_kubeflow_sdk(tmp_path: Path) -> None:
     data = json.loads(run_sdk("import sys; sys.path.insert(0, '.')\n" + PATCH_DATA, tmp_path, trainer=True))
     (job,) = data["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert job["template"]["spec"]["template"]["spec"] == PATCHED_POD
+
+
+# The executors and the retries of each pipeline, and the documents that kfp writes.
+COMPILED = """\
+import json, sys, yaml
+sys.path.insert(0, ".")
+from google.protobuf import json_format
+from importlib import import_module
+from kfp import compiler
+from kfp.kubernetes import kubernetes_executor_config_pb2 as pb
+found = []
+for name in json.load(open("modules.json")):
+    compiler.Compiler().compile(import_module(name).pipeline, "compiled.yaml")
+    found.append(open("compiled.yaml").read())
+print(json.dumps(found))
+"""
+COMPILABLE = [case for case in PIPELINE_CASES if case.compiles and case.executors is not None]
+
+
+@cache
+def compiled_pipelines(folder: Path) -> list[tuple[str, str]]:
+    """What kfp compiles of every case before and after placing."""
+    names = []
+    for number, case in enumerate(COMPILABLE):
+        after = place_python(case.source, case.spot, **case.settings).after
+        assert after is not None, case.name
+        for word, text in (("before", case.source.encode()), ("after", after)):
+            names.append(f"case_{number}_{word}")
+            (folder / f"{names[-1]}.py").write_bytes(text)
+    (folder / "modules.json").write_text(json.dumps(names))
+    found = json.loads(run_sdk(COMPILED, folder))
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def executors_and_retries(documents: list[Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    platform = documents[1]["platforms"]["kubernetes"]["deploymentSpec"] if len(documents) > 1 else {}
+    dags = [documents[0]["root"], *documents[0]["components"].values()]
+    tasks = [task for dag in dags for task in dag.get("dag", {}).get("tasks", {}).items()]
+    retries = {name: task["retryPolicy"]["maxRetryCount"] for name, task in tasks if "retryPolicy" in task}
+    placed_ones = ("tolerations", "nodeSelector", "nodeAffinity")
+    executors = {
+        name: {key: value for key, value in own.items() if key in placed_ones}
+        for name, own in platform.get("executors", {}).items()
+    }
+    return {name: own for name, own in executors.items() if own}, retries
+
+
+@pytest.mark.parametrize("case", COMPILABLE, ids=lambda case: case.name)
+def test_kfp_compiles_what_is_expected(case: PipelineCase, sdk_folder: Path) -> None:
+    before, after = compiled_pipelines(sdk_folder)[COMPILABLE.index(case)]
+    found = executors_and_retries(list(yaml.safe_load_all(after)))
+    assert found == (case.executors, case.retries)
+    # The same as placing what kfp compiled before.
+    assert found == executors_and_retries(placed(before, case.spot, **case.settings))

@@ -6,7 +6,7 @@ A new value goes into the dictionary, the call of a model or the list that is th
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -23,6 +23,7 @@ from arc_toolkit.edit.python_values import CodeOrigin, OpaqueNode, ValueReader, 
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, is_null, pairs
 from arc_toolkit.edit.yaml_proof import Value, holds
+from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import (
     COMPLETED,
     PACKAGES,
@@ -32,6 +33,7 @@ from arc_toolkit.placement.code.sdk_models import (
     snake_case,
 )
 from arc_toolkit.placement.code.sdk_paths import import_path
+from arc_toolkit.placement.code.task_writer import TaskWriter
 
 # Below these a value may be shared by names, and then belongs to whoever else uses the name.
 _SHARED = frozenset(("tolerations", "affinity", "nodeSelector"))
@@ -40,9 +42,16 @@ _SHARED = frozenset(("tolerations", "affinity", "nodeSelector"))
 class CodeEditor:
     """Collects operations on the objects of one file; `write` makes them changes."""
 
-    def __init__(self, reader: ValueReader, documents: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        reader: ValueReader,
+        documents: Sequence[Node],
+        tasks: Mapping[int, tuple[CodeTask, tuple[str, ...]]],
+    ) -> None:
         self._reader = reader
         self._documents = documents
+        # The nodes that stand for the settings of tasks of a pipeline.
+        self._tasks = tasks
         # By identity of node, so that what two names share is one place.
         self._added: dict[int, tuple[Node, dict[str, Any]]] = {}
         self._appended: dict[int, tuple[Node, Node | None, str, list[Any]]] = {}
@@ -161,7 +170,11 @@ class CodeEditor:
     def write(self, changes: Changes, imports: NeededImports) -> None:
         """All operations as changes of the source."""
         writer = _ValueWriter(self._reader, imports)
+        tasks = TaskWriter(self._reader.code, changes, imports)
         for node, tree in self._added.values():
+            if id(node) in self._tasks:
+                tasks.add(*self._tasks[id(node)], tree)
+                continue
             origin = self._origin(node)
             holder = origin.expression
             for name, value in tree.items():
@@ -171,6 +184,9 @@ class CodeEditor:
                     raise Refused(f"`{name}` has no place in {type(holder).__name__}")
                 changes.set(origin.statement, holder, key, text)
         for node, parent, name, items in self._appended.values():
+            if id(node) in self._tasks:
+                tasks.add(*self._tasks[id(node)], items)
+                continue
             origin, above = self._origin(node), self._reader.origin(parent)
             if not isinstance(origin.expression, ast.List):
                 raise Refused(f"`{name}` is not a list here")
@@ -182,6 +198,7 @@ class CodeEditor:
             origin, above = self._origin(node), self._reader.origin(parent)
             text = writer.item(value, name, origin, above)
             changes.replace(origin.statement, origin.expression, text)
+        tasks.finish()
 
     def _origin(self, node: Node) -> CodeOrigin:
         origin = self._reader.origin(node)

@@ -17,7 +17,9 @@ from arc_toolkit.edit.python_values import plain_data
 from arc_toolkit.edit.yaml_nodes import YamlText
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
+from arc_toolkit.placement.code.code_tasks import find_pipelines
 from arc_toolkit.placement.manifests import Workload, read_objects
+from arc_toolkit.placement.pipelines import is_chosen_pipeline, place_pipelines
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings, is_chosen, place_objects
 from arc_toolkit.placement.spot import SpotPolicy
 
@@ -27,6 +29,10 @@ class CodePlan(PlacePlan):
 
     def __init__(self, path: str, code: CodeScopes, settings: PlaceSettings) -> None:
         self.found: CodeObjects = find_objects(code)
+        count = len(self.found.documents)
+        self.pipelines = find_pipelines(code, self.found.reader, settings.roles, count)
+        self.documents = [*self.found.documents, *(pipeline.document for pipeline in self.pipelines)]
+        self._tasks = {key: task for pipeline in self.pipelines for key, task in pipeline.tasks.items()}
         entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
         super().__init__(path, settings, entries, _ignores(code.sources))
         self.code = code
@@ -37,7 +43,7 @@ class CodePlan(PlacePlan):
         return self._editor
 
     def new_editor(self) -> CodeEditor:
-        return CodeEditor(self.found.reader, self.found.documents)
+        return CodeEditor(self.found.reader, self.documents, self._tasks)
 
     @property
     def is_unchanged(self) -> bool:
@@ -45,7 +51,7 @@ class CodePlan(PlacePlan):
 
     @property
     def is_foreign(self) -> bool:
-        return not (self.found.documents or self.found.loose)
+        return not (self.documents or self.found.loose)
 
 
 def make_code_plan(path: str, code: CodeScopes, settings: PlaceSettings) -> CodePlan:
@@ -53,7 +59,9 @@ def make_code_plan(path: str, code: CodeScopes, settings: PlaceSettings) -> Code
     plan = CodePlan(path, code, settings)
     if settings.spot is not None and settings.wants(SPOT):
         _report_hidden(plan)
+        _report_tasks(plan)
     place_objects(plan)
+    place_pipelines(plan, [pipeline.compiled for pipeline in plan.pipelines])
     return plan
 
 
@@ -74,6 +82,19 @@ def _report_hidden(plan: CodePlan) -> None:
     plan.objects = tuple(entry for entry in plan.objects if id(entry) not in hidden or _has_specs(entry))
     for loose in plan.found.loose if not settings.kinds and not settings.names else ():
         plan.refuse(SPOT, loose.message, loose.node, loose.reason)
+
+
+def _report_tasks(plan: CodePlan) -> None:
+    """Tasks of pipelines that are not plain."""
+    roles = plan.settings.roles
+    for pipeline in plan.pipelines:
+        if not is_chosen_pipeline(pipeline.compiled, plan.settings):
+            continue
+        for task, node in pipeline.refused:
+            plan.roles.add(task.role)
+            if not roles or task.role in roles:
+                message = f"pipeline {pipeline.compiled.name}, task {task.role} is not changed"
+                plan.refuse(SPOT, message, node, task.reason)
 
 
 def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
@@ -118,7 +139,7 @@ def proved_edits(plan: CodePlan) -> list[list[Edit]]:
     after = prove(changes, sources, edits)
     with closing(read_code(after)) as code:
         again = make_code_plan(plan.path, code, plan.settings)
-        if [plain_data(document) for document in again.found.documents] != expected:
+        if [plain_data(document) for document in again.documents] != expected:
             raise Refused(
                 "the edit would change something that was not asked for, probably because a name is shared"
             )
