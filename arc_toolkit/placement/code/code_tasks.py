@@ -89,7 +89,7 @@ def find_pipelines(code: CodeScopes, reader: ValueReader, roles: frozenset[str],
     """Every pipeline of a module; the number of its document is `first` and so on."""
     scopes = [(scope, call) for scope in code.scopes if (call := _pipeline_name(scope)) is not None]
     helpers = _helpers(code, [scope for scope, _ in scopes]) if scopes else frozenset()
-    found: list[CodePipeline] = []
+    pipelines: list[CodePipeline] = []
     for scope, name in scopes:
         tasks = list(_tasks(scope, roles))
         _read_settings(scope, tasks)
@@ -100,8 +100,8 @@ def find_pipelines(code: CodeScopes, reader: ValueReader, roles: frozenset[str],
                     task.reason = (
                         task.reason or f"line {line} gives it to {use.path[-1]}, which is about its nodes"
                     )
-        found.append(_compiled(scope, name, tasks, reader, first + len(found)))
-    return found
+        pipelines.append(_compiled(scope, name, tasks, reader, first + len(pipelines)))
+    return pipelines
 
 
 # --- what a function and a call are ----------------------------------------------------------------------------
