@@ -173,7 +173,7 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     # To find nothing in what was read is a result.
     if not (scans or stats.prs_files or facts or args.metrics):
         raise ArcError(_nothing(inventory))
-    return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats)
+    return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats, release=True)
 
 
 def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> list[ClusterFacts]:

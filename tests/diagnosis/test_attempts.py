@@ -443,3 +443,11 @@ def test_a_truncated_node_name_has_a_pool_but_no_vm_instance() -> None:
     assert (attempt.pool, attempt.vm_instance) == ("gpu", None)
     [attempt] = build([log(FIRST, NODE_A)]).attempts
     assert (attempt.pool, attempt.vm_instance) == ("gpu", 10)
+
+
+def test_scans_are_released_only_on_request_and_the_report_is_the_same() -> None:
+    scans = [log(FIRST, NODE_A), log(RETRY, NODE_B)]
+    kept = build(scans)
+    assert len(scans) == 2
+    assert build(scans, release=True) == kept
+    assert scans == []
