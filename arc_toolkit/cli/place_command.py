@@ -95,6 +95,8 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
 
     if args.spot is None and args.grace is None and args.retries is None:
         raise ArcError("say what to set: --spot require, --spot prefer, --spot avoid, --grace or --retries")
+    if args.retries is not None and args.spot == "avoid":
+        raise ArcError("--retries is for workloads on spot nodes: leave it out with --spot avoid")
     if args.retries is not None and args.retries < 0:
         raise ArcError(f"--retries must be at least 0, not {args.retries}")
     return PlaceSettings(

@@ -1,4 +1,4 @@
-"""Where every kind of workload keeps its pod specs, which role each of them has, and what may not run on spot capacity.
+"""Where every kind of workload keeps its pod specs, and which role each of them has.
 
 One table, keyed by apiVersion and kind. The paths were read from the CRD schemas of the releases named below, and
 an API server accepts a toleration and an affinity at each of them. A new kind is a new row.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from arc_toolkit.kube.spot_refusals import INTERACTIVE, SERVING
 
 # Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.0 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12; KubeRay 1.7;
 # Volcano 1.15; Argo Workflows 4.1; Spark operator 2.5; LeaderWorkerSet 0.10; AppWrapper 1.2; Tekton 1.15; Kueue 0.19.
@@ -31,14 +33,28 @@ class Shape(Enum):
     WORKFLOW = "workflow"  # Argo: tolerations, affinity and nodeSelector; the grace period by podSpecPatch
     SPARK = "spark"  # the fields of a driver or executor, with a grace period
     POD_TEMPLATE = "pod template"  # Tekton: tolerations, affinity and nodeSelector
+    TASK_TEMPLATE = "task template"  # the same for one task: each field replaces that of the run
+    KNATIVE = "knative"  # a pod spec that may have none of them, unless a flag of the cluster says so
+
+    @property
+    def lack(self) -> str:
+        """Why there is no affinity; empty if there is one."""
+        return _LACKS.get(self, "")
 
     @property
     def has_affinity(self) -> bool:
-        return self is not Shape.OVERRIDE
+        return not self.lack
 
     @property
     def has_grace(self) -> bool:
         return self in (Shape.POD_SPEC, Shape.PATCH, Shape.SPARK, Shape.RUNTIME_PATCH)
+
+
+# https://knative.dev/docs/serving/configuration/feature-flags/
+_LACKS = {
+    Shape.OVERRIDE: "podSpecOverrides has no affinity",
+    Shape.KNATIVE: "Knative takes an affinity only with its flag kubernetes.podspec-affinity",
+}
 
 
 class Retry(Enum):
@@ -95,9 +111,6 @@ COORDINATOR_NAMES = frozenset(
     ("launcher", "mpimaster", "master", "chief", "ps", "head", "driver", "coordinator", "leader", "scheduler")
 )
 
-_SERVING = "it serves requests, which fail while an evicted pod starts elsewhere"
-_INTERACTIVE = "a person works in it, and an eviction takes the open session away"
-
 
 def _kubeflow(kind: str, field: str, *coordinators: str) -> WorkloadKind:
     path = RolePath(("spec", field, EACH_KEY, *_TEMPLATE))
@@ -119,6 +132,8 @@ def _argo(kind: str, prefix: SpecPath = ("spec",)) -> WorkloadKind:
         RolePath(prefix, "workflow", shape),
         RolePath((*prefix, "templateDefaults"), "defaults", shape),
         RolePath((*prefix, "templates", EACH_ITEM), None, shape),
+        RolePath((*prefix, "templates", EACH_ITEM, "steps", EACH_ITEM, EACH_ITEM, "inline"), None, shape),
+        RolePath((*prefix, "templates", EACH_ITEM, "dag", "tasks", EACH_ITEM, "inline"), None, shape),
     )
     return WorkloadKind(kind, ("argoproj.io/v1alpha1",), specs, retry=Retry.ARGO)
 
@@ -269,24 +284,56 @@ _ROWS = (
         ("tekton.dev/v1",),
         (
             RolePath(("spec", "taskRunTemplate", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),
-            RolePath(("spec", "taskRunSpecs", EACH_ITEM, "podTemplate"), None, Shape.POD_TEMPLATE),
+            RolePath(("spec", "taskRunSpecs", EACH_ITEM, "podTemplate"), None, Shape.TASK_TEMPLATE),
         ),
     ),
     WorkloadKind(
-        "Notebook", ("kubeflow.org/v1", "kubeflow.org/v1beta1"), (RolePath(_JOB, "pod"),), refused=_INTERACTIVE
+        "PipelineRun",
+        ("tekton.dev/v1beta1",),
+        (
+            RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),
+            RolePath(("spec", "taskRunSpecs", EACH_ITEM, "taskPodTemplate"), None, Shape.TASK_TEMPLATE),
+        ),
     ),
-    WorkloadKind("InferenceService", ("serving.kserve.io/v1beta1",), refused=_SERVING),
-    WorkloadKind("Service", ("serving.knative.dev/v1",), refused=_SERVING),
+    WorkloadKind(
+        "Notebook",
+        ("kubeflow.org/v1", "kubeflow.org/v1beta1"),
+        (RolePath(_JOB, "pod"),),
+        retry=Retry.CONTROLLER,
+        refused=INTERACTIVE,
+    ),
+    WorkloadKind(
+        "InferenceService",
+        ("serving.kserve.io/v1beta1",),
+        tuple(RolePath(("spec", role), role, Shape.PATCH) for role in ("predictor", "transformer", "explainer")),
+        retry=Retry.CONTROLLER,
+        refused=SERVING,
+    ),
+    WorkloadKind(
+        "Service",
+        ("serving.knative.dev/v1",),
+        (RolePath(_JOB, "pod", Shape.KNATIVE),),
+        retry=Retry.CONTROLLER,
+        refused=SERVING,
+    ),
     WorkloadKind(
         "SeldonDeployment",
         ("machinelearning.seldon.io/v1", "machinelearning.seldon.io/v1alpha2"),
-        refused=_SERVING,
+        (RolePath(("spec", "predictors", EACH_ITEM, "componentSpecs", EACH_ITEM, "spec"), None, Shape.PATCH),),
+        retry=Retry.CONTROLLER,
+        refused=SERVING,
     ),
-    WorkloadKind("Server", ("mlops.seldon.io/v1alpha1",), refused=_SERVING),
+    WorkloadKind(
+        "Server",
+        ("mlops.seldon.io/v1alpha1",),
+        (RolePath(("spec", "podSpec"), "pod", Shape.PATCH, may_be_made=True),),
+        retry=Retry.CONTROLLER,
+        refused=SERVING,
+    ),
     # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the cluster to decide.
     # https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
     WorkloadKind("ResourceFlavor", ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"), retry=Retry.FLAVOR),
-    WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=_SERVING),
+    WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=SERVING),
 )
 
 KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
@@ -297,82 +344,3 @@ WITHOUT_PODS = frozenset([("v1", "PodTemplate")])
 def workload_kind(api_version: str, kind: str) -> WorkloadKind | None:
     """The row of an object; None if its kind is not known."""
     return KINDS.get((api_version, kind))
-
-
-# --- what must not run on spot capacity ------------------------------------------------------------------------
-
-# The namespaces of Kubernetes itself, of AKS and of what clusters are run with.
-CONTROL_PLANE_NAMESPACES = frozenset(
-    (
-        *(
-            "kube-system",
-            "kube-public",
-            "kube-node-lease",
-            "gatekeeper-system",
-            "calico-system",
-            "tigera-operator",
-        ),
-        *("aks-command", "azure-arc", "azureml", "istio-system", "cert-manager", "knative-serving", "kyverno"),
-        *("volcano-system", "kueue-system", "jobset-system", "lws-system", "ray-system", "spark-operator"),
-        *("kubeflow-system", "argocd", "monitoring"),
-    )
-)
-# The last part of an image's name, without its tag, or words of it between dashes.
-STATEFUL_IMAGES = {
-    **dict.fromkeys(
-        (
-            *(
-                "postgres",
-                "postgresql",
-                "mysql",
-                "mariadb",
-                "mongo",
-                "mongodb",
-                "redis",
-                "valkey",
-                "minio",
-                "etcd",
-            ),
-            *(
-                "elasticsearch",
-                "opensearch",
-                "cassandra",
-                "kafka",
-                "zookeeper",
-                "rabbitmq",
-                "influxdb",
-                "clickhouse",
-            ),
-            *("cockroach", "neo4j", "milvus", "qdrant", "weaviate", "memcached", "mssql", "oracle", "couchdb"),
-        ),
-        "it keeps data, which an eviction takes away or corrupts",
-    ),
-    **dict.fromkeys(
-        ("jupyter", "jupyterlab", "jupyterhub", "notebook", "rstudio", "codeserver", "vscode"), _INTERACTIVE
-    ),
-    **dict.fromkeys(
-        ("dashboard", "centraldashboard", "grafana", "kibana", "tensorboard", "superset"),
-        "it is a dashboard: people look at it while other things fail",
-    ),
-    **dict.fromkeys(
-        ("triton", "tritonserver", "torchserve", "tfserving", "kserve", "seldon", "vllm", "bentoml"), _SERVING
-    ),
-}
-
-
-# Words of images that only talk to such a thing, or watch it.
-_BESIDE = frozenset(
-    (
-        *("exporter", "client", "cli", "benchmark", "bench", "backup", "proxy", "operator", "tools", "adapter"),
-        *("migrate", "migration", "migrations", "test", "tests", "init", "loader", "example", "worker", "ui"),
-    )
-)
-
-
-def image_refusal(image: str) -> str:
-    """Why a pod with this image must not run on spot capacity; empty if nothing is known against it."""
-    name = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
-    words = (name, *name.replace("_", "-").split("-"))
-    if not _BESIDE.isdisjoint(words):
-        return ""
-    return next((STATEFUL_IMAGES[word] for word in words if word in STATEFUL_IMAGES), "")

@@ -74,15 +74,16 @@ class UnknownObject:
     template: Path
 
 
-# Templates of Argo that run no pod of their own.
-_WITHOUT_POD = ("steps", "dag", "suspend")
+# Templates of Argo that run no pod of their own; requests and plugins run in the pod of its agent.
+_WITHOUT_POD = ("steps", "dag", "suspend", "http", "plugin")
 
 
 def makes_pod(spec: PodSpec) -> bool:
     """Whether a template of an Argo workflow runs a pod; everything else with a pod spec does."""
     if spec.shape is not Shape.WORKFLOW:
         return True
-    return isinstance(spec.path[-1], int) and not any(name in pairs(spec.node) for name in _WITHOUT_POD)
+    is_template = isinstance(spec.path[-1], int) or spec.path[-1] == "inline"
+    return is_template and not any(name in pairs(spec.node) for name in _WITHOUT_POD)
 
 
 def is_manifest(node: Node | None) -> bool:

@@ -89,7 +89,7 @@ class CompiledPipeline:
 def read_pipelines(source: YamlText) -> Iterator[CompiledPipeline]:
     """The pipelines of a file, with the tasks of nested ones."""
     documents = source.documents
-    if len(documents) <= 2 and _is_pipeline(documents[0]):
+    if 1 <= len(documents) <= 2 and _is_pipeline(documents[0]):
         assert documents[0] is not None
         pipeline = _pipeline(documents[0], (0,), (1,), documents[1] if len(documents) > 1 else None)
         yield replace(pipeline, has_platform=len(documents) > 1)

@@ -6,30 +6,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import yaml
+
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, items_of, place, text_of
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, is_null, items_of, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import Finding, Rule, Severity
-from arc_toolkit.kube.workloads import (
-    CONTROL_PLANE_NAMESPACES,
-    COORDINATOR_NAMES,
-    Retry,
-    Shape,
-    image_refusal,
-)
-from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, makes_pod, read_objects
+from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
+from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry, Shape
+from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, read_objects
 from arc_toolkit.placement.place_spec import place_pods
+from arc_toolkit.placement.replaced_fields import is_top, own_fields, workflow_fields
 from arc_toolkit.placement.retries import set_retries
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
-from arc_toolkit.placement.train_jobs import add_override
+from arc_toolkit.placement.train_jobs import add_override, lacks_training, refuse_mixed
 
 # What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
 SPOT, GRACE, RETRIES = "spot", "grace", "retries"
 PLACE_SETTINGS = (SPOT, GRACE, RETRIES)
-COORDINATOR = "coordinator-on-spot"  # a rule of `check`
+# Rules of `check`.
+COORDINATOR, LONG_GRACE = "coordinator-on-spot", "grace-longer-than-notice"
 
 _SCALARS = ("restartPolicy", "schedulerName", "priorityClassName", "serviceAccountName", "hostNetwork")
 STYLE = YamlStyle(
@@ -174,23 +173,24 @@ def _report_unknown(plan: PlacePlan, entry: UnknownObject) -> None:
 
 
 def place_workload(plan: PlacePlan, workload: Workload) -> None:
-    """One workload: refused as a whole, or each of its roles by itself."""
-    settings = plan.settings
+    """One workload: refused as a whole, or each of its roles by itself; what is refused is not touched at all."""
+    settings, specs = plan.settings, tuple(chosen_specs(plan, workload))
     if settings.spot is not None and settings.wants(SPOT):
         reason = "" if settings.spot is SpotPolicy.AVOID else refusal_of(workload, settings.spot)
         if reason:
             plan.refuse(SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason)
-        elif not workload.pod_specs:
-            _place_without_pod_spec(plan, workload, settings.spot)
-        else:
-            for spec, spot, tolerations, affinity in _choices(plan, workload):
-                _place(plan, workload, spec, spot, tolerations=tolerations, affinity=affinity)
+            return
+        refused = _place_specs(plan, workload, settings.spot)
+        if refused is None:
+            return
+        specs = tuple(spec for spec in specs if id(spec) not in refused)
     if settings.grace is not None and settings.wants(GRACE):
-        for spec in chosen_specs(plan, workload):
+        for spec in specs:
             _set_grace(plan, workload, spec, settings.grace)
+        _warn_of_grace(plan, workload, settings.grace)
     retries = settings.retries
     whole = all(map(_is_whole, workload.pod_specs))  # else a patch of kustomize, which has been said
-    if retries is not None and settings.wants(RETRIES) and settings.spot is not SpotPolicy.AVOID and whole:
+    if retries is not None and settings.wants(RETRIES) and whole:
         plan.attempt(
             RETRIES,
             f"{workload.shown}: retries are not set",
@@ -199,22 +199,36 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
         )
 
 
+def _place_specs(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> set[int] | None:
+    """Place each pod spec; the ids of those that are refused, or None if nothing is placed as it was asked for."""
+    before, asked = len(plan.refusals), []
+    refused: set[int] = set()
+    if not workload.pod_specs:
+        _place_without_pod_spec(plan, workload, spot)
+        return None if len(plan.refusals) > before else refused
+    for spec, policy, tolerations, affinity in _choices(plan, workload):
+        known = len(plan.refusals)
+        _place(plan, workload, spec, policy, tolerations=tolerations, affinity=affinity)
+        if len(plan.refusals) > known:
+            refused.add(id(spec))
+        if policy is spot:
+            asked.append(id(spec))
+    if lacks_training(workload) and not plan.settings.roles:
+        _add_override(plan, workload, spot)
+    elif asked and refused.issuperset(asked):
+        return None
+    return refused
+
+
 def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
     """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
-    settings, message = plan.settings, f"{workload.shown} is not changed"
+    settings, message = plan.settings, _not_changed(workload)
     if workload.kind.retry is Retry.FLAVOR:
         place_flavor(plan, workload, spot)
     elif workload.kind.retry is Retry.RUNTIME:
         for role in settings.roles & COORDINATOR_NAMES if spot is not SpotPolicy.AVOID else ():
             _warn_of_role(plan, workload, role, workload.node)
-        plan.attempt(
-            SPOT,
-            message,
-            workload.node,
-            lambda editor: add_override(
-                editor, workload, spot, settings.capacity, settings.trainer, settings.roles
-            ),
-        )
+        _add_override(plan, workload, spot)
     elif workload.kind.retry is Retry.WRAPPED:
         if workload.get("spec", "trialTemplate", "configMap") is not None:
             plan.refuse(
@@ -226,10 +240,25 @@ def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolic
         plan.refuse(SPOT, message, workload.node, reason)
 
 
+def _not_changed(workload: Workload) -> str:
+    return f"{workload.shown} is not changed"
+
+
+def _add_override(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
+    """A new entry of a TrainJob."""
+    settings = plan.settings
+    plan.attempt(
+        SPOT,
+        _not_changed(workload),
+        workload.node,
+        lambda editor: add_override(editor, workload, spot, settings.capacity, settings.trainer, settings.roles),
+    )
+
+
 def place_flavor(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
     """A flavor of Kueue, which is the cluster's and not a workload's: only if its kind was asked for."""
     capacity = plan.settings.capacity
-    message = f"{workload.shown} is not changed"
+    message = _not_changed(workload)
     if not plan.settings.kinds:
         if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
             reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
@@ -267,16 +296,19 @@ def _place(
         plan.refuse(SPOT, f"{shown} is not changed", spec.node, reason)
         return
     capacity = plan.settings.capacity
-    plan.attempt(
-        SPOT,
-        f"{shown} is not changed",
-        spec.node,
-        lambda editor: place_pods(editor, spec, spot, capacity, tolerations=tolerations, affinity=affinity),
-    )
+
+    def operation(editor: SpecEditor) -> None:
+        if plan.settings.spot is not SpotPolicy.AVOID:
+            refuse_mixed(workload, spec, plan.settings.roles)
+        place_pods(editor, spec, spot, capacity, tolerations=tolerations, affinity=affinity)
+
+    plan.attempt(SPOT, f"{shown} is not changed", spec.node, operation)
 
 
 def _is_whole(spec: PodSpec) -> bool:
-    return spec.shape is not Shape.POD_SPEC or get(spec.node, "containers") is not None
+    containers = get(spec.node, "containers")
+    is_empty = is_null(containers) or (isinstance(containers, yaml.SequenceNode) and not containers.value)
+    return spec.shape is not Shape.POD_SPEC or not (containers is None or is_empty)
 
 
 def chosen_specs(plan: PlacePlan, workload: Workload) -> Iterator[PodSpec]:
@@ -289,7 +321,8 @@ def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spo
     spot = plan.settings.spot
     assert spot is not None
     if workload.kind.retry is Retry.ARGO:
-        yield from ((spec, spot, *fields) for spec, fields in _workflow(plan, workload))
+        for spec, fields in workflow_fields(workload, chosen_specs(plan, workload)):
+            yield spec, spot, *fields
         return
     kept = [spec for spec in workload.pod_specs if spec.coordinator and spot is not SpotPolicy.AVOID]
     for spec in chosen_specs(plan, workload):
@@ -298,32 +331,22 @@ def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spo
             continue
         if spec in kept:
             _warn_of_role(plan, workload, spec.role, spec.node)
+        if spec.shape is Shape.TASK_TEMPLATE:
+            if any(fields := own_fields(spec)) or spec.get("nodeSelector") is not None:
+                yield spec, spot, *fields
+            elif plan.settings.roles:
+                reason = (
+                    "fields of its own would replace those of the whole run, which can be placed without --role"
+                )
+                plan.refuse(SPOT, f"{workload.shown}, {spec.role} is not changed", spec.node, reason)
+            continue
         # A DaemonSet has a pod on every node that it tolerates: a preference has no effect there.
         yield spec, spot, True, not (workload.kind.kind == "DaemonSet" and spot is SpotPolicy.PREFER)
-    if kept and len(kept) == len(workload.pod_specs) and not plan.settings.roles:
+    is_all = len(kept) == len(workload.pod_specs) and not lacks_training(workload)
+    if kept and is_all and not plan.settings.roles:
         roles = " and ".join(dict.fromkeys(spec.role for spec in kept))
         reason = f"it has no other role; --role {kept[0].role} places it all the same"
         plan.refuse(SPOT, f"{workload.shown}: {roles} stays off spot nodes", workload.node, reason)
-
-
-def _workflow(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, tuple[bool, bool]]]:
-    """Where a workflow of Argo says it: at its top, and in the templates that would replace that with their own.
-
-    A template of a WorkflowTemplate is also used without the top of its workflow, so there each of them says it, unless
-    fields at the top would be replaced by that.
-    """
-    top = [spec for spec in workload.pod_specs if spec.role == "workflow" and spec.path[-1] != spec.role]
-    has_fields = any(spec.get(name) is not None for spec in top for name in ("tolerations", "affinity"))
-    by_template = workload.kind.kind.endswith("WorkflowTemplate") and not has_fields
-    for spec in chosen_specs(plan, workload):
-        is_top = spec in top
-        if is_top != by_template and is_top:
-            yield spec, (True, True)
-        elif not is_top:
-            own = spec.get("tolerations") is not None, spec.get("affinity") is not None
-            fields = (True, True) if by_template and makes_pod(spec) else own
-            if any(fields) or spec.get("nodeSelector") is not None:
-                yield spec, fields
 
 
 def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -> None:
@@ -331,7 +354,7 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
     value: int | str = grace
     message = f"{workload.shown}: the grace period is not set"
     if spec.shape is Shape.WORKFLOW:
-        if spec.role != "workflow":
+        if not is_top(spec):
             return
         # Argo merges this text into every pod spec: https://argo-workflows.readthedocs.io/en/latest/fields/#workflowspec
         path, value = (*spec.path, "podSpecPatch"), f'{{"terminationGracePeriodSeconds": {grace}}}'
@@ -351,15 +374,26 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
         plan.attempt(GRACE, message, spec.node, lambda editor: editor.set(path, value))
 
 
+def _warn_of_grace(plan: PlacePlan, workload: Workload, grace: int) -> None:
+    """What a pod on a spot node cannot have is set all the same: it may be wanted for other evictions."""
+    notice = plan.settings.capacity.notice
+    if plan.settings.spot in (SpotPolicy.REQUIRE, SpotPolicy.PREFER) and grace > notice:
+        message = f"{workload.shown}: a grace period of {grace} s, with a notice of at most {notice} s"
+        plan.add(
+            LONG_GRACE, "warning", message, workload.node, "the pod is killed in the middle of what it does then"
+        )
+
+
 def refusal_of(workload: Workload, spot: SpotPolicy = SpotPolicy.PREFER) -> str:
     """Why a workload must not run on spot capacity; empty if it may."""
     if workload.kind.refused:
         return workload.kind.refused
     if workload.kind.kind == "DaemonSet" and spot is SpotPolicy.REQUIRE:
         return "it has a pod on every node, and would lose those on other nodes; --spot prefer lets it onto spot nodes"
-    if workload.namespace in CONTROL_PLANE_NAMESPACES:
-        return f"the namespace {workload.namespace} belongs to the control plane of the cluster"
-    if workload.kind.retry is Retry.CONTROLLER or workload.kind.kind == "Pod":
+    is_always_on = workload.kind.retry is Retry.CONTROLLER
+    if reason := namespace_refusal(workload.namespace, is_always_on=is_always_on):
+        return reason
+    if is_always_on or workload.kind.kind == "Pod":
         for spec in workload.pod_specs:
             for container in items_of(spec.get("containers")):
                 image = text_of(get(container, "image")) or ""

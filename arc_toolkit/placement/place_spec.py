@@ -17,6 +17,7 @@ from arc_toolkit.placement.spot import (
     Pull,
     SpotCapacity,
     SpotPolicy,
+    foreign_label,
     pinned_node,
     prefers,
     pulls,
@@ -73,14 +74,14 @@ def _require(editor: SpecEditor, spec: PodSpec, pull: Pull, capacity: SpotCapaci
 
 
 def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> None:
-    """A TrainJob of Kubeflow Trainer 2.0, which overrides the nodeSelector and the tolerations, and no affinity."""
+    """A kind without an affinity, such as a TrainJob of Kubeflow Trainer 2.0, which only has the other two."""
     if spot is SpotPolicy.PREFER:
-        raise Refused("podSpecOverrides has no affinity, so that spot nodes can only be required")
+        raise Refused(f"{spec.shape.lack}, so that spot nodes can only be required")
     if spot is SpotPolicy.REQUIRE:
         key, value = capacity.label
         editor.set((*spec.path, "nodeSelector", key), value)
     elif capacity.taint is None or tolerates(spec, capacity.taint):
-        raise Refused("podSpecOverrides has no affinity, so that spot nodes cannot be excluded")
+        raise Refused(f"{spec.shape.lack}, so that spot nodes cannot be excluded")
 
 
 _READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
@@ -101,6 +102,8 @@ def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacit
         raise Refused(f"it is bound to the node {name} by its name")
     if Pull.AWAY in directions | terms:
         raise Refused("its nodeSelector or required affinity keeps it off spot nodes: take that out first")
+    if key := foreign_label(spec, capacity.label):
+        raise Refused(f"it asks for nodes with {key}, which is a label of another cloud: name that with --cloud")
     if spot is SpotPolicy.PREFER and Pull.TO in directions:
         raise Refused(
             "its nodeSelector or required affinity asks for spot nodes only, so that it cannot fall back"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import yaml
+
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
@@ -17,6 +19,8 @@ from arc_toolkit.placement.manifests import Workload, makes_pod
 from arc_toolkit.placement.spec_editor import SpecEditor
 
 DISRUPTED = {"type": "DisruptionTarget"}
+# Exit codes of a process that SIGTERM ends, or SIGKILL when its grace period is over.
+_ENDED = ("143", "137")
 # Actions of Volcano that end or count a job at every eviction, and the events that an eviction is.
 _VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
 _VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
@@ -77,9 +81,9 @@ def disruption_action(job: Node | None) -> str | None:
             return text_of(get(rule, "action"))
         codes = get(rule, "onExitCodes")
         values = {text_of(value) for value in items_of(get(codes, "values"))}
-        listed = "143" in values
-        if codes is not None and listed == (text_of(get(codes, "operator")) == "In"):
-            return text_of(get(rule, "action"))  # also matches a process that SIGTERM ends
+        listed = {code in values for code in _ENDED}
+        if codes is not None and (text_of(get(codes, "operator")) == "In") in listed:
+            return text_of(get(rule, "action"))  # also matches a process that an eviction ends
     return None
 
 
@@ -102,6 +106,15 @@ def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
         if action not in (None, "FailJob"):
             raise Refused(
                 f"the podFailurePolicy of {spec.role} has the action {action} for evictions: make it FailJob"
+            )
+        if any(
+            text_of(get(rule, "action")) == "FailJob" and get(rule, "onPodConditions") is None
+            for rule in items_of(get(node, "podFailurePolicy", "rules"))
+        ):
+            # Both have the reason PodFailurePolicy.
+            raise Refused(
+                f"the podFailurePolicy of {spec.role} has a FailJob of its own, after which the set would also be "
+                "restarted without a limit: take it out"
             )
         # The webhook's default is OnFailure, with which a podFailurePolicy is refused.
         editor.set((*spec.path, "restartPolicy"), "Never")
@@ -190,15 +203,24 @@ def volcano_policies(workload: Workload, top: tuple[str, ...]) -> Iterator[tuple
 # --- others ----------------------------------------------------------------------------------------------------
 
 
+_ARGO_SHARED = ("spec", "workflowSpec", "templateDefaults")
+
+
 def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """A deleted pod is an Error, which OnFailure, the default, does not retry:
     https://argo-workflows.readthedocs.io/en/latest/retries/"""
-    for spec in workload.pod_specs:
-        if not makes_pod(spec):
-            continue
+    templates = [spec for spec in workload.pod_specs if makes_pod(spec)]
+    # What the workflow, or its defaults, say for every template that has none; `{}` is one without a limit.
+    shared = [
+        spec
+        for spec in workload.pod_specs
+        if spec.path[-1] in _ARGO_SHARED and isinstance(spec.get("retryStrategy"), yaml.MappingNode)
+    ]
+    for spec in (*templates, *shared):
         strategy = spec.get("retryStrategy")
-        if not pairs(strategy):
-            editor.set((*spec.path, "retryStrategy"), {"limit": str(retries), "retryPolicy": "Always"})
+        if not isinstance(strategy, yaml.MappingNode):
+            if not shared:
+                editor.set((*spec.path, "retryStrategy"), {"limit": str(retries), "retryPolicy": "Always"})
         elif get(strategy, "retryPolicy") is None and get(strategy, "expression") is None:
             editor.set((*spec.path, "retryStrategy", "retryPolicy"), "Always")
         elif text_of(get(strategy, "retryPolicy")) in ("OnFailure", "OnTransientError"):
@@ -211,6 +233,13 @@ def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
 def _ray_job(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Each retry is a new cluster; workers that are evicted are made again in any case."""
     top = ("spec", "jobTemplate") if workload.kind.kind == "RayCronJob" else ("spec",)
+    # https://github.com/ray-project/kuberay, ray-operator/controllers/ray/utils/validation.go
+    if pairs(get(workload.node, *top, "clusterSelector")):
+        raise Refused(
+            "it runs in a cluster that is there (clusterSelector), and KubeRay then takes no backoffLimit"
+        )
+    if text_of(get(workload.node, *top, "submissionMode")) == "InteractiveMode":
+        raise Refused("KubeRay takes no backoffLimit in InteractiveMode")
     if get(workload.node, *top, "backoffLimit") is None:
         editor.set((*workload.path, *top, "backoffLimit"), retries)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -80,6 +80,16 @@ SPOT_LABELS: dict[str, frozenset[str]] = {
 _NEVER_SPOT = ("kubernetes.azure.com/mode", "system")
 REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+_TERM_FIELDS = ("matchExpressions", "matchFields")
+# Prefixes of labels that only nodes of one vendor have.
+_VENDORS = {
+    "kubernetes.azure.com": "Azure",
+    "karpenter.azure.com": "Azure",
+    "eks.amazonaws.com": "AWS",
+    "karpenter.k8s.aws": "AWS",
+    "alpha.eksctl.io": "AWS",
+    "cloud.google.com": "Google",
+}
 
 
 class Pull(Enum):
@@ -144,7 +154,7 @@ def term_pull(term: Node, label: tuple[str, str]) -> Pull:
 def required_terms(spec: PodSpec) -> dict[int, Node]:
     """The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to."""
     terms = enumerate(items_of(spec.get(*REQUIRED)))
-    return {index: term for index, term in terms if getattr(term, "value", None)}
+    return {index: term for index, term in terms if any(items_of(get(term, name)) for name in _TERM_FIELDS)}
 
 
 def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
@@ -153,6 +163,30 @@ def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
     # Terms are ORed: only what all of them say holds.
     terms = {term_pull(term, label) for term in required_terms(spec).values()}
     return (directions | (terms if len(terms) == 1 else set())) - {Pull.NONE}
+
+
+def foreign_label(spec: PodSpec, label: tuple[str, str]) -> str:
+    """A label that the nodes must have, and that only nodes of another vendor than the label's have; else empty."""
+    own = _vendor(label[0])
+    if own is None:
+        return ""
+
+    def first(keys: Iterable[str]) -> str:
+        return next((key for key in keys if _vendor(key) not in (None, own)), "")
+
+    alternatives = [
+        first(
+            text_of(get(item, "key")) or ""
+            for item in items_of(get(term, "matchExpressions"))
+            if text_of(get(item, "operator")) in ("In", "Exists")
+        )
+        for term in required_terms(spec).values()
+    ]
+    return first(selector(spec)) or (next(iter(alternatives), "") if all(alternatives) else "")
+
+
+def _vendor(key: str) -> str | None:
+    return _VENDORS.get(key.partition("/")[0])
 
 
 def pinned_node(spec: PodSpec) -> str:

@@ -7,12 +7,13 @@ https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime-patches
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_nodes import get, items_of, text_of
-from arc_toolkit.placement.manifests import Workload
+from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry
+from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import PREFERRED, REQUIRED, SpotCapacity, SpotPolicy
 
@@ -25,8 +26,30 @@ FIELDS = {
 }
 # The job of the runtimes that Kubeflow ships in which the training runs.
 _JOB = "node"
+# Jobs of those runtimes that only prepare it.
+_INITIALIZERS = frozenset(("dataset-initializer", "model-initializer"))
 # Who set a patch: of the form `domain/path`, and one entry for each.
 _MANAGER = "arc-toolkit.local/place"
+
+
+def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
+    """`Refused` if an entry is for jobs that belong on different nodes: by `roles`, or for a coordinator and others."""
+    names = _targets(workload, spec)
+    if len({name in roles if roles else name in COORDINATOR_NAMES for name in names}) > 1:
+        raise Refused(f"an entry is for {' and '.join(names)}, which belong on different nodes: make two of it")
+
+
+def lacks_training(workload: Workload) -> bool:
+    """Whether the entries that are there are for other jobs than the one in which the training runs."""
+    names = {name for spec in workload.pod_specs for name in _targets(workload, spec)}
+    return workload.kind.retry is Retry.RUNTIME and bool(names) and names <= COORDINATOR_NAMES | _INITIALIZERS
+
+
+def _targets(workload: Workload, spec: PodSpec) -> list[str]:
+    """The jobs that an entry is for."""
+    entry = get(workload.node, *spec.path[len(workload.path) :][:3])
+    names = (text_of(get(item, "name")) for item in items_of(get(entry, "targetJobs")))
+    return [name.lower() for name in names if name is not None] or [spec.role]
 
 
 def add_override(
@@ -89,8 +112,9 @@ def _field_of(workload: Workload, trainer: str | None) -> str:
 
 
 def _jobs(workload: Workload, field: str) -> list[str]:
-    """The jobs that entries without a pod spec are for, such as one that only sets labels."""
+    """The job of an entry without a pod spec, such as one that only sets labels, if the training runs in it."""
     for item in items_of(workload.get("spec", field)):
-        if (name := text_of(get(item, "targetJobs", 0, "name"))) is not None:
+        name = text_of(get(item, "targetJobs", 0, "name"))
+        if name is not None and name not in COORDINATOR_NAMES | _INITIALIZERS:
             return [name]
     return [_JOB]

@@ -375,7 +375,13 @@ GOLDENS = (
             "  - pipelineTaskName: a\n    podTemplate: {hostNetwork: true}\n"
             "  - pipelineTaskName: b\n    serviceAccountName: x\n",
         ),
-        (("spec", "taskRunTemplate", "podTemplate"), ("spec", "taskRunSpecs", 0, "podTemplate")),
+        (("spec", "taskRunTemplate", "podTemplate"),),
+        crd="tekton-v1.15.0",
+    ),
+    Golden(
+        "PipelineRun v1beta1",
+        head("tekton.dev/v1beta1", "PipelineRun", "  pipelineRef: {name: train}\n"),
+        (("spec", "podTemplate"),),
         crd="tekton-v1.15.0",
     ),
     Golden(

@@ -141,3 +141,58 @@ def test_the_pool_can_be_named_as_the_spot_pool() -> None:
 def test_the_grace_period_is_set_only_when_asked() -> None:
     assert spec_of(pod(), None, grace=25)["terminationGracePeriodSeconds"] == 25
     assert place(pod("  terminationGracePeriodSeconds: 25\n"), None, grace=25).after is None
+
+
+@pytest.mark.parametrize("empty", ["{}", "{matchExpressions: []}"])
+def test_an_empty_term_matches_no_node_and_does_not_begin_to(empty: str) -> None:
+    """component-helpers, nodeaffinity: a term without expressions and without fields is skipped."""
+    terms = (
+        "  affinity:\n    nodeAffinity:\n      requiredDuringSchedulingIgnoredDuringExecution:\n"
+        f"        nodeSelectorTerms:\n        - {empty}\n"
+        "        - matchExpressions:\n          - {key: zone, operator: In, values: [a]}\n"
+    )
+    affinity = spec_of(pod(terms))["affinity"]["nodeAffinity"]
+    first, second = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert not first.get("matchExpressions")
+    assert second["matchExpressions"][1] == expression()
+
+
+OTHER_CLOUD = "  nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}\n"
+
+
+def test_nodes_of_another_cloud_are_never_there() -> None:
+    assert "gke-accelerator" in str(place(pod(OTHER_CLOUD)).refused)
+    assert "--cloud" in str(place(pod(OTHER_CLOUD), "prefer", "eks").refused)
+    assert place(pod(OTHER_CLOUD), "require", "gke").refused is None
+    alternatives = (
+        "  affinity:\n    nodeAffinity:\n      requiredDuringSchedulingIgnoredDuringExecution:\n"
+        "        nodeSelectorTerms:\n"
+        "        - matchExpressions: [{key: eks.amazonaws.com/nodegroup, operator: Exists}]\n"
+        "        - matchExpressions: [{key: gpu, operator: Exists}]\n"
+    )
+    assert place(pod(alternatives)).refused is None
+    only = alternatives.replace("{key: gpu,", "{key: alpha.eksctl.io/cluster-name,")
+    assert "another cloud" in str(place(pod(only)).refused)
+
+
+def test_what_is_refused_is_not_touched_at_all() -> None:
+    """A database that stays where it is keeps its grace period."""
+    selector = "  nodeSelector: {kubernetes.azure.com/priority: regular}\n"
+    assert place(pod(selector), grace=25, retries=3).after is None
+    assert place(pod().replace("busybox", "postgres:17"), grace=25, retries=3).after is None
+    assert place(pod().replace("[{name: c, image: busybox}]", ""), grace=25).after is None
+
+
+def test_a_grace_period_above_the_notice_is_set_and_said() -> None:
+    result = place(pod(), grace=600)
+    assert b"terminationGracePeriodSeconds: 600" in (result.after or b"")
+    assert [finding.rule for finding in result.findings] == ["grace-longer-than-notice"]
+    assert place(pod(), "require", "eks", grace=120).findings == ()
+    assert place(pod(), "avoid", grace=600).findings == ()
+
+
+@pytest.mark.parametrize("text", ["# apiVersion: v1\n", "---\n# apiVersion\n---\n"])
+def test_a_file_of_comments_has_nothing_to_place(text: str) -> None:
+    result = place(text)
+    assert result.after is None
+    assert result.skipped is not None

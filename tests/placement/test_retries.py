@@ -186,3 +186,67 @@ def test_a_pod_alone_and_a_trainjob_cannot_say_it() -> None:
     assert "TrainingRuntime" in refusal(
         dump("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "t"}})
     )
+
+
+def test_a_rule_for_sigkill_would_come_first_too() -> None:
+    rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [137]}}]
+    assert "FailJob for evictions" in refusal(job(podFailurePolicy={"rules": rules}))
+    rules[0]["onExitCodes"] = {"operator": "NotIn", "values": [143]}
+    assert "FailJob for evictions" in refusal(job(podFailurePolicy={"rules": rules}))
+    rules[0]["onExitCodes"] = {"operator": "NotIn", "values": [137, 143]}
+    assert retried(job(podFailurePolicy={"rules": rules}))["podFailurePolicy"]["rules"][1] == IGNORE
+
+
+def test_an_error_that_is_to_end_a_jobset_must_not_restart_it_for_ever() -> None:
+    """Both failures have the reason PodFailurePolicy, which the rule for evictions does not count."""
+    own = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+    inner = {"podFailurePolicy": {"rules": [own]}, "template": {"spec": POD}}
+    text = dump(
+        "jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"name": "w", "template": {"spec": inner}}]}
+    )
+    assert "FailJob of its own" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"clusterSelector": {"ray.io/cluster": "x"}},
+        {"submissionMode": "InteractiveMode", "rayClusterSpec": {"headGroupSpec": {"template": {"spec": POD}}}},
+    ],
+    ids=["clusterSelector", "InteractiveMode"],
+)
+def test_a_ray_job_that_cannot_be_tried_again(spec: dict[str, Any]) -> None:
+    """kuberay, ray-operator/controllers/ray/utils/validation.go, ValidateRayJobSpec."""
+    assert "no backoffLimit" in refusal(dump("ray.io/v1", "RayJob", spec))
+
+
+WORKFLOW = {"templates": [{"name": "a", "container": {"image": "x"}}, {"name": "h", "http": {"url": "x"}}]}
+
+
+@pytest.mark.parametrize("top", [{}, {"templateDefaults": {}}], ids=["workflow", "defaults"])
+def test_a_strategy_for_all_templates_of_a_workflow_stays(top: dict[str, Any]) -> None:
+    """argo-workflows, workflow/controller/operator.go, retryStrategy: a template's own, else the workflow's."""
+
+    def text(strategy: dict[str, Any]) -> str:
+        spec = {"templateDefaults": {"retryStrategy": strategy}} if top else {"retryStrategy": strategy}
+        return dump("argoproj.io/v1alpha1", "Workflow", {**WORKFLOW, **spec})
+
+    assert place(text({"limit": 9, "retryPolicy": "Always"}), None, retries=3).after is None
+    for strategy in ({"limit": 9}, {}):
+        spec = retried(text(strategy))
+        after = (spec["templateDefaults"] if top else spec)["retryStrategy"]
+        assert after == {**strategy, "retryPolicy": "Always"}
+        assert spec["templates"] == WORKFLOW["templates"]
+    assert "OnFailure" in refusal(text({"retryPolicy": "OnFailure"}))
+
+
+def test_a_request_runs_in_no_pod_of_its_own() -> None:
+    train, request = retried(dump("argoproj.io/v1alpha1", "Workflow", WORKFLOW))["templates"]
+    assert "retryStrategy" in train
+    assert "retryStrategy" not in request
+
+
+def test_a_strategy_without_a_limit_stays_one() -> None:
+    templates = [{"name": "a", "container": {"image": "x"}, "retryStrategy": {}}]
+    (template,) = retried(dump("argoproj.io/v1alpha1", "Workflow", {"templates": templates}))["templates"]
+    assert template["retryStrategy"] == {"retryPolicy": "Always"}

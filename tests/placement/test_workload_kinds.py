@@ -10,6 +10,7 @@ from tests.placement.goldens import GOLDENS, PATCH_PLACE, Golden, head
 from tests.placement.support import TOLERATION, expression, place, placed, required
 
 PODS = {"tolerations": [TOLERATION], "affinity": required(expression())}
+PODS_AT = ("spec", "template", "spec")
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
@@ -188,10 +189,9 @@ REFUSED = {
 @pytest.mark.parametrize(("version", "kind"), REFUSED)
 def test_what_serves_or_is_interactive_is_refused(version: str, kind: str) -> None:
     text = head(version, kind, "  template: {spec: {containers: [{name: main, image: x}]}}\n")
-    result = place(text)
+    result = place(text, grace=25, retries=3)
     assert result.after is None
     assert REFUSED[version, kind] in str(result.refused)
-    assert place(text, "avoid").refused is None
 
 
 def test_every_kind_that_is_refused_has_a_row_above() -> None:
@@ -211,3 +211,89 @@ def test_tasks_of_tekton_are_placed_by_their_runs(kind: str) -> None:
     )
     result = place(head("tekton.dev/v1", kind, steps))
     assert (result.after, result.refused, result.findings) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec", "at"),
+    [
+        ("kubeflow.org/v1", "Notebook", "  template: {spec: {containers: [{name: c, image: x}]}}\n", PODS_AT),
+        (
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            "  predictor: {sklearn: {storageUri: x}}\n",
+            ("spec", "predictor"),
+        ),
+        (
+            "machinelearning.seldon.io/v1",
+            "SeldonDeployment",
+            "  predictors: [{name: a, componentSpecs: [{spec: {containers: [{name: c, image: x}]}}]}]\n",
+            ("spec", "predictors", 0, "componentSpecs", 0, "spec"),
+        ),
+        ("mlops.seldon.io/v1alpha1", "Server", "  serverConfig: mlserver\n", ("spec", "podSpec")),
+    ],
+)
+def test_what_must_not_be_there_can_be_kept_off_spot_nodes(
+    version: str, kind: str, spec: str, at: tuple[str | int, ...]
+) -> None:
+    (document,) = placed(head(version, kind, spec), "avoid")
+    assert Golden.at(document, at)["affinity"] == required(expression("NotIn"))
+
+
+def test_knative_takes_no_affinity() -> None:
+    """https://knative.dev/docs/serving/configuration/feature-flags/: a taint that is not tolerated keeps it off."""
+    text = head("serving.knative.dev/v1", "Service", "  template: {spec: {containers: [{image: x}]}}\n")
+    assert place(text, "avoid").after is None
+    assert place(text, "avoid").refused is None
+    assert "podspec-affinity" in str(place(text, "avoid", "eks").refused)
+
+
+# --- what must not run on spot capacity ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("image", "namespace", "reason"),
+    [
+        ("tensorflow/serving:2.16", "ml", "serves requests"),
+        ("vllm/vllm-openai", "ml", "serves requests"),
+        ("quay.io/kuberay/operator:v1.3.2", "ml", "control plane"),
+        ("argoproj/workflow-controller@sha256:0", "ml", "control plane"),
+        ("kubeflow/trainer-controller-manager", "ml", "control plane"),
+        ("prom/prometheus", "ml", "keeps data"),
+        ("train", "kubeflow", "namespace kubeflow"),
+        ("train", "kube-system", "namespace kube-system"),
+        ("redis-exporter", "ml", ""),
+        ("robot-controller-training", "ml", ""),
+    ],
+)
+def test_a_deployment_is_refused_by_its_image_or_namespace(image: str, namespace: str, reason: str) -> None:
+    text = next(golden for golden in GOLDENS if golden.name == "Deployment").text
+    document = yaml.safe_load(text)
+    document["metadata"]["namespace"] = namespace
+    document["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    assert reason in (place(yaml.safe_dump(document)).refused or "")
+    assert (place(yaml.safe_dump(document)).after is None) == bool(reason)
+
+
+def test_people_run_jobs_in_the_namespace_of_kubeflow() -> None:
+    text = next(golden for golden in GOLDENS if golden.name == "PyTorchJob v1").text
+    assert place(text.replace("{name: x}", "{name: x, namespace: kubeflow}")).after is not None
+
+
+# --- entries of a TrainJob that are not for the training ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("job", ["dataset-initializer", "launcher"])
+def test_the_job_in_which_the_training_runs_gets_an_entry(job: str) -> None:
+    entry = f"  podTemplateOverrides:\n  - targetJobs: [{{name: {job}}}]\n    spec: {{serviceAccountName: x}}\n"
+    (document,) = placed(TRAIN_JOB + entry)
+    assert document["spec"]["podTemplateOverrides"][1] == {"targetJobs": [{"name": "node"}], "spec": PODS}
+
+
+@pytest.mark.parametrize("jobs", ["{name: node}, {name: launcher}", "{name: launcher}, {name: node}"])
+def test_an_entry_for_jobs_that_belong_on_different_nodes_is_refused(jobs: str) -> None:
+    entry = f"  podTemplateOverrides:\n  - targetJobs: [{jobs}]\n    spec: {{serviceAccountName: x}}\n"
+    result = place(TRAIN_JOB + entry)
+    assert result.after is None
+    assert "make two" in str(result.refused)
+    first = jobs.partition("}")[0].removeprefix("{name: ")
+    assert "make two" in str(place(TRAIN_JOB + entry, roles=frozenset([first])).refused)
