@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 import pytest
 
@@ -62,3 +63,61 @@ def test_a_statement_becomes_others_or_goes(before: str, line: int, new: str, af
 def test_a_statement_that_shares_its_lines_is_refused(text: str, reason: str) -> None:
     with pytest.raises(Refused, match=reason):
         replaced(text, 1, "c = 3")
+
+
+def changed(text: str, change: Callable[[Changes, StatementSite], None]) -> str:
+    """The text after a change of its last statement; it parses to the changed tree."""
+    source = Source(text, parse(text))
+    changes = Changes()
+    change(changes, StatementSite(source, source.body, source.body[-1]))
+    ((_, edits),) = changes.edits().values()
+    after = apply_edits(text, edits)
+    changes.apply()
+    assert same(source.body, parse(after))
+    return after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = []\n", "a = [1]\n"),
+        ("a = [0]\n", "a = [0, 1]\n"),
+        ("a = [\n    0,  # none\n]\n", "a = [\n    0,  # none\n    1,\n]\n"),
+    ],
+)
+def test_a_list_gets_an_item_once(before: str, after: str) -> None:
+    def change(changes: Changes, site: StatementSite) -> None:
+        assert isinstance(site.stmt, ast.Assign)
+        assert isinstance(site.stmt.value, ast.List)
+        for _ in range(2):
+            changes.append_item(site, site.stmt.value, "1")
+
+    assert changed(before, change) == after
+
+
+def test_an_expression_gets_a_name() -> None:
+    assert changed("f(\n  1)  # why\n", lambda changes, site: changes.name_value(site, "a")) == (
+        "a = f(\n  1)  # why\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "names", "after"),
+    [
+        ("from m import b\n", ["a"], "from m import b, a\n"),
+        ("from m import b\n", ["c", "a"], "from m import b, a, c\n"),
+        (
+            "from m import b as x  # why\n",
+            ["c" * 50, "a" * 50],
+            f"from m import (\n    b as x,\n    {'a' * 50},\n    {'c' * 50},\n)  # why\n",
+        ),
+        ("from m import (\n    b,\n)\n", ["c", "a"], "from m import (\n    b,\n    a,\n    c,\n)\n"),
+    ],
+)
+def test_an_import_gets_names(before: str, names: list[str], after: str) -> None:
+    def change(changes: Changes, site: StatementSite) -> None:
+        assert isinstance(site.stmt, ast.ImportFrom)
+        for name in names:
+            changes.set(site, site.stmt, name, "")
+
+    assert changed(before, change) == after

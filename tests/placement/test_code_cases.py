@@ -116,6 +116,18 @@ def test_a_notebook_changes_in_its_cell_alone(tmp_path: Path) -> None:
     assert main(["place", str(path), "--spot", "require", "--check"]) == 0
 
 
+def test_a_broken_cell_is_reported(tmp_path: Path) -> None:
+    code = next(case for case in CASES if case.name == "dict-job").source
+    cells = [{"cell_type": "code", "source": text} for text in ("for for\n", code)]
+    path = tmp_path / "trial.ipynb"
+    path.write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}))
+    result = PlaceFiles(PlaceSettings(spot=SpotPolicy.REQUIRE)).process(
+        str(path), path.read_bytes(), in_folder=False
+    )
+    assert result.after is not None
+    assert ["cell 1 line 1" in finding.message for finding in result.findings] == [True]
+
+
 def test_an_ignore_keeps_an_object_as_it_is() -> None:
     code = next(case for case in CASES if case.name == "dict-job").source
     line = next(line for line in code.splitlines() if '"spec": {' in line and line.startswith(" " * 12))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from arc_toolkit.edit.discover import Skipped
 from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits
 from arc_toolkit.edit.python_source import Source, decode, encode, parse, quiet
-from arc_toolkit.findings import FileResult, without_changes
+from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.placement.code.code_plan import CodePlan, make_code_plan, proved_edits, read_code
-from arc_toolkit.placement.place_plan import PlaceSettings
+from arc_toolkit.placement.place_plan import SPOT, PlaceSettings
 
 # One of these is in all code that makes pods in a way that is known here.
 _WORDS = (b"apiVersion", b"kfp", b"kubernetes", b"kubeflow")
@@ -39,8 +40,13 @@ def _place_notebook(
     from arc_toolkit.edit import notebook
 
     text = notebook.decode(data)
-    parsed, _ = notebook.parse_cells(text, notebook.read_cells(text))
+    parsed, broken = notebook.parse_cells(text, notebook.read_cells(text))
     result, edits = _place([source for _, source in parsed], path, data, settings, note)
+    for cell, error in broken if result.skipped is None else ():
+        line = notebook.file_lines(text, cell)[max(error.line, 1) - 1 :][:1] or notebook.file_lines(text, cell)[:1]
+        message = f"cell {cell.number} line {error.line}: left as it is"
+        finding = Finding(SPOT, "warning", message, path, line[0], 1, reason=error.reason)
+        result = replace(result, findings=(finding, *result.findings))
     if not edits:
         return result
     try:

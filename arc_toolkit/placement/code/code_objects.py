@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from arc_toolkit.edit.python_expressions import chain, parts_of, place_parts
+from arc_toolkit.edit.python_expressions import parts_of, place_parts
 from arc_toolkit.edit.python_names import CodeScopes, Statement, certain_binding, find_bindings
 from arc_toolkit.edit.python_values import OpaqueNode, ValueReader
 from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, get, pairs, text_of, walk
@@ -72,7 +72,7 @@ def find_objects(code: CodeScopes) -> CodeObjects:
                     and (document := _document(objects.reader, part, statement)) is not None
                 ):
                     objects.documents.append(document)
-                    reached |= _expressions(objects.reader, document)
+                    reached |= _expressions(objects.reader, document) | {id(inner) for inner in ast.walk(part)}
                 elif _is_pod_spec(part, statement):
                     specs.append((part, statement))
     objects.documents.sort(key=lambda node: (node.start_mark.line, node.start_mark.column))
@@ -198,26 +198,33 @@ def _is_pod_spec(part: ast.Call | ast.Dict, statement: Statement) -> bool:
 
 
 def _loose_call(reader: ValueReader, call: ast.Call, statement: Statement) -> LooseCode | None:
-    """`client.train(...)` and the like: pods are made, and there is no argument for their nodes."""
+    """`client.train(...)` and the like: pods are made, and nothing here says on which nodes."""
+    made = _client_method(call, statement)
+    if made is not None:
+        (client, method), names = made, {keyword.arg for keyword in call.keywords}
+        message, reason = f"the pods of {client}.{method} are not changed", WITHOUT_PLACE[client][method]
+        if (method == "create_job" and (call.args or "job" in names)) or "options" in names:
+            return None
+    elif import_path(call.func, statement) == "kfp.dsl.ContainerOp":
+        message, reason = (
+            "the pods of dsl.ContainerOp are not changed",
+            "kfp 2 has none: move the pipeline to kfp 2 first",
+        )
+    else:
+        return None
+    node = OpaqueNode("", reason, reader.mark(call, statement), reader.mark(call, statement))
+    return LooseCode(node, message, reason)
+
+
+def _client_method(call: ast.Call, statement: Statement) -> tuple[str, str] | None:
+    """The class and the method, if a call is one of `WITHOUT_PLACE`."""
     if not isinstance(call.func, ast.Attribute):
         return None
-    names = {keyword.arg for keyword in call.keywords}
     holder: ast.expr = call.func.value
     if isinstance(holder, ast.Name):
         binding = certain_binding(find_bindings(holder.id, statement, is_model_path), statement)
         if binding is None or not isinstance(binding.value, ast.expr):
             return None
-        holder, statement_of = binding.value, binding.statement
-    else:
-        statement_of = statement
-    if not isinstance(holder, ast.Call) or chain(holder.func) is None:
-        return None
-    client, method = _class_of(holder, statement_of), call.func.attr
-    if method not in WITHOUT_PLACE.get(client or "", ()) or (
-        method == "create_job" and (call.args or "job" in names)
-    ):
-        return None
-    message = f"the pods of {client}.{method} are not changed"
-    reason = "it takes no argument for their nodes: make the object yourself, or place what it makes"
-    node = OpaqueNode("", reason, reader.mark(call, statement), reader.mark(call, statement))
-    return LooseCode(node, message, reason)
+        holder, statement = binding.value, binding.statement
+    client = _class_of(holder, statement) if isinstance(holder, ast.Call) else None
+    return (client, call.func.attr) if client and call.func.attr in WITHOUT_PLACE.get(client, {}) else None

@@ -60,10 +60,14 @@ PATCHES = {
         *("security_context", "node_selector", "affinity", "tolerations", "scheduling_gates"),
     ),
 }
-# Calls that make pods and take no argument for their nodes, by the class of the client.
+# Calls that make pods without saying on which nodes, by the class of the client, with what to do instead.
+_NO_ARGUMENT = "it takes no argument for their nodes: make the object yourself, or place what it makes"
 WITHOUT_PLACE = {
-    "TrainingClient": ("train", "create_job"),
-    "KatibClient": ("tune",),
+    "TrainingClient": {"train": _NO_ARGUMENT, "create_job": _NO_ARGUMENT},
+    "KatibClient": {"tune": _NO_ARGUMENT},
+    "TrainerClient": {
+        "train": "it has no options: give it a RuntimePatch with a PodSpecPatch, which can be placed"
+    },
 }
 
 
