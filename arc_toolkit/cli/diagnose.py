@@ -165,9 +165,9 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     from arc_toolkit.diagnosis.model import Stats
 
     scans = collect.read_logs(inventory, args.jobs, console.progress)
-    stats = Stats(files_seen=inventory.seen, skipped=inventory.counts)
+    stats = Stats(len(scans), inventory.seen, sum(scan.size for scan in scans), skipped=inventory.counts)
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
-    prs_evidence += collect.read_side_logs(inventory, args.jobs, scans)
+    prs_evidence += collect.read_side_logs(inventory, args.jobs, scans, stats)
     facts = _facts(args, console, inventory)
     restarts = _restarts(args, stats)
     # To find nothing in what was read is a result.

@@ -17,6 +17,7 @@ from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
 from arc_toolkit.diagnosis.container_evidence import ONLY_SIDECAR, from_containers, from_reading, main_containers
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
+from arc_toolkit.diagnosis.last_words import LastWords
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.node_signals import (
     CauseCandidate,
@@ -58,6 +59,12 @@ class AttemptContext:
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
     prs_evidence: list[tuple[PrsEvidence, bool]] = field(default_factory=list)  # and whether it names this node
     alone: bool = True  # not a rank of a gang, so what the job's files say is of this node
+
+    @property
+    def exit_is_known(self) -> bool:
+        """AzureML or the pod says how the job's process ended, so its last words are not needed."""
+        without_code = self.pod is None or any(item.fails_without_code for item in self.pod.containers)
+        return self.failure is not None or not without_code
 
     @property
     def on_spot(self) -> bool:
@@ -216,10 +223,14 @@ def _is_over(
 
 
 def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
-    """The kernel killed a process for the limit of this attempt's container: a child, if the container has no mark."""
+    """The kernel killed a process for the limit of this attempt's container: a child, if the container has no mark.
+
+    One of several children may have little of the limit; then the program has to say that it lost one.
+    """
     limit = context.pod.memory_limit if context.pod else 0
+    lost_a_child = any(item.evidence.reason == LastWords.CHILD_KILLED for item, _ in context.prs_evidence)
     return is_within(event.time, context.end, SAME_KILL_SECONDS, 0) and kubelet_messages.fills_limit(
-        event.message, limit
+        event.message, limit, 0.0 if lost_a_child else 0.5
     )
 
 
@@ -255,10 +266,21 @@ def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate
 
 
 def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate]:
-    """A node that became ready shortly after the end was not ready at the end, even if no event is left of it."""
+    """A node that became ready shortly after the end was not ready at the end, even if no event is left of it.
+
+    If one is left, the node was lost at that time, which may be long before: its kubelet could not report the end.
+    """
     for row in node.conditions:
         since = times.parse(row.since)
         if row.type == "Ready" and row.status == "True" and is_within(since, context.end, 0, LOOK_BACK_SECONDS):
+            changes = [
+                event
+                for event in within(context.cluster.node_events.get(node.name, []), 0.0, context.end or 0.0)
+                if event.reason in ("NodeNotReady", "NodeReady")
+            ]
+            lost = from_event(EvidenceSource.NODE_EVENT, changes[-1]) if changes else None
+            if lost:
+                return [lost]
             message = "the node was not ready until then"
             evidence = Evidence(EvidenceSource.NODE_CONDITION, "Ready", message, since)
             return [CauseCandidate(evidence, CauseKind.NODE_LOST, "medium", 6)]
@@ -319,14 +341,20 @@ def _pod_pattern(diagnostics: str) -> Mapping[str, Any]:
 
 
 def _from_files(context: AttemptContext) -> list[CauseCandidate]:
-    """What the job's own files say: the error of a GPU is evidence, what a parallel job saw of its node is a hint."""
+    """What the job's own files say: the error of a GPU is evidence; what a parallel job saw of its node, and an
+    exception without an exit code, are hints."""
     candidates = []
     without_gpu = context.pod is not None and context.pod.without_gpu
     for item, named in context.prs_evidence:
-        of_gpu = item.evidence.source is EvidenceSource.LOG
-        tied = named or (of_gpu and context.alone)
+        printed = item.evidence.source is EvidenceSource.LOG
+        tied = named or (printed and context.alone)
         reason, kind = item.evidence.reason, item.kind
         if without_gpu and reason in (GpuProof.DRIVER, GpuProof.MISSING):
             continue  # a pod that asks for no GPU has none
-        candidates.append(CauseCandidate(item.evidence, kind, "medium" if of_gpu and tied else "low", tied=tied))
+        if reason == GpuProof.PEER and not tied:
+            continue  # it is not known which rank said that
+        if reason == LastWords.OWN_ERROR and context.exit_is_known:
+            continue
+        sure = printed and tied and reason != LastWords.OWN_ERROR
+        candidates.append(CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied))
     return candidates

@@ -117,7 +117,10 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     single = len(drafts) == 1 or _one_rank(drafts)
     starts = _starts(drafts) if len(drafts) > 1 else {}
     for draft in drafts:
-        draft.outcome = _outcome(draft, last, cluster)
+        printed = _prs_evidence_of(draft, job) if job.prs_evidence else []
+        draft.outcome = _outcome(
+            draft, last, cluster, ended=any(item.kind is CauseKind.USER for item, _ in printed)
+        )
         if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
             draft.end = None  # a helper may have ended already
         if draft.outcome is RunOutcome.WAITING:
@@ -138,7 +141,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
                 end=draft.end,
                 next_start=starts.get(draft.number + 1),
                 failure=draft.failure,
-                prs_evidence=_prs_evidence_of(draft, job),
+                prs_evidence=printed,
                 alone=single,
             )
         )
@@ -211,15 +214,18 @@ def _starts(drafts: list[AttemptDraft]) -> dict[int, float]:
     return starts
 
 
-def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex) -> RunOutcome:
-    """The pod's phase first; without a pod, an attempt that was followed by another one has failed."""
+def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex, *, ended: bool) -> RunOutcome:
+    """The pod's phase first; without a pod, an attempt that was followed by another one has failed.
+
+    `ended`: its log ends with an error.
+    """
     pod = draft.pod
     if pod is None and draft.gang is not None:
         return RunOutcome.WAITING
     phase = pod.phase if pod else ""
     if pod is None or phase not in _PHASES:
         lost = pod is not None and bool(pod.disruption or pod.reason or pod.deleted)
-        return RunOutcome.FAILED if draft.failure or draft.number < last or lost else RunOutcome.UNKNOWN
+        return RunOutcome.FAILED if draft.failure or draft.number < last or lost or ended else RunOutcome.UNKNOWN
     if phase == "Succeeded":
         return RunOutcome.SUCCEEDED
     if phase == "Failed" or pod.reason == "NodeLost" or _main_failed(pod):
@@ -283,7 +289,7 @@ def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex) -> None:
             continue
         unprompted = [draft for draft in gang if not _names_a_peer(draft.cause)]
         ends = [draft.end for draft in unprompted if draft.end is not None]
-        first = [draft for draft in unprompted if ends and draft.end == min(ends)]
+        first = [draft for draft in unprompted if len(unprompted) == 1 or (ends and draft.end == min(ends))]
         roots = proved or lost or (first if len(first) == 1 else [])
         for draft in gang:
             cause = draft.cause

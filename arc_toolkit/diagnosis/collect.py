@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis import scan
 from arc_toolkit.diagnosis.cluster_index import parse_list
-from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile
+from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile, Stats
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.container_insights import InsightsTables
 from arc_toolkit.diagnosis.sources.inventory import Inventory
@@ -50,9 +50,9 @@ def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogSc
     return scans
 
 
-def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan]) -> list[PrsEvidence]:
-    """Errors of GPUs in what the jobs printed; AzureML's message about a failure is added to its attempt's scan."""
-    from arc_toolkit.diagnosis.gpu_logs import evidence_in
+def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan], stats: Stats) -> list[PrsEvidence]:
+    """Errors in what the jobs printed; AzureML's message about a failure is added to its attempt's scan."""
+    from arc_toolkit.diagnosis.log_evidence import evidence_in
 
     evidence: list[PrsEvidence] = []
     failed: list[LogScan] = []
@@ -61,7 +61,10 @@ def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan]) -> lis
         for result in batch:
             if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
-            elif result.failure:
+                continue
+            stats.files_read += 1
+            stats.bytes_read += result.size
+            if result.failure or result.last_words:
                 failed.append(result)
     if failed:
         add_failures(scans, failed)
@@ -81,7 +84,7 @@ def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
         same = by_attempt.setdefault((place.root, place.number), [])
         if not same:
             # What a job prints is not a bootstrap log: names, ids and dates in it may be of anything.
-            same.append(LogScan(side.path, [], size=side.size, failure=side.failure))
+            same.append(LogScan(side.path, [], failure=side.failure))
             scans += same
         diagnostics = side.failure[1] if side.failure else ""
         named = [log for log in same if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics]

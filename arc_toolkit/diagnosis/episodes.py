@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.node_signals import excuse, from_event, is_starting, node_signals
+from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
 
 KINDS_OF_NODES = (CauseKind.NODE_LOST, CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT, CauseKind.NODE_PRESSURE)
 EPISODE_SECONDS = 1800  # a repair, with its reboot, takes up to half an hour
 FRESH_SECONDS = 3600  # an event without an end is about the present for an hour
-APART_SECONDS = 300  # jobs that a fault ends within this time are one occasion
 QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
-BACK = frozenset({"NodeReady", "Rebooted", "NodeRebootEnd"})  # the node is up again
+REBOOTED = frozenset({"Rebooted", "NodeRebootEnd"})
+BACK = REBOOTED | {"NodeReady"}  # the node is up again
 
 # Evidence that a job itself can cause: while a job that fails everywhere runs, it proves nothing about the node.
 _CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, CauseKind.NODE_LOST})
@@ -35,7 +35,6 @@ class Symptom:
     kind: CauseKind
     evidence: Evidence
     holds: bool = False
-    family: str = ""  # of the job that it ended
 
 
 @dataclass(slots=True)
@@ -55,17 +54,6 @@ class Episode:
     @property
     def holds(self) -> bool:
         return any(symptom.holds for symptom in self.symptoms)
-
-    @property
-    def victims(self) -> int:
-        """How many jobs its fault ended one after the other; those that end together have met it once."""
-        ends = {
-            item.family: item.evidence.time
-            for item in self.symptoms
-            if item.kind is CauseKind.NODE_FAULT and item.family and item.evidence.time is not None
-        }
-        times = sorted(ends.values())
-        return bool(times) + sum(later - earlier >= APART_SECONDS for earlier, later in pairwise(times))
 
 
 def _significance(evidence: Evidence) -> int:
@@ -110,7 +98,7 @@ def _of_attempts(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> lis
             first = cause.evidence[0]
             if first.time is None and attempt.end is not None:
                 first = Evidence(first.source, first.reason, first.message, attempt.end)
-            result.append(Symptom(attempt.node, cause.kind, first, family=attempt.family or attempt.job))
+            result.append(Symptom(attempt.node, cause.kind, first))
     return result
 
 
@@ -157,20 +145,41 @@ def group(symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]) -
     return result
 
 
-def is_present(episode: Episode, cluster: ClusterIndex, good: Sequence[float], now: float | None) -> bool:
+def is_present(episode: Episode, cluster: ClusterIndex, votes: NodeVotes, now: float | None) -> bool:
     """Whether the trouble still holds at the end of the data.
 
-    The node object shows it; or it is less than an hour old, nothing has succeeded since, and if the node was lost,
-    nothing says that it is back.
+    The node object shows it; or nothing has succeeded or runs since, and it is a fault that lasts until it is repaired
+    (a driver that is not loaded, a broken GPU), or less than an hour old and no lost node that is back.
     """
     if episode.holds:
         return True
     last, lead = episode.last, episode.lead
-    if last is not None and ((now is not None and now - last > FRESH_SECONDS) or any(end > last for end in good)):
+    if last is not None and any(moment > last for moment in (*votes.good, *votes.running)):
+        return False
+    if lead.kind is CauseKind.NODE_FAULT and lead.evidence.reason not in signals.PASSING:
+        return not _is_repaired(lead, last, cluster)
+    if last is not None and now is not None and now - last > FRESH_SECONDS:
         return False
     if lead.kind is CauseKind.NODE_PRESSURE:  # a condition of the node, which has ended
         return False
     return lead.kind is not CauseKind.NODE_LOST or not _is_back(lead.node, last, cluster)
+
+
+def _is_repaired(lead: Symptom, last: float | None, cluster: ClusterIndex) -> bool:
+    """The node was rebooted since, its check passes again, or it offers all its devices.
+
+    The check for Xids passes again at its next run, because it reports each line of the kernel's log once.
+    """
+    rebooted = any(
+        event.reason in REBOOTED and (last is None or event.time is None or event.time > last)
+        for event in cluster.node_events.get(lead.node, ())
+    )
+    node, reason = cluster.nodes.get(lead.node), lead.evidence.reason
+    if lead.evidence.source is EvidenceSource.POD_STATUS:
+        return rebooted or cluster.fewer_devices.get(lead.node) is False
+    check = signals.CONDITION_OF_EVENT.get(reason, reason)
+    passes = [row for row in node.conditions if signals.condition_name(row.type) == check] if node else []
+    return rebooted or (bool(passes) and check != "XIDErrors")
 
 
 def _is_back(name: str, last: float | None, cluster: ClusterIndex) -> bool:

@@ -5,40 +5,16 @@ The error of a program (an illegal address, memory of the GPU that is full) is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
-from arc_toolkit.diagnosis.log_paths import locate
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
     CauseKind,
-    Evidence,
-    EvidenceSource,
-    PrsEvidence,
     RunOutcome,
 )
-from arc_toolkit.diagnosis.scan import LogScan
-from arc_toolkit.diagnosis.xids import HARDWARE_XIDS, xid_reason
-
-_FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
-
-
-def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
-    """The evidence in logs, tied to the job and its attempt by the path."""
-    rows = []
-    for scan in scans:
-        if not (scan.xids or scan.gpu_messages):
-            continue
-        numbers = [number for number in scan.xids if number in HARDWARE_XIDS]
-        facts = [(xid_reason(number), HARDWARE_XIDS[number], True) for number in numbers]
-        facts += [(str(proof), text, proof in _FAULTS) for proof, text in scan.gpu_messages]
-        rank = locate(scan.path).rank
-        for reason, text, fault in facts:
-            evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
-            rows.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None))
-    return rows
 
 
 def weigh_by_other_nodes(attempts: Sequence[Attempt]) -> list[Attempt]:

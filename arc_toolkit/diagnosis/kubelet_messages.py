@@ -86,10 +86,10 @@ def _bytes(quantity: str) -> int:
 _KILL_IN_CGROUP = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process .* anon-rss:(\d{1,15})kB")
 
 
-def fills_limit(message: str, limit: int) -> bool:
-    """Whether a killed process had most of a memory limit: then it was the limit of its own container."""
+def fills_limit(message: str, limit: int, share: float) -> bool:
+    """Whether a process that was killed in a cgroup had at least this share of a memory limit, and not more than it."""
     match = _KILL_IN_CGROUP.search(message)
-    return match is not None and limit / 2 <= int(match[1]) * 1024 <= limit
+    return match is not None and share * limit <= int(match[1]) * 1024 <= limit
 
 
 # kubelet devicemanager/manager.go and lifecycle/predicate.go; status.message has `Pod was rejected: ` before them.

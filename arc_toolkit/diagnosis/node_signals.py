@@ -21,7 +21,7 @@ from arc_toolkit.diagnosis.windows import (
     START_UP_SECONDS,
     is_within,
 )
-from arc_toolkit.diagnosis.xids import only_application_xids
+from arc_toolkit.diagnosis.xids import HARDWARE_XIDS, without_hardware_xids, xid_reason, xids_in
 from arc_toolkit.kube.nodes import Node
 
 # VMs that were removed on purpose: no fault of the node.
@@ -100,6 +100,8 @@ def _of_node_event(event: ClusterEvent) -> Signal | None:
         return None
     if event.reason.endswith("Scheduled") and signals.FAILED_QUERY.search(event.message):
         return None  # the query for announcements failed: nothing was announced
+    if event.reason == "DisruptionTerminating" and signals.KARPENTER_REPLACES.search(event.message):
+        return replace(signal, kind=CauseKind.DRAIN, message="Karpenter replaced the node")
     if event.reason == "Upgrade" and event.message.startswith("Successfully"):
         return None  # it is over
     return signal
@@ -109,13 +111,23 @@ def condition_signal(kind: str, text: str) -> Signal | None:
     """What a bad condition means; `text` is its reason and message."""
     signal = signals.table().get((EvidenceSource.NODE_CONDITION, signals.condition_name(kind)))
     if signal is None:
-        return signals.health_check(EvidenceSource.NODE_CONDITION, text)
+        return signals.health_check(EvidenceSource.NODE_CONDITION, text) or _quoted_xid(text)
     if signal.reason == "VMEventScheduled" and (match := signals.SCHEDULED.search(text)):
         announced = signals.table()[EvidenceSource.NODE_EVENT, f"{match[1]}Scheduled"]
         return replace(announced, source=signal.source, reason=signal.reason)
-    if signal.reason == "XIDErrors" and only_application_xids(text):
+    if signal.reason == "XIDErrors" and without_hardware_xids(text):
         return None
     return signal
+
+
+def _quoted_xid(text: str) -> Signal | None:
+    """A line of the kernel's log about a broken GPU, whatever the check is called that quotes it."""
+    for number in sorted(xids_in(text) & HARDWARE_XIDS.keys()):
+        meaning, origin = HARDWARE_XIDS[number], "NVIDIA: Xid catalogue"
+        return Signal(
+            EvidenceSource.NODE_CONDITION, xid_reason(number), CauseKind.NODE_FAULT, "high", meaning, origin
+        )
+    return None
 
 
 def node_signals(node: Node) -> list[tuple[Signal, float | None]]:

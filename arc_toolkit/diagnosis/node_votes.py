@@ -40,6 +40,7 @@ class NodeVotes:
     older: int = 0  # of them, on the VM that had the name before
     left_out: int = 0  # of jobs that fail on many nodes
     good: list[float] = field(default_factory=list)  # when attempts succeeded
+    running: list[float] = field(default_factory=list)  # when those that run now started
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ def count(
                 node.left_out += 1
             else:
                 votes.setdefault((attempt.node, _family(attempt)), _Vote()).successes += 1
+        elif attempt.outcome is RunOutcome.RUNNING and attempt.start is not None:
+            node.running.append(attempt.start)
         elif attempt.job in silent:
             node.left_out += 1
     for failure in failures(attempts):

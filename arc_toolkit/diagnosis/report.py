@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import attempts, cluster_index, gaps, verdicts
 from arc_toolkit.diagnosis.causes import blame_convicted_nodes, count_successes_elsewhere
-from arc_toolkit.diagnosis.gpu_logs import evidence_in, weigh_by_other_nodes
+from arc_toolkit.diagnosis.gpu_logs import weigh_by_other_nodes
+from arc_toolkit.diagnosis.log_evidence import evidence_in
 from arc_toolkit.diagnosis.model import (
     Attempt,
     ClusterFacts,
@@ -39,8 +40,6 @@ def build(
     """The report; the order of the input does not matter. `release`: the list of scans is emptied, so that its memory,
     180 of 1,380 bytes per log, serves the attempts."""
     stats = stats or Stats()
-    stats.files_read += len(scans)
-    stats.bytes_read += sum(scan.size for scan in scans)
     cluster = cluster_index.read(facts)
     files = [*prs_evidence, *evidence_in(scans)]
     prs_evidence = [item for item in prs_evidence if item.evidence.source is EvidenceSource.PRS]

@@ -19,6 +19,7 @@ from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.gpu_messages import ANCHORS, GpuProof, message_at
+from arc_toolkit.diagnosis.last_words import MARK, LastWords, last_words
 from arc_toolkit.diagnosis.literals import Find, Search, finders
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
@@ -96,6 +97,7 @@ class LogScan:
     later_starts: tuple[float | None, ...] = ()  # before the second and further whole names
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
     gpu_messages: tuple[tuple[GpuProof, str], ...] = ()  # what CUDA, NVML and NCCL said, and what it proves
+    last_words: tuple[LastWords, str] | None = None  # the uncaught exception with which the log ends
     note: str = ""
 
 
@@ -306,7 +308,7 @@ def _field(pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: byt
 
 
 def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> None:
-    """Errors of the GPU, with which a job ends."""
+    """Errors of the GPU or of the program, with which a job ends."""
     start = max(end - TAIL, 0)
     for anchor in search.among(TAIL_LITERALS, start, end):
         at = search.find(anchor, start, end)
@@ -317,6 +319,8 @@ def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> No
             elif (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
                 result.xids = _with(result.xids, int(match[1]))
             at = search.find(anchor, at + len(anchor), end)
+    if search.find(MARK, start, end) >= 0:
+        result.last_words = last_words(bytes(data[start:end]))
 
 
 def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:

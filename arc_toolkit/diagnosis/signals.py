@@ -152,6 +152,9 @@ SCHEDULED = re.compile(r"\b(Preempt|Redeploy|Reboot|Terminate|Freeze)\b")
 # The check for announcements could not ask; happens on every kind of node (Azure/AKS #4757).
 FAILED_QUERY = re.compile(r"query failed|[Tt]imed out")
 
+# Why Karpenter disrupts a node, if it does so to replace it (`Disrupting Node: Drifted`), not to have fewer.
+KARPENTER_REPLACES = re.compile(r"\b(?:Drift|Expir)")
+
 # How a node looks whose VM is stopped but not deleted, such as a spot VM with the policy Deallocate.
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 REMOVALS = frozenset({"DeletingNode", "RemovingNode"})
@@ -179,6 +182,21 @@ SURVIVABLE = frozenset(
         "GPUClockThrottling",
     }
 )
+
+# Faults that may pass by themselves: services, links, single errors. Any other lasts until somebody repairs the node.
+PASSING = SURVIVABLE | {
+    "IBLinkFlapping",
+    "NetworkUnavailable",
+    "FrequentUnregisterNetDevice",
+    "KernelOops",
+    "TaskHung",
+    "DNSProblem",
+    "PodIPProblem",
+    "IOError",
+    "Ext4Error",
+}
+# An event of the node problem detector, and the condition that it sets.
+CONDITION_OF_EVENT = {"FilesystemCorruptionDetected": "FilesystemCorruptionProblem"}
 
 # A node name is a slot, not a VM: after these (`...Start` and `...End`) it is another VM or has another disk,
 # unless an `...Error` follows.

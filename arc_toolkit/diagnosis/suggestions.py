@@ -8,22 +8,81 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.model import Level, Suggestion, Verdict
+from arc_toolkit.diagnosis.xids import XID_REASONS
 from arc_toolkit.kube.labels import name_problem
 
 MOST_CORDONED = 0.1  # of a pool, but at least one node
 
 # What to look at, by the reason string that made the node bad.
-LOOK = {
-    "SystemOOM": "memory: do the requests of all pods and the system reservation fit on the node?",
-    "NodeNotReady": "kubelet and network: what stopped the node's heartbeat?",
-    "Ready": "kubelet and network: what stopped the node's heartbeat?",
-    "Rebooted": "kernel and host: why did it reboot?",
-    "ReadonlyFilesystem": "disk: a file system becomes read-only if the disk fails or the file system is damaged",
-    "FilesystemCorruptionProblem": "disk: the file system is damaged; replace the VM",
-    "FilesystemCorruptionDetected": "disk: the file system is damaged; replace the VM",
-    "KernelDeadlock": "kernel: processes hang in it; a reboot rarely helps for long",
+_LOOKS = {
+    "memory: do the requests of all pods and the system reservation fit on the node?": ("SystemOOM",),
+    "kubelet and network: what stopped the node's heartbeat?": (
+        "NodeNotReady",
+        "NodeLost",
+        "Ready",
+        *sorted(signals.LOST_TAINTS),
+    ),
+    "kernel and host: why did it reboot?": ("Rebooted",),
+    "hardware: the platform reported a fatal error; replace the VM": ("CperHardwareErrorFatal",),
+    "disk: a file system becomes read-only if the disk fails or the file system is damaged": (
+        "ReadonlyFilesystem",
+        "Ext4Error",
+        "IOError",
+        "XfsShutdown",
+    ),
+    "disk: the file system is damaged; replace the VM": (
+        "FilesystemCorruptionProblem",
+        "FilesystemCorruptionDetected",
+        "CorruptDockerOverlay2",
+    ),
+    "kernel: processes hang in it; a reboot rarely helps for long": ("KernelDeadlock", "KernelOops", "TaskHung"),
+    "GPU: `nvidia-smi -q` and `dmesg | grep Xid` on the node; a GPU that stays broken needs a new VM": (
+        "GPUMissing",
+        "XIDErrors",
+        "NVLinkStatusInactive",
+        "GPUClockThrottling",
+        GpuProof.HARDWARE,
+        *sorted(XID_REASONS),
+    ),
+    "GPU driver and device plugin: does `nvidia-smi` work on the node, and does the plugin's pod on it run?": (
+        "UnexpectedAdmissionError",
+        "UnhealthyNvidiaDevicePlugin",
+        "StartError",
+        "RunContainerError",
+        "CreateContainerError",
+        "ContainerCannotRun",
+        GpuProof.DRIVER,
+        GpuProof.MISSING,
+    ),
+    "InfiniBand: `ibstat` and the port counters on the node; a link that stays down or flaps needs a new VM": (
+        "IBLinkFlapping",
+    ),
+    "container runtime: containerd's log on the node (`journalctl -u containerd`), its disk and its memory": (
+        "ContainerRuntimeProblem",
+        "ContainerRuntimeIsDown",
+        "ContainerRuntimeUnhealthy",
+        "FrequentContainerdRestart",
+        "FrequentDockerRestart",
+        "PLEGUnhealthy",
+    ),
+    "kubelet: its log on the node (`journalctl -u kubelet`)": (
+        "KubeletProblem",
+        "KubeletIsDown",
+        "KubeletUnhealthy",
+        "FrequentKubeletRestart",
+    ),
+    "network of the node: its network plugin, routes and name resolution": (
+        "NetworkUnavailable",
+        "FrequentUnregisterNetDevice",
+        "DNSProblem",
+        "PodIPProblem",
+    ),
 }
+LOOK = {str(reason): look for look, reasons in _LOOKS.items() for reason in reasons}
+LOOK_AT_FAULT = "its events and conditions: they report this fault"
 LOOK_AT_ALL = "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
 
 
@@ -67,7 +126,7 @@ def for_node(
 
     `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
     """
-    look = Suggestion(f"look at {LOOK.get(lead_reason or '', LOOK_AT_ALL)}")
+    look = Suggestion(f"look at {LOOK.get(lead_reason, LOOK_AT_FAULT) if lead_reason else LOOK_AT_ALL}")
     if name_problem(node):  # only a valid node name goes into a command
         return (look,)
     events = f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}"

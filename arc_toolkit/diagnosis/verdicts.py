@@ -5,8 +5,9 @@
 3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes (`node_votes.py`), or
    has significantly more episodes (`episodes.py`), than the rest of its pool (`comparison.py`); or it has three
    episodes within a week and there is no pool to compare it with.
-4. `suspect` is the same at a weaker level, or pressure that holds now, or a fault that ended three jobs one after the
-   other and none has succeeded since. An episode that is over is `recovered` once attempts have succeeded since.
+4. `suspect` is the same at a weaker level, or three episodes within 12 hours without a good attempt in between, or
+   pressure that holds now. An episode that is over is `recovered` once
+   attempts have succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and heartbeats.
 docs/diagnose.md has the figures that scripts/bench verdicts measures.
@@ -15,7 +16,7 @@ docs/diagnose.md has the figures that scripts/bench verdicts measures.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from arc_toolkit.diagnosis import comparison, episodes, incidents, node_votes, suggestions
@@ -33,7 +34,7 @@ OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
 UNUSUAL = 0.05  # a node whose p-value is under this is not called ok, even if the correction clears it
 RECURRENT_EPISODES = 3
 RECURRENT_SECONDS = 7 * 86400
-VICTIMS_OF_A_SUSPECT = 3
+AGAIN_AND_AGAIN_SECONDS = 12 * 3600
 MOST_EVIDENCE = 8
 
 
@@ -45,6 +46,7 @@ class NodeCase:
     votes: NodeVotes
     episodes: list[Episode] = field(default_factory=list)
     comparison: Comparison | None = None
+    again: int = 0  # episodes in quick succession that the rest of its pool does not have
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -68,7 +70,7 @@ def judge(
     votes = node_votes.count(
         attempts,
         is_older=lambda attempt: _is_older(attempt, cluster),
-        in_incident=lambda attempt: known.covers(attempt.node or "", attempt.end),
+        in_incident=lambda attempt: known.covers(attempt.node or "", _moment(attempt)),
         silent=silent,
     )
     down = frozenset(symptom.node for symptom in symptoms if symptom.holds)
@@ -81,6 +83,7 @@ def judge(
     compared = comparison.compare({name: _record(case) for name, case in cases.items()})
     for name, case in cases.items():
         case.comparison = compared.get(name)
+    _mark_again_and_again(cases.values())
     judged = [_verdict(case, cluster, now) for case in cases.values()]
     leads = {verdict.node: lead for verdict, lead in judged if lead}
     order = list(Level)
@@ -93,6 +96,13 @@ def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | 
     moments = [cluster.newest]
     moments += [attempt.end if attempt.end is not None else attempt.start for attempt in attempts]
     return max((moment for moment in moments if moment is not None), default=None)
+
+
+def _moment(attempt: Attempt) -> float | None:
+    """When it failed: by what speaks against its node, because a lost node reports the end of its pods much later."""
+    cause = attempt.cause
+    time = cause.evidence[0].time if cause and cause.blames_node and cause.evidence else None
+    return attempt.end if time is None else time
 
 
 def _is_older(attempt: Attempt, cluster: ClusterIndex) -> bool:
@@ -112,9 +122,10 @@ def _incidents(
             pools.setdefault(attempt.node, attempt.pool)
     marks = [Mark(item.evidence.time, item.node, item.kind) for item in symptoms if item.evidence.time is not None]
     marks += [
-        Mark(failure.end, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
+        Mark(moment, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
         for failure in node_votes.failures(attempts)
-        if failure.node and failure.end is not None and failure.job not in silent and failure.node in pools
+        if failure.node and failure.job not in silent and failure.node in pools
+        if (moment := _moment(failure)) is not None
     ]
     return incidents.find(marks, pools, cluster)
 
@@ -162,7 +173,7 @@ def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[
 
 def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Level, str, Episode | None]:
     """The level, why, and the episode that decided, if one did."""
-    present = [item for item in case.episodes if episodes.is_present(item, cluster, case.votes.good, now)]
+    present = [item for item in case.episodes if episodes.is_present(item, cluster, case.votes, now)]
     direct = [item for item in present if KINDS[item.lead.kind].direct]
     last = case.episodes[-1] if case.episodes else None
     compared = case.comparison
@@ -174,18 +185,18 @@ def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Le
         return Level.BAD, f"{len(case.episodes)} times: {_text(last)}", last
     if present:
         return Level.SUSPECT, _text(present[-1]), present[-1]
+    if last and case.again:
+        return (
+            Level.SUSPECT,
+            f"{case.again} times within 12 h, and nothing succeeded in between: {_text(last)}",
+            last,
+        )
     if compared and compared.suspect:
         reason, episode = _difference(case, compared)
         return Level.SUSPECT, f"{reason}; it may be chance", episode
     if last:
         if good := case.good_since(last.last):
             return Level.RECOVERED, f"recovered, {plural(good, 'good attempt')} since {_text(last)}", last
-        if last.victims >= VICTIMS_OF_A_SUSPECT:
-            return (
-                Level.SUSPECT,
-                f"it ended {last.victims} jobs, and none has succeeded since: {_text(last)}",
-                last,
-            )
         return Level.NOT_ENOUGH_DATA, f"over, but no attempt has succeeded since: {_text(last)}", last
     return *_without_evidence(case), None
 
@@ -203,6 +214,26 @@ def _without_evidence(case: NodeCase) -> tuple[Level, str]:
             "s" if votes.failures == 1 else ""
         )
     return Level.OK, f"{what} a failure rate above {100 * limit:.0f} %"
+
+
+def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
+    """Nodes with three episodes within 12 hours, unless much of their pool has that."""
+    pools: dict[str | None, list[NodeCase]] = {}
+    for case in cases:
+        pools.setdefault(case.votes.pool, []).append(case)
+    for members in pools.values():
+        counts = [_again_and_again(case) for case in members]
+        if sum(map(bool, counts)) <= max(1, comparison.MOST_SET_ASIDE * len(members)):
+            for case, count in zip(members, counts, strict=True):
+                case.again = count
+
+
+def _again_and_again(case: NodeCase) -> int:
+    """How many of the newest episodes were within 12 hours without a good attempt in between; 0 if too few."""
+    ends = [item.last for item in case.episodes if item.last is not None and KINDS[item.lead.kind].direct]
+    good = max((end for end in case.votes.good if ends and end <= ends[-1]), default=0.0)
+    recent = [end for end in ends if end > good and ends[-1] - end <= AGAIN_AND_AGAIN_SECONDS]
+    return len(recent) if len(recent) >= RECURRENT_EPISODES else 0
 
 
 def _is_recurrent(case: NodeCase) -> bool:

@@ -2,8 +2,7 @@
 
 From the columns "immediate action" and "description" of NVIDIA's Xid catalogue for Ampere and newer,
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (read in November 2026). Numbers in neither table
-prove nothing. With the action `IGNORE` the program goes on: 63, a row of memory was remapped; 92, many corrected
-errors; 154, a note about another Xid.
+prove nothing. Harmless are 63, a row of memory was remapped; 92, many corrected errors; 154, a note about another Xid.
 """
 
 from __future__ import annotations
@@ -33,6 +32,8 @@ HARDWARE_XIDS = {
 }
 # Those that the program on the GPU causes: an illegal address, an assertion, a killed process.
 APPLICATION_XIDS = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 109})
+# Those with which the program goes on (`IGNORE`), although AKS's check reports some of them.
+HARMLESS_XIDS = frozenset({63, 92, 154})
 _XID_CODES = re.compile(r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)")
 
 
@@ -44,9 +45,14 @@ def xid_reason(number: int) -> str:
 XID_REASONS = frozenset(map(xid_reason, HARDWARE_XIDS))
 
 
-def only_application_xids(message: str) -> bool:
-    """Whether all Xids that a health check reports are of the program, not of the GPU."""
-    codes = {
+def xids_in(message: str) -> set[int]:
+    """The Xids that a health check reports, or that a line of the kernel's log has."""
+    return {
         int(code) for match in _XID_CODES.finditer(message) for code in re.findall(r"\d+", match[1] or match[2])
     }
-    return bool(codes) and codes <= APPLICATION_XIDS
+
+
+def without_hardware_xids(message: str) -> bool:
+    """Whether all Xids that a health check reports are of the program, or harmless."""
+    codes = xids_in(message)
+    return bool(codes) and codes <= APPLICATION_XIDS | HARMLESS_XIDS

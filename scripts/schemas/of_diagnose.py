@@ -140,7 +140,7 @@ _RESTART = record(
 _SUMMARY = record(
     {
         "files_seen": count("files that were offered"),
-        "files_read": count("log files that were read"),
+        "files_read": count("log files that were read, also those that the jobs printed"),
         "bytes_read": count("bytes that were read"),
         "seconds": number("how long it took"),
         "pods": count("pods that were read"),

@@ -175,7 +175,16 @@ def test_a_fault_long_before_a_long_run_did_not_hinder_it(start: float, end: flo
 
 
 @pytest.mark.parametrize(
-    ("codes", "kind"), [("48, 94", FAULT), ("79", FAULT), ("31", USER), ("13, 43", USER), ("31, 79", FAULT)]
+    ("codes", "kind"),
+    [
+        ("48, 94", FAULT),
+        ("79", FAULT),
+        ("31", USER),
+        ("13, 43", USER),
+        ("31, 79", FAULT),
+        ("63", USER),
+        ("63, 48", FAULT),
+    ],
 )
 def test_xids_of_the_program_are_not_a_fault_of_the_gpu(codes: str, kind: CauseKind) -> None:
     message = f"XID error-codes found: {codes}. FaultCode: NHC2001"
@@ -237,7 +246,7 @@ def test_what_a_gang_printed_blames_no_node_unless_the_file_names_the_rank() -> 
 
 
 def printed(path: str) -> tuple[Any, str | None, CauseKind]:
-    from arc_toolkit.diagnosis.gpu_logs import evidence_in
+    from arc_toolkit.diagnosis.log_evidence import evidence_in
     from arc_toolkit.diagnosis.scan import LogScan
 
     found = evidence_in([LogScan(path, [], xids=(79,))])[0]
@@ -668,6 +677,8 @@ def test_an_eviction_of_karpenter_is_not_one_of_the_kubelet() -> None:
     assert cause_of([drained], [node()], [of_pod]).kind is CauseKind.DRAIN
     announced = event("DisruptionTerminating", 28, message="Disrupting Node: Underutilized")
     assert cause_of([drained], [node()], [of_pod, announced]).kind is CauseKind.SCALE_DOWN
+    replaced = event("DisruptionTerminating", 28, message="Disrupting Node: Drifted")
+    assert cause_of([KILLED], [node()], [replaced]).kind is CauseKind.DRAIN
 
 
 def test_a_spot_vm_that_was_created_again_is_another_one() -> None:
@@ -773,3 +784,11 @@ def test_a_node_that_became_ready_after_the_end_was_not_ready_before() -> None:
     for minute, kind in ((20, CauseKind.DRAIN), (32, CauseKind.NODE_LOST), (50, CauseKind.DRAIN)):
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(minute)}
         assert cause_of([deleted], [node(conditions=[ready])]).kind is kind
+
+
+@pytest.mark.parametrize(("number", "kind"), [(95, FAULT), (31, USER), (63, USER)])
+def test_an_xid_that_a_node_event_quotes_counts_whatever_its_reason_is(number: int, kind: CauseKind) -> None:
+    quoted = event("GpuTrouble", 29.9, message=f"NVRM: Xid (PCI:0004:00:00): {number}, pid=5021, name=python")
+    cause = cause_of([EXIT_1], [node()], [quoted])
+    assert cause.kind is kind
+    assert (cause.evidence[0].reason == "Xid 95") == (number == 95)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.incidents import Mark, find
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RunOutcome
+from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.verdicts import judge
-from tests.diagnosis.made import at, cluster, event, node
+from tests.diagnosis.made import at, cluster, container, event, facts, node, pod
 from tests.diagnosis.test_verdicts import runs, verdict_of
 
 LOST = CauseKind.NODE_LOST
@@ -146,3 +148,23 @@ def test_failures_at_one_moment_without_any_event_are_an_incident_too() -> None:
     verdicts, _, incidents = judge([*before, *lost], ClusterIndex())
     assert [incident.kind for incident in incidents] == [CauseKind.UNKNOWN]
     assert {verdict.failures for verdict in verdicts} == {0}
+
+
+def test_the_return_of_the_nodes_is_not_a_second_incident() -> None:
+    """The kubelet reports the end of a pod when its node is back, long after the node was lost."""
+    names = NAMES[:4]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(18), "lastHeartbeatTime": at(60)}
+    nodes = [node(name, conditions=[ready]) for name in names] + [node(name) for name in NAMES[4:12]]
+    events = [
+        item
+        for name in names
+        for item in (event("NodeNotReady", 1, about=name), event("NodeReady", 18, about=name))
+    ]
+    pods = [
+        pod(f"job-{name}", name, uid=name, start=-30, containers=[container(code=137, minute=17.9)])
+        for name in names
+    ]
+    report = build([], [facts(pods, nodes, events)])
+    assert [incident.start for incident in report.incidents] == [times.parse(at(1))]
+    assert {attempt.cause.kind for attempt in report.attempts if attempt.cause} == {LOST}
+    assert {verdict.failures for verdict in report.verdicts} == {0}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import collect, unpack
-from arc_toolkit.diagnosis.model import CauseKind, SkippedFile
+from arc_toolkit.diagnosis.model import CauseKind, SkippedFile, Stats
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.inventory import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
@@ -338,7 +338,7 @@ def test_azuremls_message_in_a_log_beside_the_bootstrap_log_belongs_to_its_attem
     inventory = Inventory()
     add(str(tmp_path), inventory)
     scans = collect.read_logs(inventory, 1, lambda _: None)
-    collect.read_side_logs(inventory, 1, scans)
+    collect.read_side_logs(inventory, 1, scans, Stats())
     found = {
         scan.path.removeprefix(f"{tmp_path}/").split("/system_logs/")[0]: scan.failure[0] if scan.failure else None
         for scan in scans
@@ -356,7 +356,9 @@ def test_errors_of_a_gpu_are_found_in_what_the_job_printed(tmp_path: Path, name:
     (tmp_path / "job/user_logs" / name).write_bytes(b"NVRM: Xid (PCI:0002:00:00): 79, pid=1\n")
     inventory = Inventory()
     add(str(tmp_path), inventory)
-    found = collect.read_side_logs(inventory, 1, [])
+    stats = Stats()
+    found = collect.read_side_logs(inventory, 1, [], stats)
+    assert (stats.files_read, stats.bytes_read) == (1, 38)
     assert [(item.evidence.reason, item.kind) for item in found] == [("Xid 79", CauseKind.NODE_FAULT)]
     remote = Inventory()
     assert not remote.offer(name, inventory.side_logs[0], remote=True)

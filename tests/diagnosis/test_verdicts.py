@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.causes import UNKNOWN
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import (
@@ -23,7 +24,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.suggestions import anti_affinity
+from arc_toolkit.diagnosis.suggestions import LOOK, anti_affinity, for_node
 from arc_toolkit.diagnosis.verdicts import judge
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, cluster, container, event, facts, node, pod
 
@@ -679,25 +680,92 @@ def test_only_the_worst_tenth_of_a_pool_is_to_be_cordoned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "families", "good", "level"),
+    ("reason", "level"),
     [
-        ((0, 10, 20), "abc", False, Level.SUSPECT),
-        ((0, 10), "ab", False, Level.NOT_ENOUGH_DATA),
-        ((0, 2, 4), "abc", False, Level.NOT_ENOUGH_DATA),  # the fault ended them together
-        ((0, 10, 20), "aaa", False, Level.NOT_ENOUGH_DATA),  # one job, or one sweep
-        ((0, 10, 20), "abc", True, Level.RECOVERED),
+        ("StartError", Level.BAD),  # the driver is not loaded until somebody loads it
+        ("Xid 79", Level.BAD),
+        ("ContainerRuntimeIsDown", Level.NOT_ENOUGH_DATA),  # a service that systemd starts again
+        ("IBLinkFlapping", Level.NOT_ENOUGH_DATA),
     ],
 )
-def test_a_fault_that_ended_three_jobs_one_after_the_other_makes_a_node_suspect_until_one_succeeds(
-    minutes: tuple[int, ...], families: str, good: bool, level: Level
+def test_a_fault_lasts_until_something_shows_that_it_is_over(reason: str, level: Level) -> None:
+    evidence = Evidence(EvidenceSource.CONTAINER, reason, "a fault", 600.0)
+    cause = Cause(CauseKind.NODE_FAULT, "high", (evidence,), blames_node=True)
+    fault = runs(NODE_A, 0, 1, cause=cause, end=600.0)
+    later = runs(NODE_B, 1, 0, end=20_000.0)  # the end of the data, hours later
+    assert verdict_of(NODE_A, [*fault, *later]).level is level
+    since = runs(NODE_A, 1, 0, end=6000.0)
+    assert verdict_of(NODE_A, [*fault, *later, *since]).level is Level.RECOVERED
+    running = [replace(since[0], outcome=RunOutcome.RUNNING, start=6000.0, end=None)]
+    assert verdict_of(NODE_A, [*fault, *later, *running]).level is Level.NOT_ENOUGH_DATA
+    rebooted = cluster(nodes=[node()], events=[event("Rebooted", 1)])  # in 2026, after the fault
+    assert verdict_of(NODE_A, [*fault, *later], rebooted).level is not Level.BAD
+
+
+@pytest.mark.parametrize(
+    ("reason", "conditions", "level"),
+    [
+        ("GPUMissing", (), Level.BAD),
+        ("GPUMissing", ("GPUMissing",), Level.NOT_ENOUGH_DATA),  # its check passes again
+        ("GPUMissing", ("XIDErrors",), Level.BAD),
+        ("XIDErrors", ("XIDErrors",), Level.BAD),  # each line of the kernel's log is reported once
+        ("FilesystemCorruptionDetected", ("FilesystemCorruptionProblem",), Level.NOT_ENOUGH_DATA),
+    ],
+)
+def test_a_check_that_passes_again_ends_a_fault(reason: str, conditions: tuple[str, ...], level: Level) -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(0), "lastHeartbeatTime": at(300)}
+    checks = [{"type": name, "status": "False", "lastTransitionTime": at(20)} for name in conditions]
+    known = cluster(nodes=[node(conditions=[ready, *checks])], events=[event(reason, 10)])
+    assert verdict_of(NODE_A, [], known).level is level
+
+
+@pytest.mark.parametrize(
+    ("minutes", "good", "level"),
+    [
+        ((0, 300, 600), None, Level.SUSPECT),
+        ((0, 300), None, Level.NOT_ENOUGH_DATA),
+        ((0, 300, 800), None, Level.NOT_ENOUGH_DATA),  # more than 12 hours
+        ((0, 300, 600), 400, Level.NOT_ENOUGH_DATA),
+    ],
+)
+def test_a_node_that_is_lost_three_times_in_half_a_day_is_suspect_if_nothing_succeeds_in_between(
+    minutes: tuple[int, ...], good: int | None, level: Level
 ) -> None:
-    attempts = []
-    for index, (minute, family) in enumerate(zip(minutes, families, strict=True)):
-        time = minute * 60.0
-        evidence = Evidence(EvidenceSource.CONTAINER, "StartError", "NVIDIA's hook failed", time)
-        cause = Cause(CauseKind.NODE_FAULT, "high", (evidence,), blames_node=True)
-        attempts += runs(f"{NODE_A}", 0, 1, cause=cause, end=time, family=family)
-        attempts[-1] = replace(attempts[-1], job=f"job-{index}")
-    attempts += runs(NODE_A, 1, 0, end=6000.0) if good else []
-    attempts += runs(NODE_B, 1, 0, end=20_000.0)  # the end of the data, hours later
-    assert verdict_of(NODE_A, attempts).level is level
+    known = cluster(nodes=[node(), node(NODE_B), node(NODE_C)], events=flaps(*map(float, minutes)))
+    ten = 1772532000.0  # minute 0 of made.at
+    lost = [
+        Evidence(EvidenceSource.NODE_EVENT, "NodeNotReady", "the node became NotReady", ten + 60 * minute)
+        for minute in minutes
+    ]
+    attempts = runs(NODE_B, len(minutes), 0, end=ten + 60 * 700)
+    for number, evidence in enumerate(lost):
+        cause = Cause(CauseKind.NODE_LOST, "high", (evidence,), blames_node=True)
+        attempts += runs(NODE_A, 0, 1, cause=cause, end=evidence.time, family=f"job-{number}")
+    attempts += runs(NODE_A, 1, 0, end=ten + 60 * good) if good else []
+    assert verdict_of(NODE_A, attempts, known).level is level
+
+
+@pytest.mark.parametrize(
+    ("reason", "look"),
+    [
+        ("UnexpectedAdmissionError", "device plugin"),
+        ("ContainerRuntimeProblem", "containerd"),
+        ("GPUMissing", "nvidia-smi"),
+        ("Xid 79", "nvidia-smi"),
+        ("IBLinkFlapping", "InfiniBand"),
+        ("NHC2009", "they report this fault"),
+        (None, "nothing else shows why"),
+    ],
+)
+def test_the_first_suggestion_says_what_to_look_at(reason: str | None, look: str) -> None:
+    assert look in for_node(NODE_A, reason, None, gone=False)[0].text
+
+
+def test_every_fault_of_the_table_says_what_to_look_at() -> None:
+    faults = {
+        signal.reason
+        for signal in signals.table().values()
+        if signal.kind in (CauseKind.NODE_FAULT, CauseKind.NODE_LOST) and signal.confidence != "low"
+    }
+    repairs = {name for name in faults if name.startswith(("NodeRe", "kubernetes.azure.com", "node.kubernetes"))}
+    assert faults - set(LOOK) - repairs == set()

@@ -1,0 +1,161 @@
+"""The exception with which a log ends, if nothing caught it, and what it proves without an exit code."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from arc_toolkit.diagnosis.last_words import LastWords, last_words
+from arc_toolkit.diagnosis.log_evidence import evidence_in
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, LogFile, RunOutcome
+from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.scan import LogScan, scan
+from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
+
+FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
+OWN = (LastWords.OWN_ERROR, "KeyError")
+KEY_ERROR = FRAMES + "KeyError: 'labels'\n"
+TORCHRUN = """\
+Traceback (most recent call last):
+  File "/opt/conda/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  exitcode  : CODE (pid: 33054)
+============================================================
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (KEY_ERROR, OWN),
+        ("2026-10-18T11:00:01.000+02:00 INFO start\n" + KEY_ERROR, OWN),
+        ("".join(f"[rank2]: {line}\n" for line in KEY_ERROR.splitlines()), OWN),
+        ("".join(f"2026-10-18T11:00:01.0Z {line}\n" for line in KEY_ERROR.splitlines()), OWN),
+        (
+            FRAMES
+            + "ValueError: a\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            + KEY_ERROR,
+            OWN,
+        ),
+        (
+            FRAMES
+            + "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be reported\n"
+            "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable\n\n",
+            (LastWords.OWN_ERROR, "RuntimeError"),
+        ),
+        (FRAMES + "torch.cuda.OutOfMemoryError: CUDA out of memory.\n", (LastWords.OWN_ERROR, "OutOfMemoryError")),
+        (
+            FRAMES + "RuntimeError: DataLoader worker (pid 48211) is killed by signal: Killed. \n",
+            (LastWords.CHILD_KILLED, "RuntimeError"),
+        ),
+        (TORCHRUN.replace("CODE", "1"), (LastWords.OWN_ERROR, "ChildFailedError")),
+        (TORCHRUN.replace("CODE", "-9"), (LastWords.CHILD_KILLED, "ChildFailedError")),
+        (TORCHRUN.replace("CODE", "-15"), None),  # asked to stop
+        (KEY_ERROR + "epoch 3 loss 2.1\n", None),  # it was handled
+        ("2026-10-18 11:00:01 ERROR cannot upload, trying again\n" + KEY_ERROR, None),  # its logger reported it
+        (FRAMES, None),  # cut
+        ("epoch 3 loss 2.1\n", None),
+        (FRAMES + "KeyboardInterrupt\n", None),
+        (FRAMES + "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251\n", None),
+        (FRAMES + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n", None),
+        (FRAMES + "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/data'\n", None),
+        (FRAMES + "OSError: [Errno 28] No space left on device\n", None),
+    ],
+)
+def test_only_an_error_of_the_program_that_nothing_caught_counts(
+    text: str, expected: tuple[LastWords, str] | None
+) -> None:
+    assert last_words(text.encode()) == expected
+
+
+def printed(path: str, text: str) -> LogScan:
+    found = scan(LogFile(path, lambda: io.BytesIO(text.encode())))
+    assert isinstance(found, LogScan)
+    return found
+
+
+BOOT, RETRY = "job/system_logs/amlarc_cr_bootstrap.log", "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
+
+
+def answers(logs: list[LogScan], *texts: tuple[str, str]) -> list[tuple[RunOutcome, CauseKind | None]]:
+    evidence = evidence_in(printed(path, text) for path, text in texts)
+    attempts = build(logs, prs_evidence=evidence).attempts
+    return [(attempt.outcome, attempt.cause.kind if attempt.cause else None) for attempt in attempts]
+
+
+def test_without_a_pod_the_last_words_are_a_hint() -> None:
+    both = [log(BOOT, NODE_A), log(RETRY, NODE_B)]
+    failed, unknown = (RunOutcome.FAILED, CauseKind.USER), (RunOutcome.UNKNOWN, None)
+    assert answers(both, ("job/user_logs/std_log.txt", KEY_ERROR)) == [failed, unknown]
+    last = ("job/user_logs/retry-001/std_log.txt", KEY_ERROR)
+    assert answers(both, last) == [(RunOutcome.FAILED, CauseKind.UNKNOWN), failed]
+    report = build(both, prs_evidence=evidence_in([printed(*last)]))
+    assert report.attempts[1].cause is not None
+    assert report.attempts[1].cause.confidence == "low"
+    assert "KeyError" in report.attempts[1].cause.evidence[0].message
+    assert "labels" not in str(report)
+
+
+def test_in_a_gang_the_rank_with_an_error_of_its_own_was_the_first() -> None:
+    ranks = [log(f"job/system_logs/worker-{index}/amlarc_cr_bootstrap.log", NODE_A) for index in range(3)]
+    waiting = (
+        "[rank0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n" + FRAMES + "ValueError: x\n"
+    )
+    texts = [
+        (f"job/user_logs/worker-{index}/std_log.txt", KEY_ERROR if index == 1 else waiting) for index in range(3)
+    ]
+    kinds = [kind for _, kind in answers(ranks, *texts)]
+    assert kinds == [CauseKind.GANG, CauseKind.USER, CauseKind.GANG]
+
+
+def first(
+    *pods: dict[str, object], events: list[dict[str, object]] | None = None, text: str = KEY_ERROR
+) -> Attempt:
+    evidence = evidence_in([printed("job/user_logs/std_log.txt", text)])
+    return build([], [facts(list(pods), [node()], events)], evidence).attempts[0]
+
+
+def test_an_exit_code_is_worth_more_than_last_words() -> None:
+    attempt = first(pod(containers=[container(code=137)]))
+    assert attempt.cause is not None
+    assert attempt.cause.kind is CauseKind.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (FRAMES + "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. \n", CauseKind.OWN_MEMORY),
+        (KEY_ERROR, CauseKind.USER),
+    ],
+)
+def test_a_child_that_was_killed_in_a_cgroup_is_the_jobs_own_if_it_says_so(text: str, kind: CauseKind) -> None:
+    made = pod(containers=[container(code=1)])
+    made["spec"]["containers"] = [{"name": "1-execution-wrapper", "resources": {"limits": {"memory": "64Gi"}}}]
+    kill = "Memory cgroup out of memory: Killed process 7 (pt_data_worker) total-vm:30kB, anon-rss:21103340kB, x"
+    attempt = first(made, events=[event("OOMKilling", 29.9, message=kill)], text=text)
+    assert attempt.cause is not None
+    assert attempt.cause.kind is kind
+
+
+def test_a_job_of_which_only_the_output_is_left_is_reported(tmp_path: Path) -> None:
+    from arc_toolkit.diagnosis import collect
+    from arc_toolkit.diagnosis.model import Stats
+    from arc_toolkit.diagnosis.sources.inventory import Inventory, add
+
+    (tmp_path / "job/user_logs").mkdir(parents=True)
+    (tmp_path / "job/user_logs/std_log.txt").write_text(KEY_ERROR)
+    inventory, stats = Inventory(), Stats()
+    add(str(tmp_path), inventory)
+    scans: list[LogScan] = []
+    evidence = collect.read_side_logs(inventory, 1, scans, stats)
+    attempts = build(scans, prs_evidence=evidence, stats=stats).attempts
+    assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [CauseKind.USER]
+    assert (stats.files_read, stats.bytes_read) == (1, len(KEY_ERROR))
