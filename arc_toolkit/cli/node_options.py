@@ -111,6 +111,7 @@ def collect(args: argparse.Namespace) -> Selection | None:
     if args.nodes == "-" and args.pods == "-":
         raise ArcError("standard input can be --nodes or --pods, not both: save one of them to a file")
     if args.sku:
+        tolerations_of(args)  # of no use for VM sizes, which have no taints, but a mistake is a mistake
         names = [name for names in args.sku for name in names]
         plugin = "" if args.max_pods else args.network_plugin
         return select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)

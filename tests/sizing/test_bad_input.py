@@ -33,6 +33,7 @@ SKU = ("--sku", "Standard_D64s_v5")
         (("--sku", "Standard_Q*"), "no VM size matches"),
         ((*SKU, "--share", "0"), "--share 0"),
         ((*SKU, "--share", "1/0"), "--share 1/0"),
+        ((*SKU, "--tolerate", "=spot"), "is not a taint"),
         ((*SKU, "--share", "-1/2"), "--share"),
         ((*SKU, "--share", "1/1000"), "more pods"),
         ((*SKU, "--size", "32gb"), "--size 32gb"),
