@@ -1,4 +1,4 @@
-"""The two rules about inline ignores themselves, which `check` and `validate` share."""
+"""The two rules about inline ignores themselves: for AzureML files, manifests and InstanceTypes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ OF_UNKNOWN_RULE = Rule(
     summary="an inline ignore of a rule that does not exist",
     why="""\
 An ignore with a misspelt rule sets nothing aside. An ignore names rules (`arc-toolkit rules`) or settings, such as
-`instance-type` or `threads`. Those of `validate` work in InstanceTypes only, and the others in AzureML files only.""",
+`instance-type` or `threads`. Those of `validate` work in InstanceTypes only, those about spot nodes in manifests only,
+and the others in AzureML files only.""",
     before="""\
 command: python train.py  # arc-toolkit: ignore[lightgbm-thread] one thread is wanted here
 """,
