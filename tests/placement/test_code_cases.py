@@ -116,6 +116,22 @@ def test_a_notebook_changes_in_its_cell_alone(tmp_path: Path) -> None:
     assert main(["place", str(path), "--spot", "require", "--check"]) == 0
 
 
+def test_objects_in_many_cells_stay_apart(tmp_path: Path) -> None:
+    code = next(case for case in CASES if case.name == "dict-job").source
+    kept = code.replace(
+        '"spec": {\n                "con', '"spec": {  # arc-toolkit: ignore[spot] no\n                "con'
+    )
+    assert kept != code
+    sources = [text.splitlines(keepends=True) for text in (code, kept, "a = 1\n" * 30, code)]
+    cells = [{"cell_type": "code", "source": lines} for lines in sources]
+    path = tmp_path / "trials.ipynb"
+    path.write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}, indent=1))
+    assert main(["place", str(path), "--spot", "require", "--write"]) == 0
+    after = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    assert ["tolerations" in text for text in after] == [True, False, False, True]
+    assert main(["place", str(path), "--spot", "require", "--check"]) == 0
+
+
 def test_a_broken_cell_is_reported(tmp_path: Path) -> None:
     code = next(case for case in CASES if case.name == "dict-job").source
     cells = [{"cell_type": "code", "source": text} for text in ("for for\n", code)]

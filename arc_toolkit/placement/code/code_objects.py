@@ -58,6 +58,8 @@ class CodeObjects:
 def find_objects(code: CodeScopes) -> CodeObjects:
     """Every object of a module, and the pod specs that belong to none."""
     objects = CodeObjects(ValueReader(code, _read_call, is_model_path, _matters))
+    numbers = {id(source): number for number, source in enumerate(code.sources)}
+    placed: list[tuple[tuple[int, int, int], Node]] = []
     specs: list[tuple[ast.expr, Statement]] = []
     reached: set[int] = set()
     for scope in code.scopes:
@@ -71,11 +73,12 @@ def find_objects(code: CodeScopes) -> CodeObjects:
                     id(part) not in reached
                     and (document := _document(objects.reader, part, statement)) is not None
                 ):
-                    objects.documents.append(document)
+                    at = numbers[id(statement.source)], part.lineno, part.col_offset
+                    placed.append((at, document))
                     reached |= _expressions(objects.reader, document) | {id(inner) for inner in ast.walk(part)}
                 elif _is_pod_spec(part, statement):
                     specs.append((part, statement))
-    objects.documents.sort(key=lambda node: (node.start_mark.line, node.start_mark.column))
+    objects.documents += [document for _, document in sorted(placed, key=lambda entry: entry[0])]
     for part, statement in specs:
         if id(part) not in reached:
             message = "a pod spec is not changed: the workload that it belongs to cannot be seen here"

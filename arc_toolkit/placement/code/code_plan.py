@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
@@ -22,6 +23,8 @@ from arc_toolkit.placement.manifests import Workload, read_objects
 from arc_toolkit.placement.pipelines import is_chosen_pipeline, place_pipelines
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings, is_chosen, place_objects
 from arc_toolkit.placement.spot import SpotPolicy
+
+_MOST_LINES = 10_000_000
 
 
 class CodePlan(PlacePlan):
@@ -136,7 +139,7 @@ def proved_edits(plan: CodePlan) -> list[list[Edit]]:
     plan.editor.write(changes, NeededImports(changes, plan.code.top))
     for source, own in changes.edits().values():
         edits[next(index for index, item in enumerate(sources) if item is source)] = own
-    after = prove(changes, sources, edits)
+    after = [_with_own_lines(source, number) for number, source in enumerate(prove(changes, sources, edits))]
     with closing(read_code(after)) as code:
         again = make_code_plan(plan.path, code, plan.settings)
         if [plain_data(document) for document in again.documents] != expected:
@@ -146,3 +149,9 @@ def proved_edits(plan: CodePlan) -> list[list[Edit]]:
         if not again.editor.empty:
             raise Refused("a second run would change it again")
     return edits
+
+
+def _with_own_lines(source: Source, number: int) -> Source:
+    """A changed source: its lines are not those of the file any more, and no two sources may share one."""
+    first = (number + 1) * _MOST_LINES
+    return replace(source, file_lines=tuple(range(first, first + len(source.starts))))
