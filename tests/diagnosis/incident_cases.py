@@ -34,7 +34,7 @@ def report_of(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     for path, text in (case.get("files") or {}).items():
         target = folder / "logs" / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        target.write_bytes(text if isinstance(text, bytes) else text.encode())
     if case.get("files"):
         sources.append(str(folder / "logs"))
     for key in ("pods", "nodes", "events", "podgroups", "vcjobs"):
