@@ -266,16 +266,18 @@ def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate
 
 
 def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate]:
-    """A node that became ready shortly after the end was not ready at the end, even if no event is left of it.
+    """A node that became ready at about the end was not ready before it, even if no event is left of it.
 
-    If one is left, the node was lost at that time, which may be long before: its kubelet could not report the end.
+    If one is left, the node was lost at that time, which may be long before: its kubelet could not end the pod.
     """
     for row in node.conditions:
         since = times.parse(row.since)
-        if row.type == "Ready" and row.status == "True" and is_within(since, context.end, 0, LOOK_BACK_SECONDS):
+        if row.type != "Ready" or row.status != "True" or since is None or since <= (context.start or 0.0):
+            continue
+        if is_within(since, context.end, SAME_KILL_SECONDS, LOOK_BACK_SECONDS):
             changes = [
                 event
-                for event in within(context.cluster.node_events.get(node.name, []), 0.0, context.end or 0.0)
+                for event in within(context.cluster.node_events.get(node.name, []), 0.0, since - 1)
                 if event.reason in ("NodeNotReady", "NodeReady")
             ]
             lost = from_event(EvidenceSource.NODE_EVENT, changes[-1]) if changes else None

@@ -54,7 +54,7 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 # NVIDIA's driver writes `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` to the kernel's log.
 XID = b"VRM: Xid ("
 XID_LINE = re.compile(rb"VRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
-TAIL_LITERALS = (XID, *ANCHORS)
+TAIL_LITERALS = (XID, MARK, *ANCHORS)
 
 # A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs of scripts/bench
 # `-capable device` takes half the time of `CUDA-capable device`.
@@ -311,6 +311,9 @@ def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> No
     """Errors of the GPU or of the program, with which a job ends."""
     start = max(end - TAIL, 0)
     for anchor in search.among(TAIL_LITERALS, start, end):
+        if anchor == MARK:
+            result.last_words = last_words(bytes(data[start:end]))
+            continue
         at = search.find(anchor, start, end)
         while at >= 0:
             if anchor != XID:
@@ -319,8 +322,6 @@ def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> No
             elif (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
                 result.xids = _with(result.xids, int(match[1]))
             at = search.find(anchor, at + len(anchor), end)
-    if search.find(MARK, start, end) >= 0:
-        result.last_words = last_words(bytes(data[start:end]))
 
 
 def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:

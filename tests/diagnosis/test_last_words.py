@@ -159,3 +159,14 @@ def test_a_job_of_which_only_the_output_is_left_is_reported(tmp_path: Path) -> N
     attempts = build(scans, prs_evidence=evidence, stats=stats).attempts
     assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [CauseKind.USER]
     assert (stats.files_read, stats.bytes_read) == (1, len(KEY_ERROR))
+
+
+def test_a_log_without_a_rank_does_not_say_which_rank_lost_its_peer() -> None:
+    ranks = [
+        pod(name=f"azureml-aa-worker-{index}", uid=f"u{index}", containers=[container(code=1, minute=30 + index)])
+        for index in range(2)
+    ]
+    text = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
+    evidence = evidence_in([printed("job/user_logs/std_log.txt", text)])
+    kinds = [item.cause.kind for item in build([], [facts(ranks, [node()])], evidence).attempts if item.cause]
+    assert kinds == [CauseKind.USER, CauseKind.GANG]

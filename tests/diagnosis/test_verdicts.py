@@ -769,3 +769,13 @@ def test_every_fault_of_the_table_says_what_to_look_at() -> None:
     }
     repairs = {name for name in faults if name.startswith(("NodeRe", "kubernetes.azure.com", "node.kubernetes"))}
     assert faults - set(LOOK) - repairs == set()
+
+
+@pytest.mark.parametrize(("offered", "level"), [("8", Level.NOT_ENOUGH_DATA), ("7", Level.BAD)])
+def test_a_refusal_is_over_if_the_node_offers_all_its_devices(offered: str, level: Level) -> None:
+    message = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu"
+    refused = pod(start=0, reason="UnexpectedAdmissionError", message=message)
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(-60), "lastHeartbeatTime": at(300)}
+    made = node(conditions=[ready])
+    made["status"] |= {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": offered}}
+    assert build([], [facts([refused], [made])]).verdicts[0].level is level
