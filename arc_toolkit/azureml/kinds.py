@@ -248,18 +248,20 @@ def asset_schema(schema: str) -> str:
 
 
 def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bool) -> TargetKind | None:
+    has_component_keys = any(key in own for key in _COMPONENT_KEYS[1:])
     if family == Family.SPARK and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
         has_job_keys = any(key in own for key in (*_JOB_KEYS, "resources"))
-        is_job = "job" in schema.lower() or (has_job_keys and not any(key in own for key in _COMPONENT_KEYS[1:]))
+        is_job = "job" in schema.lower() or (has_job_keys and not has_component_keys)
         return KINDS[Family.SPARK, Role.JOB] if is_job else KINDS[Family.OTHER, Role.SPEC]
     role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
+    if role == Role.JOB and schema_family(schema) not in (None, family) and has_component_keys:
+        role = None  # the `$schema` of something else says nothing
     if role is None and is_used:
         role = Role.COMPONENT
     if family in (Family.SWEEP, Family.FINETUNING):
         role = Role.JOB
     elif family in (Family.AUTOML, Family.IMPORT, Family.DATA_TRANSFER):
-        is_component = any(key in own for key in _COMPONENT_KEYS[1:])
-        role = role or (Role.COMPONENT if is_component else Role.JOB)
+        role = role or (Role.COMPONENT if has_component_keys else Role.JOB)
     elif family == Family.PARALLEL:
         role = Role.COMPONENT
     elif role is None:

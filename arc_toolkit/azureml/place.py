@@ -15,6 +15,7 @@ from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import INT, get, pairs, text_of
+from arc_toolkit.findings import Severity
 
 DEFAULT_COMPUTE = ("settings", "default_compute")
 
@@ -38,7 +39,9 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
         if not plan.wants(rule, target) or plan.ignored(rule, target, setting.path):
             continue
         if (why := plan.unsupported(target, setting.slot)) is not None:
-            plan.add_finding(rule, "note", f"not set on {target.shown}", target.at, reason=why)
+            # A kind that cannot have it is no fault; a kind that is not known may have needed it.
+            severity: Severity = "warning" if _is_unknown(target) else "note"
+            plan.add_finding(rule, severity, f"not set on {target.shown}", target.at, reason=why)
             continue
         if plan.inherits(target, setting.path):
             continue
@@ -73,6 +76,10 @@ def _repeated(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[S
             value = int(text) if node.tag == INT and text.isdigit() else text
             repeated.append(Setting(rule, Slot.INSTANCE_TYPE, value, ("resources", name)))
     return repeated
+
+
+def _is_unknown(target: Target) -> bool:
+    return target.kind.family == Family.OTHER and target.kind.role == Role.STEP
 
 
 def _not_changed(target: Target, setting: Setting) -> str:
@@ -173,9 +180,9 @@ def place_compute(plan: Plan) -> None:
         return
     value = plan.compute_reference(plan.settings.compute)
     for target in plan.targets():
-        if plan.unsupported(target, Slot.COMPUTE) is not None:
-            continue
         own = target.owns(("compute",))
+        if plan.unsupported(target, Slot.COMPUTE) is not None and not (own and _is_unknown(target)):
+            continue
         paths: list[Path] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
             steps = [

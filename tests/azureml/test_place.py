@@ -290,3 +290,11 @@ def test_compute_is_not_for_pipelines_that_run_elsewhere_or_have_one_on_every_st
     check_transformed(text, text.replace("azureml:a", "azureml:b"), compute="b")
     mixed = patch(head + "  a: {type: spark}\n  b: {type: command}\n", compute="b")
     assert yaml.safe_load(mixed.after or b"")["settings"] == {"default_compute": "azureml:b"}
+
+
+def test_a_step_of_unknown_type_is_a_warning() -> None:
+    text = "type: pipeline\njobs:\n  s: {type: component, component: 'azureml:x:1', compute: 'azureml:c'}\n"
+    result = check_noop(text, instance_type="a", compute="aks", skip=frozenset({"unknown-type"}))
+    found = [(item.rule, item.severity, item.reason) for item in result.findings]
+    reason = "the kind of this step is not known"
+    assert found == [("instance-type", "warning", reason), ("compute", "warning", reason)]

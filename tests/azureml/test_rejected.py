@@ -70,6 +70,11 @@ WITHOUT_EFFECT = [
         "wrong-schema",
         "`$schema` names the kind environment, and `type` says command",
     ),
+    (
+        COMPONENT.replace("commandComponent", "pipelineJob"),
+        "wrong-schema",
+        "`$schema` names the kind pipeline, and `type` says command",
+    ),
 ]
 TAKEN = [
     JOB + "code: .\n",
@@ -117,7 +122,7 @@ def _loads(text: str, folder: Path) -> bool:
     path = folder / "file.yml"
     path.write_text(text)
     try:
-        (load_component if "Component" in text.partition("\n")[0] else load_job)(path)
+        (load_component if "\nversion:" in text else load_job)(path)
     except Exception:  # several classes, some of them private
         return False
     return True
