@@ -39,7 +39,7 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
         if not plan.wants(rule, target) or plan.ignored(rule, target, setting.path):
             continue
         if (why := plan.unsupported(target, setting.slot)) is not None:
-            # A kind that cannot have it is no fault; a kind that is not known may have needed it.
+            # What a kind cannot have is not a fault; a step of unknown kind may need it.
             severity: Severity = "warning" if _is_unknown(target) else "note"
             plan.add_finding(rule, severity, f"not set on {target.shown}", target.at, reason=why)
             continue

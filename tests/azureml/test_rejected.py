@@ -101,6 +101,20 @@ def test_it_is_found_once(text: str, rule: str, message: str) -> None:
     assert (finding.rule, message in finding.message) == (rule, True), finding
 
 
+def test_an_input_that_is_missing_is_one_finding_however_often_it_is_used() -> None:
+    step = "    type: command\n    component: azureml:x:1\n    inputs: {a: '${{parent.inputs.n}}'}"
+    text = PIPELINE + f"  s:\n{step}\n  t:\n{step}\n"
+    [finding] = patch(text).findings
+    assert (finding.message, finding.line, finding.reason) == (
+        "the pipeline has no input `n`",
+        7,
+        "it is used 2 times",
+    )
+    ignored = text.replace("n}}'}\n  t", "n}}'}  # arc-toolkit: ignore[undeclared-input] set later\n  t")
+    [finding] = patch(ignored).findings
+    assert (finding.line, finding.reason) == (11, "")
+
+
 @pytest.mark.parametrize("text", TAKEN)
 def test_what_is_taken_is_not_reported(text: str) -> None:
     assert [item for item in patch(text, files=FILES).findings if item.severity != "note"] == []

@@ -20,11 +20,14 @@ _BINDING = re.compile(r"\$\{\{\s*(parent\.)?(inputs|outputs|search_space)\.([A-Z
 _OF_STEP = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)(?:\.outputs\.([A-Za-z0-9_]+)\s*\}\})?")
 # Where a job or component uses its own inputs and outputs.
 _USES = ("command", "task", "args", "input_data")
+# Whose input it is and the message -> where it is used
+_Missing = dict[tuple[Path, str], list[yaml.ScalarNode]]
 
 
 def _check(plan: Plan) -> None:
     steps: dict[Target, Collection[str]] = {}
     by_path = {target.path: target for target in plan.known_targets() if target.kind.role == Role.STEP}
+    missing: _Missing = {}
     for target in plan.known_targets():
         if target.kind.role in (Role.SPEC, Role.V15_STEP):
             continue
@@ -32,19 +35,26 @@ def _check(plan: Plan) -> None:
             if pipeline not in steps:
                 steps[pipeline] = pairs(pipeline.get("jobs"))
             for scalar in _scalars(target.node, skip="jobs"):
-                _report(plan, scalar, pipeline, of_parent=True)
+                _look(missing, scalar, pipeline, of_parent=True)
                 _report_steps(plan, scalar, steps[pipeline], by_path, target.path[:-1])
         commands = [node for name in _USES if (node := target.get(name)) is not None]
         for node in commands if "component" not in target.own else ():
             for scalar in _scalars(node):
-                _report(plan, scalar, target, of_parent=False)
+                _look(missing, scalar, target, of_parent=False)
+    for (_, message), places in missing.items():  # one declaration is missing, however often it is used
+        shown = [place for place in places if not plan.covers(RULE.id, place)]
+        more = f"it is used {len(shown)} times" if len(shown) > 1 else ""
+        for place in shown[:1]:
+            plan.report(RULE, message, place, reason=more)
 
 
-def _report(plan: Plan, scalar: yaml.ScalarNode, owner: Target, of_parent: bool) -> None:
+def _look(
+    missing: dict[str, list[yaml.ScalarNode]], scalar: yaml.ScalarNode, owner: Target, of_parent: bool
+) -> None:
     for parent, where, name in _BINDING.findall(scalar.value):
         if bool(parent) == of_parent and not _declares(owner, where, name):
             word = where.removesuffix("s").replace("_", " ")
-            plan.report(RULE, f"{_shown(owner)} has no {word} `{name}`", scalar)
+            missing.setdefault((owner.path, f"{_shown(owner)} has no {word} `{name}`"), []).append(scalar)
 
 
 def _report_steps(
