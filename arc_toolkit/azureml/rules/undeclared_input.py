@@ -48,9 +48,7 @@ def _check(plan: Plan) -> None:
             plan.report(RULE, message, place, reason=more)
 
 
-def _look(
-    missing: dict[str, list[yaml.ScalarNode]], scalar: yaml.ScalarNode, owner: Target, of_parent: bool
-) -> None:
+def _look(missing: _Missing, scalar: yaml.ScalarNode, owner: Target, of_parent: bool) -> None:
     for parent, where, name in _BINDING.findall(scalar.value):
         if bool(parent) == of_parent and not _declares(owner, where, name):
             word = where.removesuffix("s").replace("_", " ")
