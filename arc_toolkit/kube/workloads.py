@@ -305,7 +305,10 @@ _ROWS = (
     WorkloadKind(
         "InferenceService",
         ("serving.kserve.io/v1beta1",),
-        tuple(RolePath(("spec", role), role, Shape.PATCH) for role in ("predictor", "transformer", "explainer")),
+        (
+            *(RolePath(("spec", role), role, Shape.PATCH) for role in ("predictor", "transformer", "explainer")),
+            RolePath(("spec", "canary", EACH_ITEM, "predictor"), "predictor", Shape.PATCH),
+        ),
         retry=Retry.CONTROLLER,
         refused=SERVING,
     ),

@@ -24,6 +24,9 @@ _ENDED = ("143", "137")
 # Actions of Volcano that end or count a job at every eviction, and the events that an eviction is.
 _VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
 _VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
+# What an eviction also is if the process ends before its pod is gone; by its exit code if a policy has one:
+# https://github.com/volcano-sh/volcano, pkg/controllers/job/job_controller_handler.go, updatePod
+_VOLCANO_FAILED = ("PodFailed", *_ENDED)
 # Defaults of the training operator, v1: https://github.com/kubeflow/trainer/tree/v1.9.4/pkg/apis/kubeflow.org/v1
 _RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
 
@@ -181,6 +184,11 @@ def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
     for event, action in volcano_policies(workload, top):
         if event in _VOLCANO_EVENTS and action in _VOLCANO_ENDS:
             raise Refused(f"its policy {event} -> {action} ends it at the first eviction: take it out")
+        if event in _VOLCANO_FAILED and action in _VOLCANO_ENDS:
+            raise Refused(
+                f"its policy {event} -> {action} also ends it when the process of an evicted pod ends before the pod "
+                "is gone: make it RestartTask"
+            )
         if event in _VOLCANO_EVENTS and action == "RestartJob":
             raise Refused(
                 f"its policy {event} -> RestartJob counts evictions against maxRetry (3 by default): take it out, and "
@@ -191,11 +199,12 @@ def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
 
 
 def volcano_policies(workload: Workload, top: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Event and action of every policy, of the job and of its tasks."""
+    """Event, or exit code, and action of every policy, of the job and of its tasks."""
     tasks = items_of(get(workload.node, *top, "tasks"))
     for holder in (get(workload.node, *top), *tasks):
         for policy in items_of(get(holder, "policies")):
-            events = _texts(get(policy, "events")) or {text_of(get(policy, "event")) or ""}
+            single = text_of(get(policy, "event")) or text_of(get(policy, "exitCode")) or ""
+            events = _texts(get(policy, "events")) or {single}
             for event in sorted(events):
                 yield event, text_of(get(policy, "action")) or ""
 

@@ -250,3 +250,16 @@ def test_a_strategy_without_a_limit_stays_one() -> None:
     templates = [{"name": "a", "container": {"image": "x"}, "retryStrategy": {}}]
     (template,) = retried(dump("argoproj.io/v1alpha1", "Workflow", {"templates": templates}))["templates"]
     assert template["retryStrategy"] == {"retryPolicy": "Always"}
+
+
+@pytest.mark.parametrize("event", [{"event": "PodFailed"}, {"events": ["PodFailed"]}, {"exitCode": 143}], ids=str)
+def test_a_policy_of_volcano_for_failures_also_ends_evicted_jobs(event: dict[str, Any]) -> None:
+    """volcano, pkg/controllers/job/job_controller_handler.go, updatePod: Failed is looked at, a deletion is not."""
+
+    def text(policy: dict[str, Any]) -> str:
+        spec = {"policies": [policy], "tasks": [{"name": "w", "template": {"spec": POD}}]}
+        return dump("batch.volcano.sh/v1alpha1", "Job", spec)
+
+    assert "before the pod is gone" in refusal(text({**event, "action": "TerminateJob"}))
+    assert retried(text({**event, "action": "RestartTask"}))["maxRetry"] == 3
+    assert retried(text({"exitCode": 3, "action": "TerminateJob"}))["maxRetry"] == 3

@@ -224,6 +224,12 @@ def test_tasks_of_tekton_are_placed_by_their_runs(kind: str) -> None:
             ("spec", "predictor"),
         ),
         (
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            "  predictor: {sklearn: {storageUri: x}}\n  canary: [{predictor: {sklearn: {storageUri: y}}}]\n",
+            ("spec", "canary", 0, "predictor"),
+        ),
+        (
             "machinelearning.seldon.io/v1",
             "SeldonDeployment",
             "  predictors: [{name: a, componentSpecs: [{spec: {containers: [{name: c, image: x}]}}]}]\n",
