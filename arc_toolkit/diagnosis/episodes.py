@@ -148,30 +148,29 @@ def group(symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]) -
 def is_present(episode: Episode, cluster: ClusterIndex, votes: NodeVotes, now: float | None) -> bool:
     """Whether the trouble still holds at the end of the data.
 
-    The node object shows it; or nothing has succeeded or runs since, and it is a fault that lasts until it is repaired
-    (a driver that is not loaded, a broken GPU), or less than an hour old and no lost node that is back.
+    The node object shows it; or nothing has succeeded since, and it is less than an hour old and no lost node that is
+    back, or a fault that lasts until it is repaired (a driver that is not loaded, a broken GPU) and nothing runs since.
     """
     if episode.holds:
         return True
     last, lead = episode.last, episode.lead
-    if last is not None and any(moment > last for moment in (*votes.good, *votes.running)):
+    if last is not None and any(end > last for end in votes.good):
         return False
-    if lead.kind is CauseKind.NODE_FAULT and lead.evidence.reason not in signals.PASSING:
-        return not _is_repaired(lead, last, cluster)
     if last is not None and now is not None and now - last > FRESH_SECONDS:
-        return False
+        lasts = lead.kind is CauseKind.NODE_FAULT and lead.evidence.reason not in signals.PASSING
+        return lasts and not any(start > last for start in votes.running) and not _is_repaired(lead, last, cluster)
     if lead.kind is CauseKind.NODE_PRESSURE:  # a condition of the node, which has ended
         return False
     return lead.kind is not CauseKind.NODE_LOST or not _is_back(lead.node, last, cluster)
 
 
-def _is_repaired(lead: Symptom, last: float | None, cluster: ClusterIndex) -> bool:
+def _is_repaired(lead: Symptom, last: float, cluster: ClusterIndex) -> bool:
     """The node was rebooted since, its check passes again, or it offers all its devices.
 
     The check for Xids passes again at its next run, because it reports each line of the kernel's log once.
     """
     rebooted = any(
-        event.reason in REBOOTED and (last is None or event.time is None or event.time > last)
+        event.reason in REBOOTED and (event.time is None or event.time > last)
         for event in cluster.node_events.get(lead.node, ())
     )
     node, reason = cluster.nodes.get(lead.node), lead.evidence.reason

@@ -75,7 +75,9 @@ MESSAGES = (
     # ncclRemoteError: "a network error or a remote process exiting prematurely"
     _message("ncclRemoteError", "", "a peer of this rank went away", GpuProof.PEER),
     # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
-    _message("collective operation timeout", "", "a peer of this rank did not answer", GpuProof.PEER),
+    _message(
+        "Watchdog caught ", "collective operation timeout", "a peer of this rank did not answer", GpuProof.PEER
+    ),
 )
 ANCHORS = tuple(dict.fromkeys(message.anchor for message in MESSAGES))
 
