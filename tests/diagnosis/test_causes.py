@@ -402,6 +402,13 @@ def test_an_exit_code_of_the_container_itself_is_stronger_than_a_node_event(
     assert cause.kind.value == kind
 
 
+def test_the_stronger_evidence_is_shown_first() -> None:
+    """What the node reported says more than the number with which every killed process ends."""
+    killed = pod(containers=[container(reason="OOMKilled", code=137)])
+    cause = cause_of([killed], events=[event("NodeNotReady", 25)])
+    assert [item.source.value for item in cause.evidence] == ["container", "node event", "exit code"]
+
+
 @pytest.mark.parametrize(
     ("minute", "kind"), [(19, "unknown"), (21, "node-out-of-memory"), (31, "node-out-of-memory"), (32, "unknown")]
 )
