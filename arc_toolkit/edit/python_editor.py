@@ -139,8 +139,15 @@ class Changes:
 
     def apply(self) -> None:
         """Change the old tree in place. It is of no other use afterwards."""
+        # Each list of statements is made anew once, whatever the number of changes in it.
+        bodies: dict[int, tuple[list[ast.stmt], dict[int, list[ast.stmt]]]] = {}
         for change in self._nodes.values():
             _apply(change)
+            if (statements := _statements(change)) is not None:
+                body = change.site.body
+                bodies.setdefault(id(body), (body, {}))[1][id(change.site.stmt)] = statements
+        for body, changed in bodies.values():
+            body[:] = [new for stmt in body for new in changed.get(id(stmt), (stmt,))]
 
 
 def _edits(change: _OnNode, source: Source) -> list[Edit]:
@@ -213,13 +220,6 @@ def _apply(change: _OnNode) -> None:
         case ast.FunctionDef():
             node.args.args += [ast.arg(name) for name in new]
             node.args.defaults += [expression(value) for value in new.values()]
-    body, stmt = change.site.body, change.site.stmt
-    if change.lines:
-        at = _index(body, stmt) + 1
-        body[at:at] = ast.parse("\n".join(change.lines)).body
-    if change.before:
-        at = _index(body, stmt)
-        body[at:at] = ast.parse("\n".join(change.before)).body
     if change.named is not None and isinstance(node, ast.Expr):
         _become(node, ast.Assign(targets=[ast.Name(change.named)], value=node.value))
     if change.assigned is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -228,11 +228,18 @@ def _apply(change: _OnNode) -> None:
         _become(node, ast.Assign(targets=[target], value=node.value))
     if change.text is not None and isinstance(node, ast.keyword):
         node.arg = change.text
-    elif change.text is not None and isinstance(node, ast.stmt):
-        at = _index(body, stmt)
-        body[at : at + 1] = ast.parse(change.text).body
-    elif change.text is not None:
+    elif change.text is not None and not isinstance(node, ast.stmt):
         _become(node, expression(change.text))
+
+
+def _statements(change: _OnNode) -> list[ast.stmt] | None:
+    """The statements in place of the one at the site, if it does not stay alone."""
+    is_replaced = change.text is not None and isinstance(change.node, ast.stmt)
+    if not (change.before or change.lines or is_replaced):
+        return None
+    own = ast.parse(change.text or "").body if is_replaced else [change.site.stmt]
+    before, after = (ast.parse("\n".join(lines)).body if lines else [] for lines in (change.before, change.lines))
+    return [*before, *own, *after]
 
 
 def _become(node: ast.AST, other: ast.AST) -> None:
@@ -250,7 +257,3 @@ def quoted(text: str, source: Source) -> str:
     """A string literal, in the quotes that its file has."""
     plain = text.isprintable() and source.quote not in text and "\\" not in text
     return f"{source.quote}{text}{source.quote}" if plain else repr(text)
-
-
-def _index(body: list[ast.stmt], stmt: ast.stmt) -> int:
-    return next(index for index, item in enumerate(body) if item is stmt)

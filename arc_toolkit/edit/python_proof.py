@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
 from arc_toolkit.edit.python_editor import Changes
@@ -21,12 +23,13 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
     The old trees are changed on the way and of no other use afterwards.
     """
     spans = changes.spans()
-    untouched = [_untouched(source, spans.get(id(source), ())) for source in sources]
+    places = [_Spans(spans.get(id(source), ())) for source in sources]
+    untouched = [_untouched(source, own) for source, own in zip(sources, places, strict=True)]
     changes.apply()
     fresh = []
-    for source, own, kept in zip(sources, edits, untouched, strict=True):
+    for source, own, kept, place in zip(sources, edits, untouched, places, strict=True):
         # The tree has no comments: those of all other statements are safe by this.
-        if not all(_is_inside(edit, spans.get(id(source), ())) for edit in own):
+        if not all(place.hold(edit) for edit in own):
             raise Refused("an edit is outside of the statements that change")
         text = apply_edits(source.text, own)
         try:
@@ -51,7 +54,27 @@ def prove(changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[
 _Texts = dict[ast.AST, tuple[int, int, str]]
 
 
-def _untouched(source: Source, spans: Sequence[tuple[int, int]]) -> _Texts:
+class _Spans:
+    """The lines in which something may happen, some of them inside of others; a file may have thousands."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        ordered = sorted(spans)
+        self._starts = [start for start, _ in ordered]
+        # The furthest end of a span and all before it.
+        self._ends = list(accumulate((end for _, end in ordered), max))
+
+    def touch(self, start: int, end: int) -> bool:
+        """Whether one of them has a character of [start, end)."""
+        before = bisect_left(self._starts, end)
+        return before > 0 and self._ends[before - 1] > start
+
+    def hold(self, edit: Edit) -> bool:
+        """Whether an edit is inside of one of them."""
+        before = bisect_right(self._starts, edit.start)
+        return before > 0 and edit.end <= self._ends[before - 1]
+
+
+def _untouched(source: Source, spans: _Spans) -> _Texts:
     """The statements in whose lines nothing is to happen; what is inside of one is not listed."""
     kept: _Texts = {}
     stack: list[ast.AST] = list(source.body)
@@ -59,7 +82,7 @@ def _untouched(source: Source, spans: Sequence[tuple[int, int]]) -> _Texts:
         node = stack.pop()
         if isinstance(node, ast.stmt):
             start, end = _lines(source, node)
-            if all(end <= first or last <= start for first, last in spans):
+            if not spans.touch(start, end):
                 kept[node] = _place_and_text(source, node)
                 continue
         for name in _BODIES:
@@ -77,10 +100,6 @@ def _lines(source: Source, stmt: ast.stmt) -> tuple[int, int]:
     first = decorators[0].lineno if decorators else stmt.lineno
     last = stmt.end_lineno or stmt.lineno
     return source.starts[first - 1], source.starts[last] if last < len(source.starts) else len(source.text)
-
-
-def _is_inside(edit: Edit, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= edit.start and edit.end <= end for start, end in spans)
 
 
 def _compiles(body: list[ast.stmt]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os.path
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from arc_toolkit.azureml import threads
 from arc_toolkit.azureml.documents import Setting, Target
@@ -171,16 +171,24 @@ class PythonPlan(Plan):
         first = target
         if isinstance(target.meaning, Builder | Sweep):
             # A step in a pipeline that was made of this command object, else the object itself.
-            steps = (other for other in self.python_targets if other.pipeline and other.maker is target)
-            first = next(steps, target)
+            first = self._first_steps.get(id(target), target)
         if first.pipeline is None:
             return True
-        pipeline = next(item for item in self.python_pipelines if item.function is first.pipeline.function)
-        if pipeline.node.value:
-            return False
+        function = first.pipeline.function
+        pipeline = next(item for item in self.python_pipelines if item.function is function)
+        return not (pipeline.node.value or self._sets_default_compute)
+
+    @cached_property
+    def _first_steps(self) -> dict[int, PythonTarget]:
+        """Command object -> the first step in a pipeline that is made of it."""
+        steps = [target for target in self.python_targets if target.pipeline and target.maker is not None]
+        return {id(target.maker): target for target in reversed(steps)}
+
+    @cached_property
+    def _sets_default_compute(self) -> bool:
         default = ("settings", "default_compute")
         scopes = self.module.scopes
-        return not any(use.path == default for scope in scopes for uses in scope.uses.values() for use in uses)
+        return any(use.path == default for scope in scopes for uses in scope.uses.values() for use in uses)
 
     def planned(self, target: Target, name: str, *path: str | int) -> str | None:
         """A step has what its command object will have."""
@@ -235,11 +243,12 @@ class PythonPlan(Plan):
         has_own = bool(target.named(("resources",))) or is_converted
         if target.component is None or has_own or not (attributes or calls):
             return False
-        return any(
-            other.component is target.component and not self.chosen(other)
-            for other in self.python_targets
-            if other is not target
-        )
+        return id(target.component) in self._components_of_others
+
+    @cached_property
+    def _components_of_others(self) -> set[int]:
+        """The components of the steps that `--step` and `--kind` do not name."""
+        return {id(target.component) for target in self.python_targets if not self.chosen(target)}
 
     def inherits(self, target: Target, path: Path) -> bool:
         """A step copies its command object, and a sweep has the resources of its trial: each is written once."""

@@ -116,10 +116,12 @@ def documents(
         steps += [trial for trial in readable if trial.parent in inside and trial not in inside]
         if steps and pipeline.generation == "v2":
             result.append(Document(len(result), root, (root, *steps)))
+    trials: dict[int, list[PythonTarget]] = {}
+    for target in readable:
+        trials.setdefault(id(target.parent), []).append(target)
     for target in readable:
         if target.pipeline is None and target.parent is None:
-            trials = [trial for trial in readable if trial.parent is target]
-            result.append(Document(len(result), target, (target, *trials)))
+            result.append(Document(len(result), target, (target, *trials.get(id(target), ()))))
     return pipelines, tuple(result)
 
 
