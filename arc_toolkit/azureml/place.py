@@ -179,15 +179,17 @@ def place_compute(plan: Plan) -> None:
     if plan.settings.compute is None:
         return
     value = plan.compute_reference(plan.settings.compute)
+    steps_of: dict[int, list[Target]] = {}
+    for target in plan.known_targets():
+        if target.kind.role == Role.STEP:
+            steps_of.setdefault(id(target.parent), []).append(target)
     for target in plan.targets():
         own = target.owns(("compute",))
         if plan.unsupported(target, Slot.COMPUTE) is not None and not (own and _is_unknown(target)):
             continue
         paths: list[Path] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
-            steps = [
-                step for step in plan.known_targets() if step.parent is target and step.kind.role == Role.STEP
-            ]
+            steps = steps_of.get(id(target), [])
             running = [step for step in steps if step.kind.family not in _ELSEWHERE]
             if steps and not running:
                 continue

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -121,7 +122,8 @@ def find_bindings(name: str, statement: Statement, is_known: Callable[[str], boo
     while scope is not None:
         if bindings := scope.bindings.get(name):
             if scope is statement.scope:
-                return [item for item in bindings if item.statement.order < statement.order] or bindings
+                before = bisect_left(bindings, statement.order, key=lambda item: item.statement.order)
+                return bindings[:before] or bindings
             return bindings
         for module in scope.stars:
             if is_known(f"{module}.{name}"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from arc_toolkit.edit.python_expressions import chain, last_name
@@ -47,10 +47,10 @@ class ScopeReader:
         for source in code.sources:
             self.walk(source.body, top, block, source)
 
-    def finish(self, words: Sequence[str] | None = None) -> None:
-        """Walk the functions that have one of the words (None: all), after the scopes around them, since they see
-        their last bindings. A function around another has its words too."""
-        lines = {id(source): source.lines_with(words or ()) for source in self.code.sources}
+    def finish(self, words: Sequence[str] | None = None, names: Collection[str] = ()) -> None:
+        """Walk the functions that have one of the words or names (None: all), after the scopes around them, since they
+        see their last bindings. A function around another has its words too."""
+        lines = {id(source): source.lines_with(words or (), names) for source in self.code.sources}
         while self.later:
             function, inner, source = self.later.pop(0)
             at = lines[id(source)]

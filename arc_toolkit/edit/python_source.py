@@ -13,7 +13,7 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +25,9 @@ from arc_toolkit.files import collector_paused
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # A string on one line; what begins after a letter is an apostrophe.
 _STRING = re.compile(r"""(?<![\w'"])[rbfuRBFU]{0,2}(["'])(?!\1)(?:[^"'\\\n]|\\.)*\1""")
+_NAME = re.compile(r"([^\W\d]\w*)\(?")
+# More names than this are found in one pass over the text, which costs as much as this many searches.
+_FEW_NAMES = 100
 _BOM = b"\xef\xbb\xbf"
 
 # Errors of Python 3 that nearly always mean Python 2 (CPython, Grammar/python.gram and Parser/).
@@ -152,15 +155,30 @@ class Source:
     def slice(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
         return self.text[self.start(node) : self.end(node)]
 
-    def lines_with(self, words: Sequence[str]) -> list[int]:
-        """The lines (from 1) that hold one of the words, in order."""
-        numbers = set()
-        for word in words:
+    def lines_with(self, words: Iterable[str], names: Collection[str] = ()) -> list[int]:
+        """The lines (from 1) that hold one of the words, or one of the names (`name` or `name(`), in order."""
+        if len(names) <= _FEW_NAMES:
+            words = (*words, *names)
+            names = ()
+        numbers = {line for word in words for line in self._lines_of(word)}
+        if names:  # one look at every name of the text, whatever the number of them
+            matches = _NAME.finditer(self.text)
+            found = (match.start() for match in matches if match[0] in names or match[1] in names)
+            numbers.update(bisect_right(self.starts, at) for at in found)
+        return sorted(numbers)
+
+    @cached_property
+    def _known_lines(self) -> dict[str, list[int]]:
+        return {}
+
+    def _lines_of(self, word: str) -> list[int]:
+        if (lines := self._known_lines.get(word)) is None:
+            lines = self._known_lines[word] = []
             at = self.text.find(word)
             while at >= 0:
-                numbers.add(bisect_right(self.starts, at))
+                lines.append(bisect_right(self.starts, at))
                 at = self.text.find(word, at + 1)
-        return sorted(numbers)
+        return lines
 
     def line_start(self, offset: int) -> int:
         return self.starts[bisect_right(self.starts, offset) - 1]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Container, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.python import sdk_names as sdk
@@ -91,7 +92,8 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
             for index, binding in enumerate(bindings):
                 if type(binding.value) not in _CALLS:
                     continue
-                target = _target(aliases, name, binding, bindings[index + 1 :], pipeline, meanings)
+                others = (bindings[number].statement for number in range(index + 1, len(bindings)))
+                target = _target(aliases, name, binding, others, pipeline, meanings)
                 if target is not None:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
@@ -124,7 +126,7 @@ def _target(
     aliases: Aliases,
     name: str,
     binding: Binding,
-    later: Sequence[Binding],
+    others: Iterable[Statement],
     pipeline: PipelineFunction | None,
     meanings: Meanings,
 ) -> PythonTarget | None:
@@ -135,12 +137,7 @@ def _target(
         return None
     if isinstance(meaning, UnknownMeaning) and pipeline is None and not aliases.has_settings:
         return None
-    uses = [
-        use
-        for use in aliases.uses(name)
-        if statement.order < use.statement.order
-        and not any(_ends(binding.statement, statement, use.statement) for binding in later)
-    ]
+    uses = _uses_of(statement, aliases.uses(name), others)
     match meaning:
         case Step() if isinstance(value, ast.Call):
             return _make(name, meaning, statement, value, pipeline, uses, meaning.generation)
@@ -153,9 +150,29 @@ def _target(
     return None
 
 
-def _ends(later: Statement, statement: Statement, use: Statement) -> bool:
-    """Whether a name is by then what `later` made it, not `statement`; after a branch it may be either."""
-    return later.order < use.order and (later.is_certain_before(use) or later.block.within(statement.block))
+def _uses_of(statement: Statement, uses: Sequence[Use], others: Iterable[Statement]) -> list[Use]:
+    """What is said about a name while it is what `statement` made it, not one of the others that bind it later.
+
+    After a branch it may be either. A name may be bound thousands of times, so the search ends where the name is
+    another one for certain.
+    """
+    branches: list[Statement] = []
+    end = None
+    for other in others:
+        if not other.block.is_conditional() or other.block.within(statement.block):
+            end = other.order
+            break
+        branches.append(other)
+
+    def order(use: Use) -> int:
+        return use.statement.order
+
+    last = len(uses) if end is None else bisect_right(uses, end, key=order)
+    return [
+        use
+        for use in uses[bisect_right(uses, statement.order, key=order) : last]
+        if not any(branch.order < order(use) and use.statement.block.within(branch.block) for branch in branches)
+    ]
 
 
 def _is_certain(meaning: Step | Builder | Sweep) -> bool:

@@ -27,16 +27,17 @@ _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as
 class Module(CodeScopes):
     """One file or notebook, with the names that make steps in it."""
 
-    # Calls of what makes steps here: `train(`, `self.train(`.
-    makers: list[str] = field(default_factory=list)
+    # Calls of what makes steps here: `train(`, and `self.train(`.
+    makers: set[str] = field(default_factory=set)
+    held_makers: set[str] = field(default_factory=set)
 
     @cached_property
     def _mentions(self) -> dict[int, list[int]]:
-        words = [*WORDS, *self.makers]
+        words = [*WORDS, *self.held_makers]
         for source in self.sources:
             if " as " in source.text:
                 words += _RENAMED.findall(source.text)
-        return {id(source): source.lines_with(words) for source in self.sources}
+        return {id(source): source.lines_with(words, self.makers) for source in self.sources}
 
     @cached_property
     def read_steps(self) -> set[str]:

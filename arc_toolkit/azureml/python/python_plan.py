@@ -174,9 +174,12 @@ class PythonPlan(Plan):
             first = self._first_steps.get(id(target), target)
         if first.pipeline is None:
             return True
-        function = first.pipeline.function
-        pipeline = next(item for item in self.python_pipelines if item.function is function)
+        pipeline = self._by_function[id(first.pipeline.function)]
         return not (pipeline.node.value or self._sets_default_compute)
+
+    @cached_property
+    def _by_function(self) -> dict[int, PythonPipeline]:
+        return {id(pipeline.function): pipeline for pipeline in self.python_pipelines}
 
     @cached_property
     def _first_steps(self) -> dict[int, PythonTarget]:
@@ -289,16 +292,14 @@ class PythonPlan(Plan):
     # --- exposed parameters --------------------------------------------------------------------------------------
 
     def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
+        steps: dict[int, list[Target]] = {}
+        for target in self.python_targets:
+            if target.pipeline is None or target.refusal or target.legacy_sweep:
+                continue
+            if not (target.swept and isinstance(target.meaning, Step)):
+                steps.setdefault(id(target.pipeline.function), []).append(target)
         for pipeline in self.python_pipelines:
-            steps: list[Target] = [
-                target
-                for target in self.python_targets
-                if target.pipeline is not None
-                and target.pipeline.function is pipeline.function
-                and not (target.refusal or target.legacy_sweep)
-                and not (target.swept and isinstance(target.meaning, Step))
-            ]
-            yield pipeline, steps
+            yield pipeline, steps.get(id(pipeline.function), [])
 
     def expose_others(self) -> None:
         """A pipeline that calls another one passes the parameters of that one on."""
@@ -312,7 +313,7 @@ class PythonPlan(Plan):
                 return
 
     def _inner_calls(self) -> Iterator[tuple[PythonPipeline, ast.FunctionDef, Statement, ast.Call]]:
-        outers = {id(pipeline.function): pipeline for pipeline in self.python_pipelines}
+        outers = self._by_function
         for scope in self.module.scopes:
             for statement in scope.statements if id(scope.node) in outers else ():
                 for call in calls_in(statement.stmt):

@@ -41,16 +41,16 @@ def read_module(sources: Sequence[Source]) -> Module:
         for name, bindings in scope.bindings.items()
         if any(_may_make_steps(name, binding.value) for binding in bindings)
     ]
-    module.makers = [
+    module.makers = {
         f"{name}(" for name, bindings in scope.bindings.items() if any(map(_makes_component, bindings))
-    ]
-    module.makers += {
+    }
+    module.held_makers = {
         f"self.{name}("
         for source in sources
         if "self." in source.text and "omponent" in source.text
         for name in _HELD.findall(source.text)
     }
-    reader.finish([*_FUNCTION_WORDS, *makers, *module.makers])
+    reader.finish([*_FUNCTION_WORDS, *module.held_makers], {*makers, *module.makers})
     return module
 
 

@@ -102,26 +102,29 @@ def documents(
     pipelines: list[PythonPipeline] = []
     result: list[Document] = []
     on_jobs = list(_computes_of_jobs(meanings)) if any(map(meanings.pipeline, meanings.module.scopes)) else []
+    by_function: dict[int, list[PythonTarget]] = {}
+    by_parent: dict[int, list[PythonTarget]] = {}
+    for target in readable:
+        if target.pipeline is not None:
+            by_function.setdefault(id(target.pipeline.function), []).append(target)
+        by_parent.setdefault(id(target.parent), []).append(target)
     for scope in meanings.module.scopes:
         pipeline = meanings.pipeline(scope)
         if pipeline is None or scope.statement is None:
             continue
         root = _pipeline_target(meanings, scope.statement, pipeline, len(pipelines), on_jobs)
         pipelines.append(root)
-        steps = [step for step in readable if step.pipeline and step.pipeline.function is pipeline.function]
+        steps = list(by_function.get(id(pipeline.function), ()))
         for step in steps:
             step.parent = step.parent or root
         # The trial of a sweep may be made outside of the pipeline function.
         inside = set(steps)
-        steps += [trial for trial in readable if trial.parent in inside and trial not in inside]
+        steps += [trial for step in tuple(steps) for trial in by_parent.get(id(step), ()) if trial not in inside]
         if steps and pipeline.generation == "v2":
             result.append(Document(len(result), root, (root, *steps)))
-    trials: dict[int, list[PythonTarget]] = {}
-    for target in readable:
-        trials.setdefault(id(target.parent), []).append(target)
     for target in readable:
         if target.pipeline is None and target.parent is None:
-            result.append(Document(len(result), target, (target, *trials.get(id(target), ()))))
+            result.append(Document(len(result), target, (target, *by_parent.get(id(target), ()))))
     return pipelines, tuple(result)
 
 
