@@ -36,7 +36,10 @@ def patch_source(path: str, data: bytes, settings: Settings, library: Library | 
             return _foreign(path, data)
         with quiet():
             text, encoding = decode(data)
-            result = _rewrite([Source(text, parse(text))], settings, path, library)
+            body = parse(text)
+            if not _may_have_targets(data):
+                return FileResult(path, data)
+            result = _rewrite([Source(text, body)], settings, path, library)
             after = encode(apply_edits(text, result.edits[0]), encoding, data)
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
@@ -83,6 +86,12 @@ def _is_candidate(data: bytes) -> bool:
     if b"azure" not in data and b"mldesigner" not in data:
         return False
     return any(word in data for word in sdk.KEY_WORDS) and any(word in data for word in sdk.ACTIONS)
+
+
+def _may_have_targets(data: bytes) -> bool:
+    """Whether a file that is parsed can have a target or break a rule: most files that only name an SDK cannot."""
+    words = (sdk.MISSPELT, b"arc-toolkit:")
+    return any(word in data for word in words) or sdk.TARGET_WORDS.search(data) is not None
 
 
 def _foreign(path: str, data: bytes) -> FileResult:

@@ -1,0 +1,50 @@
+"""The cost of a file is linear in the number of its steps, in the shapes that pipelines have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.files import collector_paused
+from tests.azureml.python.support import V2, V15, patch_bytes
+
+HEAD = V2 + "from azure.ai.ml import command\n"
+PIPELINE = "@dsl.pipeline()\ndef p(x):\n"
+SHAPES: dict[str, Callable[[int], str]] = {
+    "steps": lambda n: HEAD + PIPELINE + "".join(f"    s_{i} = train(x=x)\n" for i in range(n)),
+    "one name": lambda n: HEAD + PIPELINE + "    node = train(x=x)\n    node.compute = 'c'\n" * n,
+    "command objects": lambda n: HEAD + "".join(f"job_{i} = command(command='x')\n" for i in range(n)),
+    "pipelines": lambda n: (
+        HEAD + "".join(PIPELINE.replace("p(", f"p{i}(") + "    s = train()\n" for i in range(n))
+    ),
+    "components": lambda n: (
+        HEAD
+        + "".join(f"c_{i} = load_component(source='./c_{i}.yml')\n" for i in range(n))
+        + PIPELINE
+        + "".join(f"    s_{i} = c_{i}(x=1)\n" for i in range(n))
+    ),
+    "v1.5": lambda n: V15 + PIPELINE + "".join(f"    s_{i} = train(x=1)\n" for i in range(n)),
+}
+ASKED = Settings(instance_type="32cpu128g", instance_count=2, compute="aks", threads="auto")
+
+
+def seconds(text: str) -> float:
+    with collector_paused():
+        start = time.process_time()
+        result = patch_bytes("p.py", text.encode(), ASKED)
+        spent = time.process_time() - start
+    assert result.changed
+    return spent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_eight_times_the_steps_cost_eight_times_as_much(shape: str) -> None:
+    make = SHAPES[shape]
+    seconds(make(50))
+    few = min(seconds(make(250)) for _ in range(3))
+    # Quadratic would be 64 times as much; a busy machine gets twice the time.
+    assert seconds(make(2000)) < 16 * few
