@@ -163,8 +163,8 @@ class Source:
         numbers = {line for word in words for line in self._lines_of(word)}
         if names:  # one look at every name of the text, whatever the number of them
             matches = _NAME.finditer(self.text)
-            found = (match.start() for match in matches if match[0] in names or match[1] in names)
-            numbers.update(bisect_right(self.starts, at) for at in found)
+            offsets = (match.start() for match in matches if match[0] in names or match[1] in names)
+            numbers.update(bisect_right(self.starts, at) for at in offsets)
         return sorted(numbers)
 
     @cached_property
