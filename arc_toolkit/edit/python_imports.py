@@ -9,6 +9,7 @@ from functools import partial
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.python_editor import Changes, StatementSite
 from arc_toolkit.edit.python_names import Scope, Statement, is_before, outward
+from arc_toolkit.edit.python_source import Source
 
 
 class NeededImports:
@@ -17,8 +18,9 @@ class NeededImports:
     def __init__(self, changes: Changes, top: Scope) -> None:
         self._changes = changes
         self._top = top
-        # Scope and name -> the local name, and where it is imported (None: this run adds it).
-        self._names: dict[tuple[int, str], tuple[str, Statement | None] | None] = {}
+        # Scope and name -> the local name, and the statement that imports it, or that this run adds it to or behind; of
+        # a new first statement, its source.
+        self._names: dict[tuple[int, str], tuple[str, Statement | Source] | None] = {}
 
     def local_name(
         self,
@@ -47,18 +49,18 @@ class NeededImports:
                     None,
                 )
             imported = self._names[key]
-            if imported is not None and (imported[1] is None or is_before(imported[1], statement)):
+            if imported is not None and _is_there(imported[1], statement):
                 return imported[0]
         if is_taken:
             raise Refused(f"the name {name} means something else here")
-        scope, add = self._place(statement, module, name, is_near)
-        self._names[id(scope), name] = name, None
+        scope, where, add = self._place(statement, module, name, is_near)
+        self._names[id(scope), name] = name, where
         add()
         return name
 
     def _place(
         self, statement: Statement, module: str, name: str, is_near: Callable[[str], bool]
-    ) -> tuple[Scope, Callable[[], None]]:
+    ) -> tuple[Scope, Statement | Source, Callable[[], None]]:
         line = f"from {module} import {name}"
         for scope in [self._top, *outward(statement.scope)]:
             imports = [
@@ -76,12 +78,18 @@ class NeededImports:
                 site for site in imports if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == module
             ]
             if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
-                return scope, partial(self._changes.set, merged[-1], merged[-1].stmt, name, "")
+                return scope, merged[-1], partial(self._changes.set, merged[-1], merged[-1].stmt, name, "")
             if imports:
-                return scope, partial(self._changes.insert_after, imports[-1], line)
+                return scope, imports[-1], partial(self._changes.insert_after, imports[-1], line)
         source = statement.source
         first = next(stmt for stmt in source.body if not _is_preamble(stmt))
-        return self._top, partial(self._changes.insert_before, StatementSite(source, source.body, first), line)
+        site = StatementSite(source, source.body, first)
+        return self._top, source, partial(self._changes.insert_before, site, line)
+
+
+def _is_there(where: Statement | Source, statement: Statement) -> bool:
+    """Whether an import has run by then: another cell of a notebook may come later."""
+    return where is statement.source if isinstance(where, Source) else is_before(where, statement)
 
 
 def _modules(stmt: ast.Import | ast.ImportFrom) -> list[str]:

@@ -131,12 +131,14 @@ V1_WAY = (
 
 
 def _target_words() -> re.Pattern[bytes]:
-    """What is in every text that has a target: the name of what makes it, as a name (`command=`, `"command"` and
-    `my_command` are none), a decorator of pipelines, or a statement that only steps have."""
+    """What is in every text that has a target: the name of what makes it, as a name (not `command=`, `"command"` or
+    `my_command`), a decorator of pipelines, or a statement that only steps have."""
     names = {path.rpartition(".")[2] for path in ROLES} - {"pipeline"} | set(ENTITIES) | {"automl", "sweep"}
     name = "|".join(sorted(names))
     words = rf"""(?<![\w"'-])(?:{name})(?![\w"'-]|[ \t]*=[^=])|@[\w.]*pipeline\b|\bpipeline[ \t]+as\b"""
-    return re.compile(rf"{words}|set_resources|runsettings|components?\.(?:get|load)".encode())
+    return re.compile(
+        rf"{words}|HyperDrive|ParallelRun|set_resources|runsettings|components?\.(?:get|load)".encode()
+    )
 
 
 # Of the files that are parsed, only those that match can have a target.

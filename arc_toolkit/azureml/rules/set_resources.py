@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.python.meaning import Builder
 from arc_toolkit.findings import Rule
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def _report(plan: PythonPlan, name: str, use: Use, target: PythonTarget | None) 
     message = f"{name}.set_resources() writes into the component that all its steps share"
     way_out = "assign resources = JobResourceConfiguration(...) instead"
     at = plan.at(use.statement)
+    if target is None and isinstance(plan.meanings.of_name(name, use.statement), Builder):
+        return  # a job of its own, whose component nothing shares
     if target is None:
         plan.report(RULE, f"{message}: {way_out}", at, reason=f"it is not certain which step {name} is")
         return

@@ -168,3 +168,14 @@ def test_a_cell_that_is_not_python_is_reported_where_it_may_have_a_target() -> N
     assert patch_cells(notebook(good, "SELECT(7DAY_WINDOW)\n"), TYPE).findings == ()
     [finding] = patch_cells(notebook(good, "job = command(command='x'\n"), TYPE).findings
     assert "cell 2 line 1: left as it is" in finding.message
+
+
+def test_an_import_is_in_a_cell_that_has_run_by_then() -> None:
+    """The steps of a pipeline are bound first, and a job of an earlier cell gets its resources after that."""
+    early = 'from azure.ai.ml import automl, dsl, load_component\njob = automl.classification(compute="c")\n'
+    late = 'from azure.ai.ml.entities import Model\ntrain = load_component(source="./train.yml")\n'
+    pipeline = "@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n"
+    asked = Settings(instance_type="32cpu128g", expose_parameters=True)
+    first, *others = sources(patch_cells(notebook(early, late + pipeline), asked).after or b"{}")
+    assert first.index("import JobResourceConfiguration") < first.index("= JobResourceConfiguration(")
+    assert "node.resources = JobResourceConfiguration(instance_type=instance_type" in others[0]
