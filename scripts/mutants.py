@@ -145,7 +145,7 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "proofs",
         "Python edits may be anywhere",
         "arc_toolkit/edit/python_proof.py",
-        "if not all(_is_inside(edit, spans.get(id(source), ())) for edit in own):",
+        "if not all(place.hold(edit) for edit in own):",
         "if False:",
         PROOF_TESTS,
     ),
