@@ -45,42 +45,43 @@ FOLDERS = {
     "github.com/opencontainers/cgroups": ("",),
 }
 # From the documentation of AKS (node problem detector, scheduled events, node auto-repair), of its CSI drivers, of
-# AzureML, and of NVIDIA (container toolkit, Xid errors), which are not in those modules.
+# AzureML, of Karpenter, and of NVIDIA (container toolkit, Xid errors), which are not in those modules.
 MORE = """
 abandoned abnormal abort aborted aborting absent acr additional adjusted affinity agent agentpool agentpools
 aggregated ago ai aka aks allocation am amlarc an anon apr april arc as at aug august authenticate authorized
 automatically autoscaler az azstorage azure azurecr azuredisk azurefile azureml backoff bad base bash batch be being
 blob blobfuse blobmounterror block blocked blocking bootstrap broken bus by canceled cancelled capacity cc cd chief
-classic clock cluster cni com completed computes consumption contained containerd controller cordon cordoned
-corrected corrupted corruption count counter crash crashed cublas cuda cudnn daemon database datastore dcgm deadlock
-deallocate deallocated dec december defaulted degraded delete deleted deleting demand desc detected detector device
-devices didn disabled discard discarded disrupted dmesg do docker doesn drain drained draining dram driver dshm
-duration ecc egress empty endpoint environment escalated events evict evicted evicting eviction execution expected
-exporter extension fabric fallback fallen fatal fault faults feb february filesystem flap flapping flask flush
-fragmented frameworkcontroller freeze frequent frequently fri friday functioning future gang gangpreempt garbage gb
-gc gi give given gmt going good gpu gpubad gpumissing gpus graceful graphics guest hang hangs hardware he healthy
-hook host hour hours hung husky ib id identity if im image imagefs imds imminent in inactive infiniband
-initialization initialize initiated initiating inodes insufficient internal interval io ip is issue it jan january
-jul july jun june kb kernel ki killed killing killprocess km kubelet kubepods lazy legacy library link links live
-locked locking longer lost machine machines maintenance managed mar march master matching mb mcr me meets mellanox
-memory memorypressure mi microsoft migration mismatch missing ml mon monday mount mounted mounting ms msi my nccl
-ndr network nfs nhc no node nodefs nodes nov november npd ns nv nvidia nvlink nvlinks nvml nvrm nvswitch observed
-oci oct october of offline oh on ondemand operation or os outage overcommit overused packages parallel parameter
-pause paused pci pending persistence persisting pipeline pipelined platform plugin pool pools predicted preempt
-preempted preempting preemption preemptscheduled present preserving pressure problem processes properly proxy
-pulling pv python pytorch query quota rank ray rdma read reboot rebooted rebooting rebuild reclaim reclaimed
-reclaiming recovered redeploy redeployed redeployment reimage reimaged reimaging released releasing remediator
-remount remounted remounting removed removing repair repaired request requested requests reset restart restarted
-restarting restarts retired retirement retry rm row rss running sa sandbox sas sat saturday scaleset
-scalesetpriority scheduled scheduledevents scheduler scheduling sep september serving session severity sharedaccess
-shim shmem shuffle shutdown shutting si sidecar sku slow slowdown so socket spot stable starting storage sun sunday
-surge suspended sweep switch synchronization syslog systemd taint tainted tainting taken tb temporary tensorflow
-terminate terminated terminating thermal threshing threshold throttled throttling thu thursday ti timed timeout to
-tolerated toleration topology torch train trainer training transient transition triggered tue tuesday unavailable
-uncordon uncorrectable uncorrected undeployed unexpected unhealthy uninitialized unknown unmount unpack unreachable
-unregister unresponsive unschedulable unschedule untolerated up update updating upgrade upgraded upgrading us usage
-utc validate vf victim virtual vm vmeventscheduled vmss vnet volcano warning was watchdog we wed wednesday wheel
-worker workers workspace workspaceblobstore wrapper xfs xid xs zone zones
+classic clock cluster cni com completed computes consolidation consumption contained containerd controller cordon
+cordoned corrected corrupted corruption count counter crash crashed cublas cuda cudnn daemon database datastore dcgm
+deadlock deallocate deallocated dec december defaulted degraded delete deleted deleting demand desc detected
+detector device devices didn disabled discard discarded disrupted disrupting dmesg do docker doesn drain drained
+draining dram drift drifted driver dshm duration ecc egress empty endpoint environment escalated events evict
+evicted evicting eviction execution expected exporter extension fabric fallback fallen fatal fault faults feb
+february filesystem flap flapping flask flush fragmented frameworkcontroller freeze frequent frequently fri friday
+functioning future gang gangpreempt garbage gb gc gi give given gmt going good gpu gpubad gpumissing gpus graceful
+graphics guest hang hangs hardware he healthy hook host hour hours hung husky ib id identity if im image imagefs
+imds imminent in inactive infiniband initialization initialize initiated initiating inodes insufficient internal
+interval io ip is issue it jan january jul july jun june kb kernel ki killed killing killprocess km kubelet kubepods
+lazy legacy library link links live locked locking longer lost machine machines maintenance managed mar march master
+matching mb mcr me meets mellanox memory memorypressure mi microsoft migration mismatch missing ml mon monday mount
+mounted mounting ms msi my nccl ndr network nfs nhc no node nodeclaim nodefs nodes nov november npd ns nv nvidia
+nvlink nvlinks nvml nvrm nvswitch observed oci oct october of offline oh on ondemand operation or os outage
+overcommit overused packages parallel parameter pause paused pci pending persistence persisting pipeline pipelined
+platform plugin pool pools predicted preempt preempted preempting preemption preemptscheduled present preserving
+pressure problem processes properly proxy pulling pv python pytorch query quota rank ray rdma read reboot rebooted
+rebooting rebuild reclaim reclaimed reclaiming recovered redeploy redeployed redeployment reimage reimaged reimaging
+released releasing remediator remount remounted remounting removed removing repair repaired request requested
+requests reset restart restarted restarting restarts retired retirement retry rm row rss running sa sandbox sas sat
+saturday scaleset scalesetpriority scheduled scheduledevents scheduler scheduling sep september serving session
+severity sharedaccess shim shmem shuffle shutdown shutting si sidecar sku slow slowdown so socket spot stable
+starting storage sun sunday surge suspended sweep switch synchronization syslog systemd taint tainted tainting taken
+tb temporary tensorflow terminate terminated terminating thermal threshing threshold throttled throttling thu
+thursday ti timed timeout to tolerated toleration topology torch train trainer training transient transition
+triggered tue tuesday unavailable uncordon uncorrectable uncorrected undeployed underutilized unexpected unhealthy
+uninitialized unknown unmount unpack unreachable unregister unresponsive unschedulable unschedule untolerated up
+update updating upgrade upgraded upgrading us usage utc validate vf victim virtual vm vmeventscheduled vmss vnet
+volcano warning was watchdog we wed wednesday wheel worker workers workspace workspaceblobstore wrapper xfs xid xs
+zone zones
 """
 
 
