@@ -125,7 +125,8 @@ def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     if pod.reason == "Evicted":
         candidates.append(_evicted(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
     elif reading := _refused(pod, context):
-        candidates.append(from_reading(EvidenceSource.POD_STATUS, pod.reason, reading, pod.end))
+        time = pod.end if pod.end is not None else pod.start  # nothing ran
+        candidates.append(from_reading(EvidenceSource.POD_STATUS, pod.reason, reading, time))
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(from_signal(signal, pod.end))
     for event in context.cluster.events_of_pod(pod):

@@ -156,23 +156,21 @@ def is_present(episode: Episode, cluster: ClusterIndex, votes: NodeVotes, now: f
     last, lead = episode.last, episode.lead
     if last is not None and any(end > last for end in votes.good):
         return False
-    lasts = lead.kind is CauseKind.NODE_FAULT and lead.evidence.reason not in signals.PASSING
     if last is not None and now is not None and now - last > FRESH_SECONDS:
+        lasts = lead.kind is CauseKind.NODE_FAULT and lead.evidence.reason not in signals.PASSING
         return lasts and not any(start > last for start in votes.running) and not _is_repaired(lead, last, cluster)
-    if last is None and lasts:  # the kubelet refused the pod, so there is no end
-        return not _is_repaired(lead, None, cluster)
     if lead.kind is CauseKind.NODE_PRESSURE:  # a condition of the node, which has ended
         return False
     return lead.kind is not CauseKind.NODE_LOST or not _is_back(lead.node, last, cluster)
 
 
-def _is_repaired(lead: Symptom, last: float | None, cluster: ClusterIndex) -> bool:
+def _is_repaired(lead: Symptom, last: float, cluster: ClusterIndex) -> bool:
     """The node was rebooted since, its check passes again, or it offers all its devices.
 
     The check for Xids passes again at its next run, because it reports each line of the kernel's log once.
     """
     rebooted = any(
-        event.reason in REBOOTED and last is not None and (event.time is None or event.time > last)
+        event.reason in REBOOTED and (event.time is None or event.time > last)
         for event in cluster.node_events.get(lead.node, ())
     )
     node, reason = cluster.nodes.get(lead.node), lead.evidence.reason
