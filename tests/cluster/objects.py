@@ -7,7 +7,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-NAMESPACED = {"Pod", "DaemonSet", "PodGroup", "Event", "Deployment"}
+NAMESPACED = {"Pod", "DaemonSet", "PodGroup", "Event", "Deployment", "Job", "ReplicaSet", "StatefulSet"}
 MANAGED = {"kwok.x-k8s.io/node": "fake"}  # the annotation that kwok looks for
 _NOT_READY = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no kubelet"}
 
