@@ -104,7 +104,10 @@ class FileResult:
     @property
     def text(self) -> str:
         """The text that the edits of fixes count in."""
-        return self.before.decode(self.encoding, errors="replace").removeprefix("\ufeff")
+        return self.text_of(self.before)
+
+    def text_of(self, data: bytes) -> str:
+        return data.decode(self.encoding, errors="replace").removeprefix("\ufeff")
 
 
 def without_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:

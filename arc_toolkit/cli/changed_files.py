@@ -79,9 +79,7 @@ class ChangedFiles:
         if not problems:
             self._show(result, new)
         shown = [row for row in rows if self._is_shown(row, named)]
-        self._reporter.findings(
-            result, shown if self._console.verbose else _summed(shown, self._settings), beside=True
-        )
+        self._reporter.findings(shown if self._console.verbose else _summed(shown, self._settings), beside=True)
         if result.refused:
             self._console.warn(f"{result.path} is not changed: {result.refused}")
         elif named and not (result.changed or new or shown):

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     reporter = Reporter(report, console, text=args.format == "text")
     for outcome in reporter.reported(run_over(args.paths, CheckedFiles(args), console.progress)):
         if outcome.result is not None:
-            reporter.findings(outcome.result, report.file(outcome.result)[1])
+            reporter.findings(report.file(outcome.result)[1])
     return reporter.finish()
 
 

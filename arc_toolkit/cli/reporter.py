@@ -15,7 +15,6 @@ from arc_toolkit.errors import ArcError
 if TYPE_CHECKING:
     from arc_toolkit.batch import Outcome
     from arc_toolkit.edit.discover import Problem, Skipped
-    from arc_toolkit.findings import FileResult
     from arc_toolkit.output.run_report import ReportedFinding, RunReport
 
 
@@ -76,16 +75,15 @@ class Reporter:
                 self.skip(outcome.skipped, named=outcome.named)
             yield outcome
 
-    def findings(self, result: FileResult, rows: Sequence[ReportedFinding], *, beside: bool = False) -> None:
+    def findings(self, rows: Sequence[ReportedFinding], *, beside: bool = False) -> None:
         """The findings of a file as text: the result of the run, or (`beside`) notes beside it."""
         if not self._is_text:
             return
         self._console.clear_progress()
         style: Callable[..., str] = self._error_style if beside else self._console.style
         print_text = self._console.note if beside else self._console.out
-        text = result.text if rows else ""
         for row in rows:
-            print_text(row.text(text if row.finding.path == result.path else "", style))
+            print_text(row.text(style))
 
     def _error_style(self, text: str, *names: str) -> str:
         return self._console.style(text, *names, stream=sys.stderr)

@@ -56,5 +56,5 @@ def run(args: argparse.Namespace, console: Console) -> int:
             if finding.rule not in skip and (not only or finding.rule in only)
         ]
         result = replace(result, findings=tuple(kept))
-        reporter.findings(result, report.file(result, count=types)[1])
+        reporter.findings(report.file(result, count=types)[1])
     return reporter.finish()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 _NO_NEWLINE = "\\ No newline at end of file\n"
 # How many lines away the texts may meet again, and how many equal lines show that they do.
 _REACH, _MEETING = 64, 3
-_Opcode = tuple[str, int, int, int, int]
+Opcode = tuple[str, int, int, int, int]
 
 
 def unified(path: str, before: bytes | None, after: bytes) -> str:
@@ -23,7 +23,7 @@ def unified(path: str, before: bytes | None, after: bytes) -> str:
     end = "\t\n" if " " in name else "\n"
     old, new = _lines(before or b""), _lines(after)
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher()
-    matcher.opcodes = list(_opcodes(old, new))  # type: ignore[attr-defined]  # what get_grouped_opcodes works on
+    matcher.opcodes = list(opcodes(old, new))  # type: ignore[attr-defined]  # what get_grouped_opcodes works on
     pieces = [f"--- {'/dev/null' if before is None else f'a/{name}'}{end}+++ b/{name}{end}"]
     for group in matcher.get_grouped_opcodes(3):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
@@ -37,7 +37,8 @@ def unified(path: str, before: bytes | None, after: bytes) -> str:
     return "".join(pieces) if len(pieces) > 1 else ""
 
 
-def _opcodes(old: list[str], new: list[str]) -> Iterator[_Opcode]:
+def opcodes(old: list[str], new: list[str]) -> Iterator[Opcode]:
+    """The lines that are equal and those that are not, as `difflib` names them."""
     i = j = 0
     while i < len(old) or j < len(new):
         start = i

@@ -5,11 +5,10 @@ One for every command that reports findings. Pure: the command prints, and write
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from arc_toolkit.edit.diff import unified
 from arc_toolkit.edit.discover import Problem, Skipped
 from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.line_map import LineMap, line_starts
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.findings import FileResult, Finding, Rule
 from arc_toolkit.output.jsonout import document
@@ -27,8 +27,6 @@ Format = Literal["text", "json", "sarif", "github"]
 NewFiles = Sequence[tuple[str, bytes]]
 Style = Callable[..., str]
 
-NEWLINES = ("\r\n", "\n", "\r")
-_NEWLINE = re.compile("|".join(NEWLINES))
 _COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
@@ -64,11 +62,16 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class ReportedFinding:
-    """A finding, whether this run wrote its fix into the file, and the fix in lines and columns if it did not."""
+    """A finding, whether this run wrote its fix into the file, and the fix in lines and columns if it did not.
+
+    All places are in the file as it is after the run.
+    """
 
     finding: Finding
     fixed: bool
     replacements: tuple[Replacement, ...] = ()
+    # The line that it is about, if it is in the file of the result.
+    quoted: str | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -80,16 +83,15 @@ class ReportedFinding:
             "fix": fix and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
         }
 
-    def text(self, source: str, style: Style) -> str:
+    def text(self, style: Style) -> str:
         """`path:line:column: severity: message [rule]`, the source line, the reason, and what fixes it."""
         finding = self.finding
         place = f"{finding.path}:{finding.line}:{max(1, finding.column)}:" if finding.line else f"{finding.path}:"
         severity = style(finding.severity, _COLORS[finding.severity])
         lines = [f"{place} {severity}: {printable(finding.message)} [{finding.rule}]"]
-        line = _source_line(source, finding.line)
-        if line is not None:
+        if self.quoted is not None:
             number = str(finding.line)
-            lines.append(f"  {style(number + ' |', 'dim')} {printable(line)}")
+            lines.append(f"  {style(number + ' |', 'dim')} {printable(self.quoted)}")
             lines.append(
                 f"  {' ' * len(number)} {style('|', 'dim')} {' ' * (finding.column - 1)}{style('^', 'bold')}"
             )
@@ -148,13 +150,7 @@ class RunReport:
         self._counts[status] += count
         # In text, standard input comes back changed; the other formats have no place for it.
         written = status is Status.CHANGED and (result.path != "-" or self.form == "text")
-        text = result.text if any(finding.fix for finding in result.findings) else ""
-        rows = [
-            self._reported(finding, text, written)
-            for finding in sorted(
-                result.findings, key=lambda finding: (finding.line, finding.column, finding.rule)
-            )
-        ]
+        rows = self._rows(result, written)
         self._counts.update(row.finding.severity for row in rows)
         self._counts["not set"] += sum(
             row.finding.severity == "warning" and row.finding.rule in self._settings and not row.finding.applied
@@ -182,13 +178,29 @@ class RunReport:
             return Status.UNCHANGED
         return Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
 
-    def _reported(self, finding: Finding, text: str, written: bool) -> ReportedFinding:
-        if finding.fix is None:
-            return ReportedFinding(finding, False)
-        fixed = written and finding.applied
-        if fixed or self.form == "text":
-            return ReportedFinding(finding, fixed)
-        return ReportedFinding(finding, False, replacements(text, finding.fix.edits))
+    def _rows(self, result: FileResult, written: bool) -> list[ReportedFinding]:
+        """The findings in the order of the text, at their places in the file as the run leaves it."""
+        if not result.findings:
+            return []
+        before = text = result.text
+        lines = None
+        if written and result.changed and result.after is not None:
+            text = result.text_of(result.after)
+            lines = LineMap(before, text)
+        source = text.split("\n") if self.form == "text" else []
+        rows = []
+        for finding in sorted(result.findings, key=lambda finding: (finding.line, finding.column, finding.rule)):
+            edits = finding.fix.edits if finding.fix else ()
+            if lines is not None and finding.path == result.path and finding.line:
+                line, column = lines.position(finding.line, finding.column)
+                finding = replace(finding, line=line, column=column)
+                edits = lines.edits(edits)
+            fixed = written and finding.fix is not None and finding.applied
+            is_own = finding.path == result.path
+            quoted = _quoted(source, finding.line) if is_own else None
+            has_edits = edits and not fixed and self.form != "text"
+            rows.append(ReportedFinding(finding, fixed, replacements(text, edits) if has_edits else (), quoted))
+        return rows
 
     # --- the end -------------------------------------------------------------------------------------------
 
@@ -251,9 +263,7 @@ def diff(result: FileResult, new_files: NewFiles) -> str:
     return changed + "".join(unified(path, None, content) for path, content in new_files)
 
 
-@lru_cache(maxsize=1)  # a file has many findings
-def _line_starts(text: str) -> list[int]:
-    return [0, *(match.end() for match in _NEWLINE.finditer(text))]
+_line_starts = lru_cache(maxsize=1)(line_starts)  # a file has many findings
 
 
 def replacements(text: str, edits: Iterable[Edit]) -> tuple[Replacement, ...]:
@@ -268,12 +278,9 @@ def replacements(text: str, edits: Iterable[Edit]) -> tuple[Replacement, ...]:
     return tuple(Replacement(*position(edit.start), *position(edit.end), edit.text) for edit in ordered)
 
 
-def _source_line(source: str, number: int) -> str | None:
+def _quoted(source: Sequence[str], number: int) -> str | None:
     """One line of a text, shortened; None if there is none."""
-    if number <= 0:
+    if not 0 < number <= len(source):
         return None
-    lines = source.split("\n", number)
-    if number > len(lines):
-        return None
-    line = lines[number - 1].rstrip("\r").replace("\t", " ")
+    line = source[number - 1].rstrip("\r").replace("\t", " ")
     return line if len(line) <= 160 else line[:157] + "..."

@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from arc_toolkit import __version__
 from arc_toolkit.edit.discover import Problem
+from arc_toolkit.edit.line_map import NEWLINES
 from arc_toolkit.findings import Fix, Rule
-from arc_toolkit.output.run_report import NEWLINES, Replacement, ReportedFinding
+from arc_toolkit.output.run_report import Replacement, ReportedFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
