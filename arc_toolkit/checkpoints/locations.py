@@ -6,12 +6,17 @@ import os
 from pathlib import Path
 
 
+def default_root() -> str:
+    """Where a supervisor wants the checkpoints, and else the folder that AzureML uploads."""
+    return os.environ.get("ARC_TOOLKIT_CHECKPOINTS") or os.path.join("outputs", "checkpoints")
+
+
 def local_copy_of(url: str) -> Path:
-    """The local folder for the checkpoints of a URL: $ARC_TOOLKIT_CHECKPOINTS, or one in the temporary folder."""
+    """The local folder for the checkpoints of a URL: $ARC_TOOLKIT_CHECKPOINT_CACHE, or one in the temporary folder."""
     import hashlib
     import tempfile
 
-    folder = os.environ.get("ARC_TOOLKIT_CHECKPOINTS")
+    folder = os.environ.get("ARC_TOOLKIT_CHECKPOINT_CACHE")
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
     return Path(folder) if folder else Path(tempfile.gettempdir()) / "arc-toolkit-checkpoints" / name
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
 from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
-from arc_toolkit.checkpoints.locations import local_copy_of, retry_folders
+from arc_toolkit.checkpoints.locations import default_root, local_copy_of, retry_folders
 from arc_toolkit.checkpoints.manifest import (
     Checkpoint,
     Damage,
@@ -75,7 +75,7 @@ class Store:
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
         *,
         keep: int = 3,
         strict: bool = False,
@@ -88,11 +88,14 @@ class Store:
     ) -> None:
         if keep < 2:
             raise ValueError(f"keep at least 2 checkpoints, not {keep}: the newest may turn out to be damaged")
+        root = default_root() if root is None else root
         if "://" in os.fspath(root):
             remote, root = os.fspath(root), local_copy_of(os.fspath(root))
         self.root = Path(root)
         self._keep, self._strict = keep, strict
         self._world_size = world_size if world_size is not None else int(os.environ.get("WORLD_SIZE") or 1)
+        # Of the processes of one run the first one saves; the others resume from the same checkpoint.
+        self._saves = int(os.environ.get("RANK") or 0) == 0
         self._report = report or _to_stderr
         self._fence = self._local_fence = 0
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -170,8 +173,8 @@ class Store:
 
     def _set_aside(self, damage: Damage) -> None:
         self._tell(f"{damage.folder.name} is skipped: {damage.reason}")
-        if damage.folder.parent != self.root:
-            return  # of another try or at the URL: only this run's own folder is changed
+        if damage.folder.parent != self.root or not self._saves:
+            return  # of another try or at the URL: only this run's own folder is changed, and by one process
         target = self.root / _ASIDE / f"{damage.folder.name}-{os.urandom(2).hex()}"
         try:
             target.parent.mkdir(exist_ok=True)
@@ -370,22 +373,28 @@ class Store:
         notice = self.notice
         if notice is None or step == total - 1 or not self._wait_for_save(notice.seconds_left()):
             return
-        if self._saved_for == notice.id:
+        is_there = notice.step is not None and step >= notice.step
+        if self._saved_for == notice.id or (is_there and not self._saves):
             self.wait(notice.seconds_left())
             self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
             raise SystemExit(EVICTED)
 
     def due(self, step: int) -> bool:
-        """Whether to save now: the interval is over, or an end was announced and a save still fits before it."""
+        """Whether to save now: the interval is over, or an end was announced and a save still fits before it.
+
+        Of several ranks ($RANK) only the first one saves.
+        """
         if self._progress is not None:
             self._progress.write(step)
+        if not self._saves:
+            return False
         notice = self.notice
         left = notice.seconds_left() if notice is not None else None
         if not self._wait_for_save(0):
             if left is not None and not self._pace.fits(left):
                 self._abandon.set()
             return False
-        if notice is not None:
+        if notice is not None and (notice.step is None or step >= notice.step):
             return self._saved_for != notice.id and (left is None or self._pace.fits(left))
         return self._pace.due(step)
 

@@ -121,6 +121,7 @@ def _supervise(args: argparse.Namespace, console: Console, grace: float) -> int:
             tell=tell,
             takes_part=args.on_notice == "file",
             saved=_newest_step(args.checkpoints),
+            environment={"ARC_TOOLKIT_CHECKPOINTS": args.checkpoints} if args.checkpoints else {},
             node=os.environ.get("NODE_NAME", ""),
         ).run()
 

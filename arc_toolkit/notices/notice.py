@@ -30,13 +30,22 @@ class NoticeKind(enum.Enum):
 class Notice:
     """One announcement. `deadline` is a time as of `time.time()`, or None if it may come at any moment."""
 
-    __slots__ = ("deadline", "description", "id", "kind", "source")
+    __slots__ = ("deadline", "description", "id", "kind", "source", "step")
 
     def __init__(
-        self, kind: NoticeKind, source: str, id: str, *, deadline: float | None = None, description: str = ""
+        self,
+        kind: NoticeKind,
+        source: str,
+        id: str,
+        *,
+        deadline: float | None = None,
+        description: str = "",
+        step: int | None = None,
     ) -> None:
         self.kind, self.source, self.id = kind, source, id
         self.deadline, self.description = deadline, description
+        # After which step every rank of an elastic run stops, so that all have the same state.
+        self.step = step
 
     def __repr__(self) -> str:
         return f"Notice({self.kind.value} from {self.source}, id={self.id!r}, deadline={self.deadline})"
@@ -54,6 +63,7 @@ class Notice:
             "id": self.id,
             "deadline": self.deadline,
             "description": self.description,
+            "step": self.step,
         }
 
 

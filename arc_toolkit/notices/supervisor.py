@@ -51,6 +51,7 @@ class Supervisor:
         takes_part: bool = False,
         saved: Callable[[float], int | None] = lambda since: None,
         node: str = "",
+        environment: dict[str, str] | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self._command = list(command)
@@ -59,6 +60,7 @@ class Supervisor:
         self._tell, self._takes_part = tell, takes_part or tell is not None
         self._saved, self._node = saved, node or os.uname().nodename
         self._log = log or _to_stderr
+        self._environment = environment or {}
         self._restarts = 0
         self._child = 0
         # On a terminal the process stays in our group, so that Ctrl-C and Ctrl-Z reach it.
@@ -103,6 +105,7 @@ class Supervisor:
     def _start(self) -> None:
         environment = {
             **os.environ,
+            **self._environment,
             VARIABLE: self._file.path,
             "ARC_TOOLKIT_RESTARTS": str(self._restarts),
         }

@@ -54,7 +54,7 @@ def test_another_machine_resumes_from_the_url(tmp_path: Path, url: str) -> None:
 
 
 def test_a_url_alone_has_a_local_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINTS", str(tmp_path / "here"))
+    monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINT_CACHE", str(tmp_path / "here"))
     store = quiet(url)
     save(store, 1)
     assert store.root == tmp_path / "here"
@@ -231,7 +231,7 @@ def test_the_command_on_a_url(
     path.write_bytes(b"x" * 100)
     result = arc("checkpoints", "verify", url)
     assert (result.code, "2 valid, 1 damaged" in result.err) == (1, True)
-    monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINTS", str(tmp_path / "c"))
+    monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINT_CACHE", str(tmp_path / "c"))
     result = arc("checkpoints", "resume", url)
     assert result.code == 0
     assert Path(result.out.strip()).name.startswith("step-000000000002")

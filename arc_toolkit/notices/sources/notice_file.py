@@ -56,7 +56,7 @@ class NoticeFile:
         """Whatever the file has in it, it is a notice: text that cannot be read only has no deadline."""
         import json
 
-        kind, deadline, source, description = NoticeKind.STOP, None, self.name, ""
+        kind, deadline, source, description, step = NoticeKind.STOP, None, self.name, "", None
         id = f"{self.path}-{written}"
         try:
             with open(self.path, encoding="utf-8", errors="replace") as stream:
@@ -71,9 +71,10 @@ class NoticeFile:
                 deadline = float(given) if isinstance(given, int | float) else None
                 source, description = str(value.get("source") or source), str(value.get("description") or "")
                 id = str(value.get("id") or id)
+                step = value["step"] if isinstance(value.get("step"), int) else None
         except (OSError, ValueError):
             description = f"{self.path} cannot be read as a notice"
-        return Notice(kind, source, id, deadline=deadline, description=description)
+        return Notice(kind, source, id, deadline=deadline, description=description, step=step)
 
 
 def notice_file() -> NoticeFile | None:
