@@ -51,6 +51,7 @@ ONLY_IN: dict[str, set[str]] = {
     "azure": {"azure", "diagnosis.sources"},
     "adlfs": {"diagnosis.sources"},
     "mlflow": {"diagnosis.sources"},
+    "ray": {"elastic", "diagnosis.sources"},
 }
 # These run inside other people's training jobs.
 STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files", "durations")

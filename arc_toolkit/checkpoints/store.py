@@ -308,7 +308,7 @@ class Store:
     def _fields(
         self, step: int, epoch: int | None, metrics: Mapping[str, float] | None, reason: str | None
     ) -> dict[str, Any]:
-        notice = self.notice
+        notice = self._ending_at(step)
         versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
         return {
             "step": step,
@@ -370,11 +370,10 @@ class Store:
 
     def _end_if_evicted(self, step: int, total: int) -> None:
         """After the save for an announced end there is nothing more to do on this machine."""
-        notice = self.notice
+        notice = self._ending_at(step)
         if notice is None or step == total - 1 or not self._wait_for_save(notice.seconds_left()):
             return
-        is_there = notice.step is not None and step >= notice.step
-        if self._saved_for == notice.id or (is_there and not self._saves):
+        if self._saved_for == notice.id or (notice.step is not None and not self._saves):
             self.wait(notice.seconds_left())
             self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
             raise SystemExit(EVICTED)
@@ -388,15 +387,20 @@ class Store:
             self._progress.write(step)
         if not self._saves:
             return False
-        notice = self.notice
+        notice = self._ending_at(step)
         left = notice.seconds_left() if notice is not None else None
         if not self._wait_for_save(0):
             if left is not None and not self._pace.fits(left):
                 self._abandon.set()
             return False
-        if notice is not None and (notice.step is None or step >= notice.step):
+        if notice is not None:
             return self._saved_for != notice.id and (left is None or self._pace.fits(left))
         return self._pace.due(step)
+
+    def _ending_at(self, step: int) -> Notice | None:
+        """The notice after whose save this process ends; not before the step that all ranks agreed on."""
+        notice = self.notice
+        return notice if notice is not None and (notice.step is None or step >= notice.step) else None
 
     @property
     def notice(self) -> Notice | None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "gen-compute": ("gen_compute", "write an AmlCompute cluster of low-priority VMs that azure-ai-ml accepts"),
     "gen-spot-vm": ("gen_spot_vm", "write cloud-init and az commands for one spot VM that trains"),
     "run": ("run_command", "supervise a training process: eviction notices, saves, restarts, exit codes"),
+    "elastic": ("elastic_command", "run one training script on a changing set of spot workers, on Ray"),
     "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
     "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),

@@ -17,7 +17,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.files import reason
 from arc_toolkit.notices.notice import Notice, NoticeKind
 from arc_toolkit.notices.run_log import run_line, utc
-from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, clear_progress, read_progress
+from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, clear_progress, read_progress, takes_part
 from arc_toolkit.notices.watcher import Watcher
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
@@ -191,7 +191,7 @@ class Supervisor:
             self._log(run_line("trouble", message=f"the notice file cannot be written: {reason(error)}"))
         if self._tell is not None:
             self._kill(self._tell)
-        elif not self._takes_part and self._step() is None:
+        elif not self._takes_part and not takes_part(self._file.path):
             self._signal(signal.SIGTERM)
 
     def _end_in_time(self, notice: Notice) -> None:
@@ -214,7 +214,8 @@ class Supervisor:
         self._kill(number)
 
     def _step(self) -> int | None:
-        return read_progress(self._file.path)
+        progress = read_progress(self._file.path)
+        return progress[0] if progress is not None else None
 
     # --- what the end means --------------------------------------------------------------------------------
 

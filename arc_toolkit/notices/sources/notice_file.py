@@ -92,18 +92,28 @@ class Progress:
 
     def __init__(self, path: str) -> None:
         self._handle = os.open(path + _PROGRESS, os.O_WRONLY | os.O_CREAT, 0o600)
+        self._first: int | None = None
 
     def write(self, step: int) -> None:
-        os.pwrite(self._handle, b"%-20d" % step, 0)
+        """This step is done. The first one of the process is kept beside it: it shows what is done again."""
+        if self._first is None:
+            self._first = step
+        os.pwrite(self._handle, b"%-20d%-20d" % (step, self._first), 0)
 
 
-def read_progress(path: str) -> int | None:
-    """The step that was written beside a notice file; None if the process does not take part."""
+def read_progress(path: str) -> tuple[int, int] | None:
+    """The step of a process and its first one; None if it does not take part, or has done none."""
     try:
         with open(path + _PROGRESS, "rb") as stream:
-            return int(stream.read(20))
+            step, first = stream.read(40).split()
+            return int(step), int(first)
     except (OSError, ValueError):
         return None
+
+
+def takes_part(path: str) -> bool:
+    """Whether a process reads this notice file and writes its step, even if it has done none yet."""
+    return os.path.exists(path + _PROGRESS)
 
 
 def clear_progress(path: str) -> None:

@@ -1,0 +1,215 @@
+"""`elastic`: one training script on a changing set of spot workers, on Ray."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.errors import ArcError
+
+if TYPE_CHECKING:
+    from arc_toolkit.elastic.controller import RunConfig
+
+EPILOG = """\
+examples:
+  arc-toolkit elastic -f train.py -m 4                                    # a Ray on this machine
+  arc-toolkit elastic -f train.py -u ray://head:10001 -m 16 --checkpoints az://container/run -- --epochs 10
+  arc-toolkit elastic -u ray://head:10001 --attach brave-fig              # look at a run again
+
+exit codes: that of the script; 143 stopped after a save; 2 it cannot be started
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("arguments", nargs="*", metavar="ARGS", help="the script's own arguments, after --")
+    parser.add_argument("-f", "--file", metavar="FILE", help="the script, run as __main__ in every worker")
+    parser.add_argument(
+        "-u", "--uri", metavar="ray://HEAD:10001", help="the Ray cluster (default: a Ray on this machine)"
+    )
+    parser.add_argument("-m", "--max-cluster-size", type=int, metavar="N", help="most workers")
+    parser.add_argument("--min", type=int, default=1, metavar="N", help="least workers (default: 1)")
+    parser.add_argument("--cpus", type=float, default=1, metavar="N", help="per worker (default: 1)")
+    parser.add_argument("--gpus", type=float, default=0, metavar="N", help="per worker (default: 0)")
+    parser.add_argument(
+        "-d", "--working-dir", metavar="DIR", help="sent to every node (default: the folder of the script)"
+    )
+    parser.add_argument("--env", **REPEATED, metavar="K=V", help="a variable for the script; repeat for more")
+    parser.add_argument("--name", metavar="NAME", help="of the run, for --attach (default: made up)")
+    parser.add_argument("--attach", metavar="NAME", help="look at a run that is going on")
+    saves = parser.add_argument_group("checkpoints")
+    saves.add_argument(
+        "--checkpoints",
+        metavar="DIR|URL",
+        help="reached by every node; needed with --uri (here: ./checkpoints/NAME)",
+    )
+    saves.add_argument(
+        "--checkpoint-timeout",
+        default="120",
+        metavar="TIME",
+        help="for the save before a change of workers; then the one before is used (default: 120)",
+    )
+    changes = parser.add_argument_group("changes")
+    changes.add_argument(
+        "--cluster-rescale-timeout",
+        default="60",
+        metavar="TIME",
+        help="for more nodes; then it goes on with those that are there (default: 60)",
+    )
+    changes.add_argument(
+        "--max-failures",
+        type=int,
+        default=3,
+        metavar="N",
+        help="errors of the script after which the run ends; evictions do not count (default: 3)",
+    )
+    changes.add_argument(
+        "--efficiency",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="grow only while a worker keeps this share of its throughput (default: 0.5)",
+    )
+    where = parser.add_argument_group("where eviction notices come from")
+    where.add_argument(
+        "--cloud",
+        choices=["auto", "azure", "aws", "gcp", "none"],
+        default="auto",
+        help="whose metadata service the nodes ask (default: auto)",
+    )
+    where.add_argument("--metadata", metavar="URL", help="the address of the metadata service")
+    where.add_argument("--notice-dir", metavar="DIR", help="a file here with the ID of a Ray node is its notice")
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="of events (default: text)")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.elastic import ray_cluster
+
+    if args.attach:
+        ray = ray_cluster.connect(args.uri or "auto", os.getcwd(), args.cpus, args.gpus, 0)
+        return _follow(ray, ray_cluster.attach(ray, args.attach), args, console)
+    config, working_dir = _config(args)
+    ray = ray_cluster.connect(args.uri, working_dir, args.cpus, args.gpus, config.most)
+    try:
+        console.note(
+            f"run {config.name}; look at it again with --attach {config.name}" if args.uri else config.name
+        )
+        return _follow(ray, ray_cluster.start(ray, config, args.cpus, args.gpus), args, console)
+    finally:
+        ray.shutdown()
+
+
+def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
+    from arc_toolkit.durations import parse_seconds
+    from arc_toolkit.elastic.controller import RunConfig
+    from arc_toolkit.elastic.script_imports import imported_modules
+    from arc_toolkit.files import read_text
+
+    if not args.file or args.max_cluster_size is None:
+        raise ArcError("-f FILE and -m N are needed, or --attach NAME")
+    if not 1 <= args.min <= args.max_cluster_size:
+        raise ArcError(f"--min {args.min} -m {args.max_cluster_size}: use 1 <= min <= max")
+    if args.cpus < 0 or args.gpus < 0 or args.cpus + args.gpus == 0:
+        raise ArcError("a worker needs --cpus or --gpus above 0")
+    script = os.path.abspath(args.file)
+    modules = imported_modules(read_text(script), args.file)
+    working_dir = os.path.abspath(args.working_dir or os.path.dirname(script))
+    if os.path.commonpath([script, working_dir]) != working_dir:
+        raise ArcError(f"{args.file} is not in the working folder {working_dir}: set -d to a folder above it")
+    times = {}
+    for option in ("checkpoint_timeout", "cluster_rescale_timeout"):
+        try:
+            times[option] = parse_seconds(getattr(args, option))
+        except ValueError as error:
+            raise ArcError(f"--{option.replace('_', '-')} {error}") from None
+    environment = dict(pair.partition("=")[::2] for pair in args.env)
+    if any("=" not in pair for pair in args.env):
+        raise ArcError(f"--env {next(pair for pair in args.env if '=' not in pair)}: write NAME=VALUE")
+    name = args.name or f"run-{time.strftime('%m%d-%H%M%S')}"
+    checkpoints = args.checkpoints or ""
+    if not checkpoints and args.uri:
+        raise ArcError("--uri needs --checkpoints: a folder or URL that every node of the cluster can reach")
+    if "://" not in checkpoints:
+        checkpoints = os.path.abspath(checkpoints or os.path.join("checkpoints", name))
+    config = RunConfig(
+        name=name,
+        script=os.path.relpath(script, working_dir),
+        arguments=args.arguments,
+        working_dir="" if args.uri else working_dir,
+        modules=modules,
+        most=args.max_cluster_size,
+        least=args.min,
+        checkpoints=checkpoints,
+        environment=environment,
+        checkpoint_timeout=times["checkpoint_timeout"],
+        rescale_timeout=times["cluster_rescale_timeout"],
+        max_failures=args.max_failures,
+        cloud=args.cloud,
+        metadata=args.metadata,
+        notice_dir=args.notice_dir,
+        threshold=args.efficiency,
+    )
+    return config, working_dir
+
+
+def _follow(ray: Any, controller: Any, args: argparse.Namespace, console: Console) -> int:
+    """Show a run until it has ended. Ctrl-C ends a local run after a save; a run in a cluster goes on."""
+    from arc_toolkit.elastic import ray_cluster
+
+    while True:
+        try:
+            for status in ray_cluster.follow(ray, controller):
+                _show(status, args, console)
+            break
+        except KeyboardInterrupt:
+            if args.uri:
+                raise
+            console.note("stopping after a save")
+            ray.get(controller.stop.remote())
+    summary, code = status["summary"], int(status["code"])
+    if args.format == "json":
+        import json
+
+        console.out(json.dumps(summary))
+    else:
+        console.note(_summary_line(summary))
+    ray_cluster.end(ray, controller)
+    return code
+
+
+def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) -> None:
+    if args.format == "json":
+        import json
+
+        for event in status["events"]:
+            console.out(json.dumps(event))
+        return
+    console.clear_progress()
+    for rank, text in status["output"]:
+        console.out(text if rank == 0 else f"[{rank}] {text}")
+    for event in status["events"]:
+        fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in ("time", "event"))
+        console.note(
+            f"arc-toolkit-elastic {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(event['time']))} "
+            f"{event['event']} {fields}"
+        )
+    state = status["state"]
+    if status["code"] is None:
+        rate = f", {state['steps_per_second']:.1f} steps/s" if state["steps_per_second"] else ""
+        saved = f", saved {state['checkpoint']}" if state["checkpoint"] is not None else ""
+        console.progress(
+            f"{state['workers']} workers on {state['nodes']} nodes, step {state['step']}{rate}{saved}"
+        )
+
+
+def _summary_line(summary: dict[str, Any]) -> str:
+    lost = ", ".join(f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items())
+    return (
+        f"{summary['outcome']}: trained {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "
+        f"(lost: {lost or 'nothing'}), {summary['steps_redone']} steps redone, "
+        f"{summary['evictions_survived']} evictions survived, {summary['failures']} failures"
+    )

@@ -1,0 +1,287 @@
+"""What runs on every node: it keeps standbys warm, starts and ends ranks, watches for eviction notices, and reports.
+
+The controller hears from it at least every quarter of a second. If the connection breaks, the ranks go on and the agent
+connects again: a controller that comes back finds the run as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arc_toolkit.elastic.messages import LineConnection, Message, connect
+from arc_toolkit.elastic.ranks import RankProcess, start_standby
+from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.sources import cloud_source, find_cloud
+from arc_toolkit.notices.sources.notice_file import NoticeFile
+from arc_toolkit.notices.watcher import Watcher
+
+if TYPE_CHECKING:
+    from arc_toolkit.notices.sources import NoticeSource
+
+BEAT_SECONDS = 0.25
+_TICK = 0.05
+_RECONNECT_SECONDS = 60.0
+
+
+class ElasticAgent:
+    """One node. `find_controller` gives the address of the controller, which may change when it is restarted."""
+
+    def __init__(
+        self,
+        node: str,
+        slots: int,
+        find_controller: Callable[[], tuple[str, int]],
+        gpus: Sequence[str] = (),
+    ) -> None:
+        self.node, self._slots, self._gpus = node, slots, list(gpus)
+        self._find_controller = find_controller
+        self._folder = Path(tempfile.mkdtemp(prefix="arc-toolkit-agent-"))
+        self._selector = selectors.DefaultSelector()
+        self._processes: list[RankProcess] = []
+        self._notes: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+        self._connection: LineConnection | None = None
+        self._config: Message = {}
+        self._last_beat = 0.0
+        self._steps: dict[int, tuple[int, int]] = {}
+        self._leaving = False
+        self._watcher: Watcher | None = None
+
+    def run(self) -> None:
+        """Until the controller says to leave, or is gone for good."""
+        try:
+            while not self._leaving:
+                self._connect()
+                with contextlib.suppress(OSError):
+                    self._serve()
+        finally:
+            if self._watcher is not None:
+                self._watcher.stop()
+            for process in self._processes:
+                process.kill()
+                process.process.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- the controller ------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        end = time.monotonic() + _RECONNECT_SECONDS
+        while True:
+            try:
+                self._connection = connect(self._find_controller())
+                break
+            except Exception:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+        address = self._connection.sock.getsockname()[0]
+        running = [
+            {"rank": item.rank, "generation": item.generation, "size": item.size}
+            for item in self._processes
+            if item.rank is not None and item.code is None
+        ]
+        self._connection.send(
+            "hello", node=self.node, slots=self._slots, address=address, running=running, warm=self._warm()
+        )
+        self._selector.register(self._connection, selectors.EVENT_READ, self._from_controller)
+
+    def _serve(self) -> None:
+        assert self._connection is not None
+        connection = self._connection
+        try:
+            while not self._leaving:
+                for key, _ in self._selector.select(_TICK):
+                    key.data()
+                self._report()
+        finally:
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _send(self, kind: str, /, **fields: Any) -> None:
+        assert self._connection is not None
+        self._connection.send(kind, **fields)
+
+    def _from_controller(self) -> None:
+        assert self._connection is not None
+        for message in self._connection.receive():
+            kind = message["type"]
+            if kind == "welcome":
+                self._begin(message)
+            elif kind == "start":
+                self._start_ranks(message)
+            elif kind == "stop":
+                notice = Notice(
+                    NoticeKind(message["kind"]),
+                    "elastic",
+                    message["id"],
+                    deadline=message["deadline"],
+                    step=message["step"],
+                )
+                for process in self._of(message["generation"]):
+                    process.stop(notice)
+            elif kind == "kill":
+                for process in self._of(message["generation"]):
+                    process.kill()
+            elif kind == "leave":
+                self._leaving = True
+
+    def _of(self, generation: int) -> list[RankProcess]:
+        return [item for item in self._processes if item.generation == generation and item.code is None]
+
+    def _begin(self, config: Message) -> None:
+        self._config = config
+        if self._watcher is None:
+            self._watcher = Watcher(self._sources(), report=lambda text: self._notes.put(("note", {"text": text})))
+            self._watcher.on_notice(self._on_notice)
+            self._watcher.start()
+        self._fill()
+
+    def _sources(self) -> list[NoticeSource]:
+        sources: list[NoticeSource] = []
+        cloud = find_cloud() if self._config["cloud"] == "auto" else self._config["cloud"]
+        if cloud not in (None, "none"):
+            sources.append(cloud_source(cloud, self._config.get("metadata")))
+        if self._config.get("notice_dir"):
+            source = NoticeFile(os.path.join(self._config["notice_dir"], self.node))
+            source.period = 0.2
+            sources.append(source)
+        return sources
+
+    def _on_notice(self, notice: Notice) -> None:
+        fields = {"kind": notice.kind.value, "deadline": notice.deadline, "ends": notice.kind.ends_process}
+        self._notes.put(("notice", fields))
+
+    # --- processes -----------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """As many standbys as there are slots: after a stop every rank of the next generation starts from one."""
+        standbys = sum(item.rank is None and item.code is None for item in self._processes)
+        for _ in range(standbys, self._slots):
+            process = start_standby(
+                Path(self._config["working_dir"] or os.getcwd()),
+                self._config["modules"],
+                self._config["environment"],
+            )
+            self._processes.append(process)
+            for handle, action in (
+                (process.answers, self._answer),
+                (process.output, self._output),
+                (process.end, self._end),
+            ):
+                self._selector.register(handle, selectors.EVENT_READ, partial(action, process))
+
+    def _warm(self) -> int:
+        return sum(item.rank is None and item.is_ready and item.code is None for item in self._processes)
+
+    def _start_ranks(self, message: Message) -> None:
+        """Turn standbys into ranks: the warm ones first, and new ones if there are not enough."""
+        generation = message["generation"]
+        for process in self._processes:  # nothing of an older generation goes on
+            if process.rank is not None and process.generation < generation:
+                process.kill()
+        for job in message["ranks"]:
+            standbys = [item for item in self._processes if item.rank is None and item.code is None]
+            if not standbys:
+                self._fill()
+                standbys = [item for item in self._processes if item.rank is None and item.code is None]
+            standbys.sort(key=lambda item: not item.is_ready)
+            rank = job.pop("rank")
+            if self._gpus:
+                each, place = len(self._gpus) // self._slots, int(job["environment"]["LOCAL_RANK"])
+                job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(
+                    self._gpus[place * each : (place + 1) * each]
+                )
+            try:
+                standbys[0].run(generation, rank, job, self._folder)
+            except OSError:
+                self._send("exited", generation=generation, rank=rank, code=1, progress=None)
+
+    def _answer(self, process: RankProcess) -> None:
+        for line in process.lines(process.answers) or ():
+            message = json.loads(line) if line else {}
+            if message.get("type") == "ready":
+                process.is_ready = True
+                self._send("warm", warm=self._warm(), port=_free_port())
+            elif message.get("type") == "exit":
+                self._ended(process, message["code"])
+
+    def _output(self, process: RankProcess) -> None:
+        for line in process.lines(process.output) or ():
+            text = line.decode("utf-8", "replace")
+            self._send("output", rank=process.rank, generation=process.generation, text=text)
+
+    def _end(self, process: RankProcess) -> None:
+        """The process is gone. What it wrote last is read, but not waited for: its children may hold the pipe."""
+        code = process.process.wait()
+        self._answer(process)
+        self._output(process)
+        self._ended(process, code if code >= 0 else 128 - code)
+        for handle in (process.answers, process.output, process.end):
+            self._selector.unregister(handle)
+        process.close()
+        self._processes.remove(process)
+
+    def _ended(self, process: RankProcess, code: int) -> None:
+        if process.code is not None:
+            return
+        process.code = code
+        if process.rank is not None:
+            fields = {"generation": process.generation, "rank": process.rank}
+            self._send("exited", **fields, code=code, progress=process.progress)
+
+    # --- reports -------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        while True:
+            try:
+                kind, fields = self._notes.get_nowait()
+            except queue.Empty:
+                break
+            self._send(kind, **fields)
+        steps = {
+            item.rank: item.progress for item in self._processes if item.rank is not None and item.code is None
+        }
+        known = {rank: step for rank, step in steps.items() if rank is not None and step is not None}
+        now = time.monotonic()
+        if known != self._steps or now - self._last_beat >= BEAT_SECONDS:
+            self._steps, self._last_beat = known, now
+            pending = self._watcher is not None and self._watcher.pending()
+            self._send("beat", steps={str(rank): step for rank, step in known.items()}, doomed=pending)
+        if self._config and not any(item.rank is not None and item.code is None for item in self._processes):
+            self._fill()
+        elif self._config and known:
+            self._fill()  # the first step is done: what the next generation needs may be imported now
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("", 0))
+        return int(sock.getsockname()[1])
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m arc_toolkit.elastic.agent NODE SLOTS HOST:PORT`, for tests and clusters without Ray."""
+    node, slots, address = arguments
+    host, _, port = address.rpartition(":")
+    agent = ElasticAgent(node, int(slots), lambda: (host, int(port)))
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    thread.join()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

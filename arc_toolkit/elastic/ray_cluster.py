@@ -1,0 +1,213 @@
+"""Elastic runs on Ray: a detached controller on the head node, one agent per node. The only module that imports Ray."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from arc_toolkit.elastic.agent import ElasticAgent
+from arc_toolkit.elastic.controller import Controller, RunConfig, SavedSteps
+from arc_toolkit.errors import ArcError, missing_extra
+
+NAMESPACE = "arc-toolkit"
+_PREFIX = "arc-toolkit-elastic-"
+
+
+def import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise missing_extra("ray", "elastic") from None
+    return ray
+
+
+def connect(uri: str | None, working_dir: str, cpus: float, gpus: float, workers: int) -> Any:
+    """Connect to a cluster; without an address start a Ray here that has room for all workers."""
+    ray = import_ray()
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if uri is None:
+            environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([working_dir, os.path.dirname(package)])}}
+            ray.init(
+                address="local",
+                num_cpus=max(1, int(cpus * workers)),
+                num_gpus=int(gpus * workers),
+                include_dashboard=False,
+                runtime_env=environment,
+                **options,
+            )
+        else:
+            ray.init(address=uri, runtime_env={"working_dir": working_dir, "py_modules": [package]}, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        text = str(error).strip().partition("\n")[0]
+        raise ArcError(f"cannot connect to Ray at {uri or 'this machine'}: {text}") from None
+    return ray
+
+
+class RayNodes:
+    """The nodes of the cluster, inside of the controller. Calls to Ray run in a thread of their own."""
+
+    def __init__(self, name: str, cpus: float, gpus: float, most: int) -> None:
+        self._name, self._cpus, self._gpus, self._most = name, cpus, gpus, most
+        self._agents: dict[str, Any] = {}
+        self._wanted = threading.Event()
+        threading.Thread(target=self._run, name="ray-nodes", daemon=True).start()
+
+    def poll(self, address: tuple[str, int]) -> None:
+        self._wanted.set()
+
+    def drain(self, node: str, deadline: float | None) -> None:
+        threading.Thread(target=self._drain, args=(node, deadline), daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            try:
+                self._start_agents()
+            except Exception as error:  # Ray is away for a moment: the next poll tries again
+                sys.stderr.write(f"arc-toolkit elastic: {type(error).__name__}: {error}\n")
+
+    def _start_agents(self) -> None:
+        ray = import_ray()
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        alive = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+        for gone in self._agents.keys() - alive.keys():
+            del self._agents[gone]
+        for node, resources in alive.items():
+            slots = self._slots(resources)
+            if node in self._agents or not slots:
+                continue
+            options = {
+                "num_cpus": self._cpus * slots,
+                "num_gpus": self._gpus * slots,
+                "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
+                "max_concurrency": 2,
+            }
+            agent = ray.remote(RayAgent).options(**options).remote()
+            agent.run.remote(node, slots, self._name)
+            self._agents[node] = agent
+
+    def _slots(self, resources: dict[str, float]) -> int:
+        rooms = [self._most]
+        rooms += [int(resources.get("CPU", 0) // self._cpus)] if self._cpus else []
+        rooms += [int(resources.get("GPU", 0) // self._gpus)] if self._gpus else []
+        return min(rooms)
+
+    def _drain(self, node: str, deadline: float | None) -> None:
+        """Best effort: the interface is not stable, and the run goes on without it."""
+        try:
+            ray = import_ray()
+            from ray._raylet import GcsClient
+
+            left = 30.0 if deadline is None else max(1.0, deadline - time.time())
+            client = GcsClient(address=ray.get_runtime_context().gcs_address)
+            client.drain_node(node, 2, "eviction notice", int((time.time() + left) * 1000))
+        except Exception as error:
+            sys.stderr.write(
+                f"arc-toolkit elastic: {node} is not drained in Ray: {type(error).__name__}: {error}\n"
+            )
+
+
+class RayAgent:
+    """An agent as an actor."""
+
+    def run(self, node: str, slots: int, name: str) -> None:
+        ray = import_ray()
+
+        def find_controller() -> tuple[str, int]:
+            controller = ray.get_actor(_PREFIX + name, namespace=NAMESPACE)
+            host, port = ray.get(controller.find_address.remote(), timeout=10)
+            return host, port
+
+        gpus = [str(number) for number in ray.get_gpu_ids()]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        ElasticAgent(node, slots, find_controller, gpus).run()
+
+
+class RayController:
+    """The controller as a detached actor: it goes on when the client is closed, and is started again if it dies."""
+
+    def __init__(self, config: dict[str, Any], cpus: float, gpus: float) -> None:
+        ray = import_ray()
+        self._config = RunConfig(**config)
+        nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
+        host = ray.util.get_node_ip_address()
+        saved = SavedSteps(self._config.checkpoints)
+        self._controller = Controller(self._config, nodes, host=host, newest_step=saved)
+        self._code: int | None = None
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        self._code = self._controller.serve()
+
+    def find_address(self) -> tuple[str, int]:
+        return self._controller.address
+
+    def status(self, events: int, lines: int) -> dict[str, Any]:
+        """What is new since so many events and lines of output; `code` once the run has ended."""
+        controller = self._controller
+        return {
+            "events": controller.timeline.events[events:],
+            "output": controller.output[lines:],
+            "state": controller.state(),
+            "code": self._code,
+            "summary": controller.timeline.summary(
+                "running" if self._code is None else "finished" if self._code == 0 else "failed", self._code or 0
+            ),
+        }
+
+    def stop(self) -> None:
+        self._controller.cancel()
+
+
+def start(ray: Any, config: RunConfig, cpus: float, gpus: float) -> Any:
+    """The controller of a new run."""
+    options = {
+        "name": _PREFIX + config.name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "max_concurrency": 8,
+        "resources": {"node:__internal_head__": 0.001},
+    }
+    try:
+        return ray.remote(RayController).options(**options).remote(asdict(config), cpus, gpus)
+    except ValueError:
+        raise ArcError(
+            f"a run {config.name} exists already: use --attach {config.name}, or another --name"
+        ) from None
+
+
+def attach(ray: Any, name: str) -> Any:
+    try:
+        return ray.get_actor(_PREFIX + name, namespace=NAMESPACE)
+    except ValueError:
+        raise ArcError(f"there is no run {name} in this cluster") from None
+
+
+def follow(ray: Any, controller: Any, every: float = 0.3) -> Iterator[dict[str, Any]]:
+    """The status of a run, again and again until it has ended. Events and output are given once."""
+    events = lines = 0
+    while True:
+        status: dict[str, Any] = ray.get(controller.status.remote(events, lines))
+        events += len(status["events"])
+        lines += len(status["output"])
+        yield status
+        if status["code"] is not None:
+            return
+        time.sleep(every)
+
+
+def end(ray: Any, controller: Any) -> None:
+    """Remove the controller of a run that has ended; agents leave by themselves."""
+    ray.kill(controller)

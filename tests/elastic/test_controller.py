@@ -1,0 +1,166 @@
+"""Elastic runs with real processes: notices, killed and silent nodes, growth, failures; the result is always exact."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.elastic.local_cluster import LocalCluster, elastic_run, expected_total
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_without_incidents(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 60, 0.005) as run:
+        assert run.wait() == 0
+        assert f"total {expected_total(60)} workers 2" in run.text()
+        assert run.controller.timeline.steps_redone == 0
+
+
+def test_a_notice_shrinks_the_run_at_once_and_loses_no_step(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 200, 0.02) as run:
+        run.until_step(30)
+        (run.notices / "b").write_text("25")
+        run.until(lambda: len(run.events("start")) == 2)
+        assert run.cluster.drained == ["b"]
+        assert run.wait() == 0
+    assert [event["workers"] for event in run.events("start")] == [3, 2]
+    assert f"total {expected_total(200)} workers 2" in run.text()
+    timeline = run.controller.timeline
+    assert (timeline.steps_redone, timeline.evictions, timeline.failures) == (0, 1, 0)
+
+
+def test_a_killed_node_costs_at_most_one_interval(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 150, 0.02) as run:
+        run.until_step(50)
+        run.cluster.signal("a", signal.SIGKILL)
+        assert run.wait() == 0
+    assert f"total {expected_total(150)} workers 1" in run.text()
+    assert run.controller.timeline.steps_redone <= 21
+    assert run.events("lost")[0]["why"] == "its connection was closed"
+
+
+def test_a_silent_node_is_lost(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 120, 0.02) as run:
+        run.until_step(50)
+        run.cluster.signal("b", signal.SIGSTOP)
+        assert run.wait() == 0
+    assert "silent" in run.events("lost")[0]["why"]
+    assert f"total {expected_total(120)}" in run.text()
+
+
+def test_a_new_node_is_used_after_a_save(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a"), 400, 0.02) as run:
+        run.until_step(20)
+        run.cluster.nodes.append("b")
+        run.until(lambda: len(run.events("start")) == 2)
+        assert run.events("stopping")[0]["reason"] == "growing"
+        assert run.wait() == 0
+    assert f"total {expected_total(400)} workers 2" in run.text()
+    assert run.controller.timeline.steps_redone == 0
+    assert run.controller.timeline.evictions == 0
+
+
+def test_a_crash_uses_the_budget_and_evictions_do_not(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 80, 0.02, "crash", max_failures=1) as run:
+        run.until(lambda: len(run.events("start")) == 2)
+        run.until_step(50)
+        (run.notices / "a").write_text("25")
+        assert run.wait() == 0
+    assert f"total {expected_total(80)} workers 1" in run.text()
+    assert (run.controller.timeline.failures, run.controller.timeline.evictions) == (1, 1)
+
+
+def test_a_bug_ends_the_run_with_its_exit_code(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a"), 80, 0.01, "always-crash", max_failures=2) as run:
+        assert run.wait() == 1
+    assert run.controller.timeline.failures == 3
+    assert "ValueError: a bug" in run.text()
+
+
+def test_a_withdrawn_notice_lets_the_node_take_part_again(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 500, 0.02) as run:
+        run.until_step(20)
+        (run.notices / "b").write_text("60")
+        run.until(lambda: len(run.events("start")) == 2)
+        (run.notices / "b").unlink()
+        run.until(lambda: bool(run.events("withdrawn")))
+        run.until(lambda: len(run.events("start")) == 3)
+        assert run.wait() == 0
+    assert [event["workers"] for event in run.events("start")] == [2, 1, 2]
+    assert f"total {expected_total(500)} workers 2" in run.text()
+
+
+def test_ten_evictions_in_a_row(tmp_path: Path) -> None:
+    nodes = [f"n{number}" for number in range(4)]
+    with elastic_run(tmp_path, LocalCluster(*nodes), 1500, 0.01) as run:
+        for number in range(10):
+            run.until(lambda count=number: len(run.events("resumed")) > count)  # type: ignore[misc]
+            running = run.controller._placement
+            assert running is not None
+            run.cluster.nodes.append(f"n{number + 4}")
+            (run.notices / running.nodes[0]).write_text("25")
+            run.until(lambda count=number: run.controller.timeline.evictions > count)  # type: ignore[misc]
+        assert run.wait(120) == 0
+    assert run.controller.timeline.evictions == 10
+    assert run.controller.timeline.steps_redone == 0
+    assert f"total {expected_total(1500)}" in run.text()
+
+
+def test_a_run_waits_for_the_least_workers_and_says_so(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a"), 40, 0.01, least=2, rescale_timeout=1.0) as run:
+        run.until(lambda: bool(run.events("waiting")))
+        assert not run.events("start")
+        run.cluster.nodes.append("b")
+        assert run.wait() == 0
+    assert f"total {expected_total(40)} workers 2" in run.text()
+
+
+def test_two_slots_of_one_node_are_two_ranks(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", slots=2), 40, 0.01, most=2) as run:
+        assert run.wait() == 0
+    assert f"total {expected_total(40)} workers 2" in run.text()
+
+
+def test_cancel_saves_first(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 2000, 0.02) as run:
+        run.until_step(33)
+        run.controller.cancel()
+        assert run.wait() == 143
+    step = run.controller._newest_step()
+    assert step is not None
+    assert step >= 33
+
+
+def test_ranks_end_with_their_agent(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a"), 5000, 0.02) as run:
+        run.until_step(5)
+        agent = run.cluster.agents["a"].pid
+        children = [
+            int(path.name)
+            for path in Path("/proc").iterdir()
+            if path.name.isdigit() and f"PPid:\t{agent}\n" in _status(path)
+        ]
+        assert children
+        run.cluster.signal("a", signal.SIGKILL)
+        end = time.monotonic() + 20
+        while any(
+            "State:\tZ" not in _status(Path(f"/proc/{pid}")) and _status(Path(f"/proc/{pid}")) for pid in children
+        ):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def _is_running(path: Path) -> bool:
+    status = _status(path)
+    return bool(status) and "State:\tZ" not in status
+
+
+def _status(path: Path) -> str:
+    try:
+        return (path / "status").read_text()
+    except OSError:
+        return ""

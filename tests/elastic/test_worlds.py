@@ -1,0 +1,72 @@
+"""Where ranks go, after which step they stop, and whether another worker pays."""
+
+from __future__ import annotations
+
+import pytest
+
+from arc_toolkit.elastic.script_imports import imported_modules
+from arc_toolkit.elastic.timeline import Timeline
+from arc_toolkit.elastic.worlds import Capacity, place_ranks, stop_step, worth_growing
+from arc_toolkit.errors import ArcError
+
+
+def test_ranks_fill_nodes_in_order_and_leave_doomed_ones() -> None:
+    nodes = [Capacity("a", 2, 2), Capacity("b", 2, 2, doomed=True), Capacity("c", 2, 1)]
+    assert place_ranks(nodes, 8, warm_only=False).nodes == ("a", "a", "c", "c")
+    assert place_ranks(nodes, 8, warm_only=True).nodes == ("a", "a", "c")
+    assert place_ranks(nodes, 1, warm_only=True).nodes == ("a",)
+    assert place_ranks([], 4, warm_only=True).size == 0
+
+
+def test_the_first_rank_goes_where_the_checkpoint_is() -> None:
+    nodes = [Capacity("a", 1, 1), Capacity("b", 1, 1, has_checkpoint=True)]
+    assert place_ranks(nodes, 2, warm_only=True).nodes == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "expected"),
+    [([10, 10], 0.0, 11), ([10, 11], 0.1, 13), ([100, 99], 5.0, 103), ([1000], 100.0, 1041)],
+)
+def test_no_rank_has_passed_the_step_to_stop_after(steps: list[int], rate: float, expected: int) -> None:
+    assert stop_step(steps, rate) == expected
+
+
+@pytest.mark.parametrize(
+    ("rates", "now", "wanted", "grows"),
+    [
+        ({}, 1, 2, True),  # nothing is known
+        ({1: 100}, 1, 2, True),
+        ({1: 100}, 2, 2, False),
+        ({1: 100, 2: 190}, 2, 3, True),  # 280 expected: efficiency 0.93
+        ({1: 100, 2: 110}, 2, 4, False),  # 130 expected for 4: efficiency 0.33
+        ({1: 100, 2: 101}, 2, 3, False),  # a gain of 1 % is ignored
+        ({1: 100, 2: 150, 4: 160}, 2, 4, False),  # measured: 0.4
+        ({2: 200, 4: 390}, 2, 4, True),
+    ],
+)
+def test_growth_stops_where_it_does_not_pay(rates: dict[int, float], now: int, wanted: int, grows: bool) -> None:
+    assert worth_growing(rates, now, wanted) is grows
+
+
+def test_the_timeline_says_what_a_stall_cost() -> None:
+    now = [100.0]
+    timeline = Timeline("x", clock=lambda: now[0])
+    for step, time in ((0, 102.0), (1, 103.0), (2, 104.0)):
+        now[0] = time
+        timeline.progress(step, 0)
+    timeline.stall("eviction")
+    now[0] = 105.5
+    timeline.progress(2, 2)
+    summary = timeline.summary("finished", 0)
+    assert summary["seconds_lost"] == {"eviction": 1.5, "start": 2.0}
+    assert (summary["seconds_trained"], summary["steps_redone"]) == (2.0, 1)
+
+
+def test_the_imports_of_a_script() -> None:
+    source = (
+        "from __future__ import annotations\nimport torch.nn as nn\ntry:\n    import x\nexcept ImportError: pass\n"
+    )
+    source += "from a.b import c\nfrom . import d\ndef f():\n    import late\n"
+    assert imported_modules(source, "s.py") == ["torch.nn", "x", "a.b"]
+    with pytest.raises(ArcError, match=r"s\.py:1: not Python"):
+        imported_modules("def (", "s.py")
