@@ -12,7 +12,7 @@ from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
-    from arc_toolkit.elastic.controller import RunConfig
+    from arc_toolkit.elastic.run_config import RunConfig
 
 EPILOG = """\
 examples:
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     from arc_toolkit.durations import parse_seconds
-    from arc_toolkit.elastic.controller import RunConfig
+    from arc_toolkit.elastic.run_config import RunConfig
     from arc_toolkit.elastic.script_imports import imported_modules
     from arc_toolkit.files import read_text
 
@@ -187,6 +187,8 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
 
         for event in status["events"]:
             console.out(json.dumps(event))
+        for rank, text in status["output"]:
+            console.out(json.dumps({"event": "output", "rank": rank, "text": text}))
         return
     console.clear_progress()
     for rank, text in status["output"]:

@@ -37,6 +37,10 @@ _TICK = 0.05
 _RECONNECT_SECONDS = 60.0
 
 
+class ControllerGone(Exception):
+    """The connection to the controller is broken."""
+
+
 class ElasticAgent:
     """One node. `find_controller` gives the address of the controller, which may change when it is restarted."""
 
@@ -65,7 +69,7 @@ class ElasticAgent:
         try:
             while not self._leaving:
                 self._connect()
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(ControllerGone):
                     self._serve()
         finally:
             if self._watcher is not None:
@@ -94,7 +98,13 @@ class ElasticAgent:
             if item.rank is not None and item.code is None
         ]
         self._connection.send(
-            "hello", node=self.node, slots=self._slots, address=address, running=running, warm=self._warm()
+            "hello",
+            node=self.node,
+            slots=self._slots,
+            address=address,
+            running=running,
+            warm=self._warm(),
+            port=_free_port(),
         )
         self._selector.register(self._connection, selectors.EVENT_READ, self._from_controller)
 
@@ -112,11 +122,18 @@ class ElasticAgent:
 
     def _send(self, kind: str, /, **fields: Any) -> None:
         assert self._connection is not None
-        self._connection.send(kind, **fields)
+        try:
+            self._connection.send(kind, **fields)
+        except OSError as error:
+            raise ControllerGone from error
 
     def _from_controller(self) -> None:
         assert self._connection is not None
-        for message in self._connection.receive():
+        try:
+            messages = self._connection.receive()
+        except OSError as error:
+            raise ControllerGone from error
+        for message in messages:
             kind = message["type"]
             if kind == "welcome":
                 self._begin(message)

@@ -11,10 +11,11 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from arc_toolkit.elastic.messages import LineConnection, Message
+from arc_toolkit.elastic.run_config import RunConfig, rank_job
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Capacity, Placement, place_ranks, stop_step, worth_growing
 
@@ -26,6 +27,7 @@ _SILENCE_SECONDS = 3.0
 _SETTLE_SECONDS = 0.3  # ranks that stop at the same step end within this time of the first one
 _RATE_SECONDS = 5.0
 _SETTLE_TO_GROW_SECONDS = 2.0
+_PEER_SECONDS = 0.5  # between the error of a rank and the closed connection of the node that its peer was on
 _ADOPT_SECONDS = 5.0  # for all agents to find a controller that came back
 
 
@@ -37,28 +39,6 @@ class ClusterPort(Protocol):
 
     def drain(self, node: str, deadline: float | None) -> None:
         """Nothing else may land on this node."""
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """What the user asked for."""
-
-    name: str
-    script: str
-    arguments: list[str]
-    working_dir: str  # empty: where the agent was started, into which Ray has copied the user's
-    modules: list[str]
-    most: int
-    least: int = 1
-    checkpoints: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
-    checkpoint_timeout: float = 120.0
-    rescale_timeout: float = 60.0
-    max_failures: int = 3
-    cloud: str = "auto"
-    metadata: str | None = None
-    notice_dir: str | None = None
-    threshold: float = 0.5
 
 
 @dataclass(eq=False)
@@ -104,6 +84,8 @@ class Controller:
         self._stop_reason = ""
         self._stop_at = 0.0
         self._waiting_since: float | None = time.monotonic()
+        self._failed_rank: tuple[int, int, float] | None = None
+        self._failed_on: set[str] = set()
         self._code: int | None = None
         self._last_tick = time.monotonic()
         self._last_poll = 0.0
@@ -199,6 +181,8 @@ class Controller:
             else:
                 self._stop_reason = ""
                 self._stop("cancelled", None)
+        elif self._failed_rank is not None:
+            self._count_failure(now)
         elif self._placement is None:
             self._start_if_possible(now)
         elif self._stop_reason:
@@ -210,7 +194,7 @@ class Controller:
 
     def _welcome(self, agent: AgentLink, message: Message) -> None:
         agent.node, agent.slots, agent.warm = message["node"], message["slots"], message["warm"]
-        agent.address = message["address"]
+        agent.address, agent.port = message["address"], message["port"]
         self._agents.append(agent)
         self._send(
             agent,
@@ -247,17 +231,24 @@ class Controller:
             return
         self._agents.remove(agent)
         self.timeline.add("lost", node=agent.node, why=why)
+        if self._failed_rank is not None and agent.node in self._failed_on:
+            self._lost_with_ranks()  # the error of a rank was the loss of its peer
+            return
         if self._placement is None or not self._placement.ranks_of(agent.node):
             return
         if self._stop_reason and set(self._placement.ranks_of(agent.node)) <= set(self._exits):
             return  # it was to go, and its ranks had stopped
+        self._lost_with_ranks()
+
+    def _lost_with_ranks(self) -> None:
         self.timeline.evictions += 1
+        self._failed_rank = None
         self._abort("lost node")
 
     def _beat(self, agent: AgentLink, message: Message) -> None:
         if agent.doomed and not message["doomed"]:
-            agent.doomed = False
             self.timeline.add("withdrawn", node=agent.node)
+        agent.doomed = message["doomed"]
         if self._placement is None:
             return
         own = set(self._placement.ranks_of(agent.node))
@@ -324,47 +315,13 @@ class Controller:
         first = links[placement.nodes[0]]
         for node in dict.fromkeys(placement.nodes):
             ranks = placement.ranks_of(node)
-            jobs = [self._job(placement, rank, place, len(ranks), first) for place, rank in enumerate(ranks)]
+            master = (first.address, first.port)
+            jobs = [rank_job(self.config, placement, rank, master, self._generation - 1) for rank in ranks]
             links[node].warm = max(0, links[node].warm - len(ranks))
             self._send(links[node], "start", generation=self._generation, ranks=jobs)
         self.timeline.add(
             "start", generation=self._generation, workers=placement.size, nodes=len(set(placement.nodes))
         )
-
-    def _job(self, placement: Placement, rank: int, place: int, local: int, first: AgentLink) -> dict[str, Any]:
-        """The contract with the script: the variables of torchrun, and those of AdaptDL."""
-        nodes = list(dict.fromkeys(placement.nodes))
-        restarts = self._generation - 1
-        environment = {
-            "RANK": rank,
-            "LOCAL_RANK": place,
-            "WORLD_SIZE": placement.size,
-            "LOCAL_WORLD_SIZE": local,
-            "GROUP_RANK": nodes.index(placement.nodes[rank]),
-            "GROUP_WORLD_SIZE": len(nodes),
-            "ROLE_RANK": rank,
-            "ROLE_WORLD_SIZE": placement.size,
-            "MASTER_ADDR": first.address,
-            "MASTER_PORT": first.port,
-            "TORCHELASTIC_RESTART_COUNT": restarts,
-            "TORCHELASTIC_MAX_RESTARTS": self.config.max_failures,
-            "TORCHELASTIC_RUN_ID": self.config.name,
-            "ADAPTDL_MASTER_ADDR": first.address,
-            "ADAPTDL_MASTER_PORT": first.port,
-            "ADAPTDL_NUM_REPLICAS": placement.size,
-            "ADAPTDL_NUM_NODES": len(nodes),
-            "ADAPTDL_REPLICA_RANK": rank,
-            "ADAPTDL_NUM_RESTARTS": restarts,
-            "ADAPTDL_JOB_ID": f"arc-toolkit/{self.config.name}",
-            "ADAPTDL_CHECKPOINT_PATH": self.config.checkpoints,
-            "ARC_TOOLKIT_CHECKPOINTS": self.config.checkpoints,
-        }
-        return {
-            "rank": rank,
-            "script": self.config.script,
-            "arguments": self.config.arguments,
-            "environment": {name: str(value) for name, value in environment.items() if value != ""},
-        }
 
     def _stop(self, reason: str, left: float | None) -> None:
         """Ask all ranks to stop after the same step. Nothing is asked twice."""
@@ -403,13 +360,20 @@ class Controller:
             if len(self._exits) == self._placement.size and not any(self._exits.values()):
                 self._finish("finished", 0)
         elif not self._stop_reason:
-            # Without a request a rank has ended: SIGTERM from outside (143), or an error.
-            self.timeline.failures += 1
-            self.timeline.add("failed", rank=rank, code=code)
-            if self.timeline.failures > self.config.max_failures:
-                self._finish("failed", code)
-            else:
-                self._abort("failure")
+            # Without a request a rank has ended. A bug, or its peer is on a node that is being lost: that shows soon.
+            self._failed_rank, self._failed_on = (rank, code, time.monotonic()), set(self._placement.nodes)
+            self._abort("failure")
+
+    def _count_failure(self, now: float) -> None:
+        assert self._failed_rank is not None
+        rank, code, since = self._failed_rank
+        if now - since < _PEER_SECONDS:
+            return
+        self._failed_rank = None
+        self.timeline.failures += 1
+        self.timeline.add("failed", rank=rank, code=code)
+        if self.timeline.failures > self.config.max_failures:
+            self._finish("failed", code)
 
     def _end_generation_if_stopped(self, now: float) -> None:
         assert self._placement is not None
@@ -454,18 +418,3 @@ class Controller:
             agent.connection.send(kind, **fields)
         except OSError:
             agent.seen = -_SILENCE_SECONDS  # found by the next tick
-
-
-class SavedSteps:
-    """The newest checkpoint that the controller can see."""
-
-    def __init__(self, checkpoints: str) -> None:
-        self._checkpoints = checkpoints
-
-    def __call__(self) -> int | None:
-        from arc_toolkit.checkpoints import Checkpoint, Store
-
-        if not self._checkpoints or "://" in self._checkpoints:
-            return None
-        entries = Store(self._checkpoints).listing()
-        return next((entry.step for entry in entries if isinstance(entry, Checkpoint)), None)

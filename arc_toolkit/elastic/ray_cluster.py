@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from arc_toolkit.elastic.agent import ElasticAgent
-from arc_toolkit.elastic.controller import Controller, RunConfig, SavedSteps
+from arc_toolkit.elastic.controller import Controller
+from arc_toolkit.elastic.run_config import RunConfig, SavedSteps
 from arc_toolkit.errors import ArcError, missing_extra
 
 NAMESPACE = "arc-toolkit"
@@ -85,15 +88,21 @@ class RayNodes:
             slots = self._slots(resources)
             if node in self._agents or not slots:
                 continue
+            # Detached, because an actor dies with its owner, and the ranks should outlive a controller that crashes.
             options = {
+                "name": f"{_PREFIX}{self._name}-{node}",
+                "namespace": NAMESPACE,
+                "lifetime": "detached",
                 "num_cpus": self._cpus * slots,
                 "num_gpus": self._gpus * slots,
                 "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
                 "max_concurrency": 2,
             }
-            agent = ray.remote(RayAgent).options(**options).remote()
-            agent.run.remote(node, slots, self._name)
-            self._agents[node] = agent
+            try:
+                self._agents[node] = ray.get_actor(options["name"], namespace=NAMESPACE)
+            except ValueError:
+                self._agents[node] = ray.remote(RayAgent).options(**options).remote()
+                self._agents[node].run.remote(node, slots, self._name)
 
     def _slots(self, resources: dict[str, float]) -> int:
         rooms = [self._most]
@@ -128,8 +137,22 @@ class RayAgent:
             return host, port
 
         gpus = [str(number) for number in ray.get_gpu_ids()]
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        ElasticAgent(node, slots, find_controller, gpus).run()
+        with tempfile.TemporaryDirectory(prefix="arc-toolkit-elastic-") as folder:
+            _keep_copies(folder)
+            ElasticAgent(node, slots, find_controller, gpus).run()
+        ray.actor.exit_actor()
+
+
+def _keep_copies(folder: str) -> None:
+    """Work in copies of what Ray sent here: it may delete its own while standbys are still to be started."""
+    paths = [path for path in sys.path if path]
+    if "runtime_resources" in os.getcwd():
+        shutil.copytree(os.getcwd(), os.path.join(folder, "work"))
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        shutil.copytree(package, os.path.join(folder, "packages", os.path.basename(package)))
+        paths = [os.path.join(folder, "packages"), *(path for path in paths if "runtime_resources" not in path)]
+        os.chdir(os.path.join(folder, "work"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 class RayController:
@@ -157,6 +180,7 @@ class RayController:
         return {
             "events": controller.timeline.events[events:],
             "output": controller.output[lines:],
+            "began": controller.timeline.began,
             "state": controller.state(),
             "code": self._code,
             "summary": controller.timeline.summary(
@@ -198,8 +222,14 @@ def attach(ray: Any, name: str) -> Any:
 def follow(ray: Any, controller: Any, every: float = 0.3) -> Iterator[dict[str, Any]]:
     """The status of a run, again and again until it has ended. Events and output are given once."""
     events = lines = 0
+    began = 0.0
     while True:
         status: dict[str, Any] = ray.get(controller.status.remote(events, lines))
+        if began and status["began"] != began:  # the controller was started again, and counts from 0
+            events = lines = 0
+            began = status["began"]
+            continue
+        began = status["began"]
         events += len(status["events"])
         lines += len(status["output"])
         yield status

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from arc_toolkit.elastic.controller import Controller, RunConfig, SavedSteps
+from arc_toolkit.elastic.controller import Controller
+from arc_toolkit.elastic.run_config import RunConfig, SavedSteps
 from tests.support import ROOT
 
 # A sum that only comes out right if every step was done once, in order, by ranks that agree. It needs no package.

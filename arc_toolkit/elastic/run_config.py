@@ -1,0 +1,83 @@
+"""What the user asked for, and the contract with the script: the variables that every rank gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from arc_toolkit.elastic.worlds import Placement
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What the user asked for."""
+
+    name: str
+    script: str
+    arguments: list[str]
+    working_dir: str  # empty: where the agent was started, into which Ray has copied the user's
+    modules: list[str]
+    most: int
+    least: int = 1
+    checkpoints: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    checkpoint_timeout: float = 120.0
+    rescale_timeout: float = 60.0
+    max_failures: int = 3
+    cloud: str = "auto"
+    metadata: str | None = None
+    notice_dir: str | None = None
+    threshold: float = 0.5
+
+
+def rank_job(
+    config: RunConfig, placement: Placement, rank: int, master: tuple[str, int], restarts: int
+) -> dict[str, Any]:
+    """What one rank runs, with the variables of torchrun and those of AdaptDL."""
+    nodes = list(dict.fromkeys(placement.nodes))
+    neighbours = placement.ranks_of(placement.nodes[rank])
+    environment = {
+        "RANK": rank,
+        "LOCAL_RANK": neighbours.index(rank),
+        "WORLD_SIZE": placement.size,
+        "LOCAL_WORLD_SIZE": len(neighbours),
+        "GROUP_RANK": nodes.index(placement.nodes[rank]),
+        "GROUP_WORLD_SIZE": len(nodes),
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": placement.size,
+        "MASTER_ADDR": master[0],
+        "MASTER_PORT": master[1],
+        "TORCHELASTIC_RESTART_COUNT": restarts,
+        "TORCHELASTIC_MAX_RESTARTS": config.max_failures,
+        "TORCHELASTIC_RUN_ID": config.name,
+        "ADAPTDL_MASTER_ADDR": master[0],
+        "ADAPTDL_MASTER_PORT": master[1],
+        "ADAPTDL_NUM_REPLICAS": placement.size,
+        "ADAPTDL_NUM_NODES": len(nodes),
+        "ADAPTDL_REPLICA_RANK": rank,
+        "ADAPTDL_NUM_RESTARTS": restarts,
+        "ADAPTDL_JOB_ID": f"arc-toolkit/{config.name}",
+        "ADAPTDL_CHECKPOINT_PATH": config.checkpoints,
+        "ARC_TOOLKIT_CHECKPOINTS": config.checkpoints,
+    }
+    return {
+        "rank": rank,
+        "script": config.script,
+        "arguments": config.arguments,
+        "environment": {name: str(value) for name, value in environment.items() if value != ""},
+    }
+
+
+class SavedSteps:
+    """The newest checkpoint that the controller can see."""
+
+    def __init__(self, checkpoints: str) -> None:
+        self._checkpoints = checkpoints
+
+    def __call__(self) -> int | None:
+        from arc_toolkit.checkpoints import Checkpoint, Store
+
+        if not self._checkpoints or "://" in self._checkpoints:
+            return None
+        entries = Store(self._checkpoints).listing()
+        return next((entry.step for entry in entries if isinstance(entry, Checkpoint)), None)

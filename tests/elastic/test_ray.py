@@ -1,0 +1,87 @@
+"""Elastic runs on real Ray nodes, in a network namespace of their own, so that Ray cannot be reached from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import ROOT, unavailable
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+@pytest.fixture(scope="session")
+def frameworks() -> str:
+    """The Python that has Ray."""
+    done = subprocess.run(
+        [ROOT / "scripts" / "frameworks"], capture_output=True, text=True, timeout=1800, check=False
+    )
+    if done.returncode:
+        unavailable(f"scripts/frameworks: {done.stderr.strip()[-300:]}")
+    return done.stdout.strip()
+
+
+def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a command with loopback only; everything that it starts ends with it."""
+    unshare = shutil.which("unshare")
+    shell = 'ip link set lo up && exec "$@"'
+    prefix = [
+        unshare or "false",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        shell,
+        "_",
+    ]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        unavailable("a network namespace cannot be made here")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
+    return subprocess.run(
+        [*prefix, *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=seconds,
+        env=environment,
+        check=False,
+    )
+
+
+def test_a_cluster_that_shrinks_grows_and_loses_its_controller(frameworks: str, tmp_path: Path) -> None:
+    words = [frameworks, "-m", "tests.elastic.ray_scenario", str(tmp_path)]
+    result = isolated(words, tmp_path, 600)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    scenario = lines[-1]
+    assert scenario["code"] == 0
+    assert scenario["weights"] == scenario["expected"]
+    assert scenario["causes"][:3] == ["start", "eviction", "lost node"]
+    assert scenario["adopted"]
+    assert scenario["attached"] == 0
+
+
+def test_a_local_ray_needs_no_cluster(frameworks: str, tmp_path: Path) -> None:
+    words = [
+        frameworks,
+        "-m",
+        "arc_toolkit",
+        "elastic",
+        "-f",
+        str(ROOT / "examples" / "elastic_numpy.py"),
+        "-m",
+        "2",
+    ]
+    result = isolated([*words, "--cloud", "none", "--", "60", "0.01"], tmp_path, 300)
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "after 60 steps, 2 workers at the end" in result.stdout
+    assert "finished: trained" in result.stderr
