@@ -39,11 +39,9 @@ def main(read: int, write: int) -> int:
     threading.Thread(target=_end_with_agent, args=(source,), daemon=True).start()
     job = json.loads(line)
     code = _run(job)
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
     _tell(write, {"type": "exit", "code": code})
-    # Frameworks take a second to tear themselves down, in which the next generation could already run.
+    # Frameworks take a second to tear themselves down, in which the next generation could already run. Output is not
+    # buffered (-u), so that nothing is lost.
     os._exit(code)
 
 
