@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis.model import Attempt, ClusterFacts, DiagnosisReport, RunOutcome
@@ -76,8 +76,19 @@ def test_the_order_of_the_input_does_not_matter(
     assert report_of(other_pods, other_logs) == expected
 
 
+def _replaced_rank() -> list[dict[str, Any]]:
+    """Volcano's RestartPod and Kubeflow's OnFailure: rank 0 is created again while rank 1 runs on."""
+    failed = [container(code=1, minute=20)]
+    return [
+        pod(run="job", name="azureml-aa-worker-0", node=NODE_A, start=0, containers=failed),
+        pod(run="job", name="azureml-aa-worker-1", node=NODE_B, phase="Running", start=0),
+        pod(run="job", name="azureml-aa-worker-0", node=NODE_C, phase="Running", start=21),
+    ]
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=inputs)
+@example(data=(_replaced_rank(), []))
 def test_every_pod_is_in_one_attempt_and_no_rank_is_twice_at_the_same_time(
     data: tuple[list[dict[str, Any]], list[LogScan]],
 ) -> None:
