@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "sizing": CORE,
     "placement": CORE | {"sizing"},
     "cost": CORE,
-    "diagnosis": CORE,
+    "diagnosis": CORE | {"notices"},  # the lines that `run` writes
     "diagnosis.sources": CORE | {"diagnosis", "cluster", "azure"},
     "cluster": CORE | {"sizing"},
     "azure": CORE | {"sizing", "cluster"},

@@ -18,6 +18,7 @@ from arc_toolkit.diagnosis.container_evidence import ONLY_SIDECAR, from_containe
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.last_words import LastWords
+from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.node_signals import (
     CauseCandidate,
@@ -357,6 +358,9 @@ def _from_files(context: AttemptContext) -> list[CauseCandidate]:
         if reason == GpuProof.PEER and not tied:
             continue  # it is not known which rank said that
         if reason == LastWords.OWN_ERROR and context.exit_is_known:
+            continue
+        if reason == NOTICED:
+            candidates.append(CauseCandidate(item.evidence, kind, "high", tied=True))
             continue
         sure = printed and tied and reason != LastWords.OWN_ERROR
         candidates.append(CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied))

@@ -14,6 +14,7 @@ from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext, AttemptEvidence, gather
 from arc_toolkit.diagnosis.container_evidence import ended_well
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
+from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -69,6 +70,12 @@ def _excused(findings: AttemptEvidence, lead: CauseCandidate) -> Answer:
     if candidate is None:
         return []
     return [candidate if lead.tied else replace(candidate, confidence="low"), lead]
+
+
+def _was_noticed(findings: AttemptEvidence) -> Answer:
+    """The job's own supervisor saw an eviction notice and ended the process for it."""
+    noticed = [item for item in findings.texts if item.evidence.reason == NOTICED]
+    return _first(noticed, CauseKind.SPOT, CauseKind.DRAIN)
 
 
 def _was_preempted(findings: AttemptEvidence) -> Answer:
@@ -215,6 +222,7 @@ def _what_is_left(findings: AttemptEvidence) -> Answer:
 
 
 QUESTIONS: tuple[Callable[[AttemptEvidence], Answer], ...] = (
+    _was_noticed,
     _was_preempted,
     _was_stopped,
     _was_evicted,

@@ -64,7 +64,7 @@ def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan], stats:
                 continue
             stats.files_read += 1
             stats.bytes_read += result.size
-            if result.failure or result.last_words:
+            if result.failure or result.last_words or (result.run and result.run.is_evicted):
                 failed.append(result)
     if failed:
         add_failures(scans, failed)

@@ -10,19 +10,39 @@ from arc_toolkit.diagnosis.log_paths import locate
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.xids import HARDWARE_XIDS, xid_reason
+from arc_toolkit.notices.run_log import RunRecord
 
 _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 _LAST_WORDS: dict[LastWords, tuple[CauseKind | None, str]] = {
     LastWords.OWN_ERROR: (CauseKind.USER, "which nothing caught; there is no exit code"),
     LastWords.CHILD_KILLED: (None, "because a process that it had started was killed"),
 }
+# What the notice that `arc-toolkit run` saw means. A request to stop does not say who asked.
+_NOTICES = {
+    "preempt": CauseKind.SPOT,
+    "terminate": CauseKind.DRAIN,
+    "redeploy": CauseKind.DRAIN,
+    "reboot": CauseKind.DRAIN,
+}
+NOTICED = "eviction notice"
+
+
+def _of_run(run: RunRecord) -> Evidence | None:
+    """The notice for which a process ended: seen by itself, and so proved."""
+    if not run.notice:
+        return None
+    lost = run.steps_lost
+    saved = "nothing is known of a save" if run.saved is None else f"step {run.saved} was saved"
+    steps = "" if lost is None else f", {lost} step{'' if lost == 1 else 's'} lost"
+    text = f"`run` saw the notice {run.notice} of {run.notice_source} and ended the process; {saved}{steps}"
+    return Evidence(EvidenceSource.LOG, NOTICED, text, run.notice_time)
 
 
 def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
     """The evidence in logs, tied to the job and its attempt by the path."""
     rows = []
     for scan in scans:
-        if not (scan.xids or scan.gpu_messages or scan.last_words):
+        if not (scan.xids or scan.gpu_messages or scan.last_words or scan.run):
             continue
         numbers = [number for number in scan.xids if number in HARDWARE_XIDS]
         facts = [(xid_reason(number), HARDWARE_XIDS[number], True) for number in numbers]
@@ -33,6 +53,8 @@ def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
             kind, why = _LAST_WORDS[words]
             evidence = Evidence(EvidenceSource.LOG, words, f"its log ends with {name}, {why}")
             rows.append(PrsEvidence(scan.path, evidence, rank, kind))
+        if scan.run is not None and scan.run.is_evicted and (noticed := _of_run(scan.run)):
+            rows.append(PrsEvidence(scan.path, noticed, rank, _NOTICES.get(scan.run.notice)))
         for reason, text, fault in facts:
             evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
             rows.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None))

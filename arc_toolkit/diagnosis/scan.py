@@ -24,6 +24,7 @@ from arc_toolkit.diagnosis.literals import Find, Search, finders
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
 from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, unzip
+from arc_toolkit.notices.run_log import RunRecord, read_run
 
 Item = TypeVar("Item")
 
@@ -54,7 +55,8 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 # NVIDIA's driver writes `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` to the kernel's log.
 XID = b"VRM: Xid ("
 XID_LINE = re.compile(rb"VRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
-TAIL_LITERALS = (XID, MARK, *ANCHORS)
+RUN_LINE = b"kit-run 2"  # of `arc-toolkit run`, with the first digit of its time
+TAIL_LITERALS = (XID, MARK, RUN_LINE, *ANCHORS)
 
 # A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs of scripts/bench
 # `-capable device` takes half the time of `CUDA-capable device`.
@@ -98,6 +100,7 @@ class LogScan:
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
     gpu_messages: tuple[tuple[GpuProof, str], ...] = ()  # what CUDA, NVML and NCCL said, and what it proves
     last_words: tuple[LastWords, str] | None = None  # the uncaught exception with which the log ends
+    run: RunRecord | None = None  # what `arc-toolkit run` saw, if the job was started by it
     note: str = ""
 
 
@@ -313,6 +316,9 @@ def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> No
     for anchor in search.among(TAIL_LITERALS, start, end):
         if anchor == MARK:
             result.last_words = last_words(bytes(data[start:end]))
+            continue
+        if anchor == RUN_LINE:
+            result.run = read_run(bytes(data[start:end]).decode("utf-8", "replace"))
             continue
         at = search.find(anchor, start, end)
         while at >= 0:

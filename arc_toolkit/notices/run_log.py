@@ -7,6 +7,7 @@ One line per event: a prefix to search for, a time, a word, and fields without s
 
 from __future__ import annotations
 
+import calendar
 import time
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
@@ -25,3 +26,64 @@ def run_line(event: str, /, **fields: Any) -> str:
     """One line. Fields that are None are left out; spaces in a value become `_`."""
     words = [f"{name}={'_'.join(str(value).split())}" for name, value in fields.items() if value is not None]
     return " ".join([f"{PREFIX}{utc(time.time())} {event}", *words])
+
+
+class RunRecord:
+    """What the lines of one process say: its notice, if there was one, and its end."""
+
+    __slots__ = ("code", "end", "notice", "notice_source", "notice_time", "reason", "saved", "step")
+
+    def __init__(self) -> None:
+        self.notice = self.notice_source = self.reason = ""
+        self.notice_time: float | None = None
+        self.end: float | None = None
+        self.code: int | None = None
+        self.step: int | None = None
+        self.saved: int | None = None
+
+    @property
+    def is_evicted(self) -> bool:
+        return self.reason == "evicted"
+
+    @property
+    def steps_lost(self) -> int | None:
+        """Between the last step and the newest checkpoint; None if one of them is not known."""
+        return None if self.step is None or self.saved is None else max(0, self.step - self.saved)
+
+
+def read_run(text: str) -> RunRecord | None:
+    """The record of the last process in a log; None if there is no line of it. Unreadable lines are passed over."""
+    record: RunRecord | None = None
+    for line in text.splitlines():
+        at = line.find(PREFIX)
+        words = line[at + len(PREFIX) :].split() if at >= 0 else []
+        moment = _seconds(words[0]) if len(words) > 1 else None
+        if moment is None:
+            continue
+        event, fields = words[1], dict(word.partition("=")[::2] for word in words[2:])
+        if record is None or event == "start":
+            record = RunRecord()
+        if event == "notice":
+            record.notice, record.notice_source = fields.get("kind", ""), fields.get("source", "")
+            record.notice_time = moment
+        elif event == "withdrawn":
+            record.notice = ""
+        elif event == "end":
+            record.reason, record.end = fields.get("reason", ""), moment
+            record.code = _number(fields.get("code"))
+        record.step = _number(fields.get("step")) if "step" in fields else record.step
+        record.saved = _number(fields.get("saved")) if "saved" in fields else record.saved
+        if event == "saved":
+            record.saved = _number(fields.get("step"))
+    return record
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:
+        return None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else None

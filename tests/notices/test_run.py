@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from arc_toolkit.notices.run_log import read_run
 from tests.notices.metadata_service import azure_answers, azure_event, metadata_service
 from tests.support import ROOT, Result, unavailable
 
@@ -128,6 +129,9 @@ def test_a_training_run_saves_on_a_notice_and_resumes_exactly(start: Callable[..
     assert "reason=evicted" in end
     assert step == saved < 399
     assert re.search(r"notice kind=preempt source=azure deadline=20", run.text())
+    record = read_run(run.text())
+    assert record is not None
+    assert (record.notice, record.is_evicted, record.steps_lost) == ("preempt", True, 0)
     again = start("--checkpoints", checkpoints, "--", sys.executable, training, checkpoints, 400)
     assert again.code() == 0
     assert f"total {sum(range(400))}" in again.text()
