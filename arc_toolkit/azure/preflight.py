@@ -7,23 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from arc_toolkit.azure import extension
+from arc_toolkit.azure.fix_commands import CheckState, FixCommand, TargetOptions, Verdict, extension_command
 from arc_toolkit.azure.preflight_facts import INSTANCE_TYPES_CRD, CannotTell, Facts, Side, UnknownFact, known
+from arc_toolkit.azure.preflight_spot import from_zero, spot_nodes
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, Toleration, untolerated
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import fit_of
 from arc_toolkit.sizing.occupants import Occupant
-
-CheckState = Literal["ok", "not ok", "cannot tell"]
 
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
@@ -32,29 +31,11 @@ MODE_LABEL = "kubernetes.azure.com/mode"
 OF_EXTENSION = Toleration("ml.azure.com/amlarc-system", "true")
 
 
-class TargetOptions(Enum):
-    """The options that a command needs to mean the same cluster as this run."""
-
-    SUBSCRIPTION = ("subscription",)
-    CLUSTER = ("subscription", "resource_group", "cluster", "cluster_type")
-    CLUSTER_AND_WORKSPACE = (*CLUSTER, "workspace_resource_group")
-    KUBECONFIG = ("kubeconfig", "context")
-
-
-class FixCommand(NamedTuple):
-    text: str
-    options: TargetOptions
-
-
-def _extension_command(words: str) -> FixCommand:
-    return FixCommand(f"arc-toolkit cluster extension {words}", TargetOptions.CLUSTER)
-
-
 REGISTER = FixCommand(
     "az provider register --namespace Microsoft.KubernetesConfiguration", TargetOptions.SUBSCRIPTION
 )
-INSTALL = _extension_command("install")
-SHOW = _extension_command("show")
+INSTALL = extension_command("install")
+SHOW = extension_command("show")
 
 
 @dataclass(frozen=True)
@@ -82,10 +63,7 @@ def checks(facts: Facts, side: Side | None = None) -> list[Check]:
     return rows
 
 
-_Verdict = tuple[CheckState, str, FixCommand | None]
-
-
-def _provider(facts: Facts) -> _Verdict:
+def _provider(facts: Facts) -> Verdict:
     state = known(facts.provider)
     name = "Microsoft.KubernetesConfiguration"
     if state == "Registered":
@@ -93,7 +71,7 @@ def _provider(facts: Facts) -> _Verdict:
     return "not ok", f"{name} is {state} in this subscription", REGISTER
 
 
-def _extension(facts: Facts) -> _Verdict:
+def _extension(facts: Facts) -> Verdict:
     item = known(facts.extension)
     if item is None:
         return "not ok", "the AzureML extension is not installed on this cluster", INSTALL
@@ -103,7 +81,7 @@ def _extension(facts: Facts) -> _Verdict:
     return "not ok", f"{health.reason}; {extension.advice(health.reason)}", SHOW
 
 
-def _settings(facts: Facts) -> _Verdict:
+def _settings(facts: Facts) -> Verdict:
     item = known(facts.extension)
     if item is None:
         raise CannotTell("the extension is not installed")
@@ -123,16 +101,13 @@ def _settings(facts: Facts) -> _Verdict:
     if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
         text = f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})"
         wrong.append((text, _move(facts) or "--node-selector KEY=VALUE"))
-    if facts.has_spot and SPOT_KEY not in [row.key for row in facts.tolerations]:
-        text = "there is a spot pool and job pods do not tolerate its taint (undocumented setting)"
-        wrong.append((text, "--spot"))
     zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
         text = f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
         wrong.append((text + "so a job for it fails at once (Code 9)", "--skip-resource-validation"))
     if wrong:
         texts, options = zip(*wrong, strict=True)
-        return "not ok", "; ".join(texts), _extension_command(f"update {' '.join(options)}")
+        return "not ok", "; ".join(texts), extension_command(f"update {' '.join(options)}")
     if unknown:
         raise CannotTell(unknown)
     keys = (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
@@ -140,7 +115,7 @@ def _settings(facts: Facts) -> _Verdict:
     return "ok", ", ".join(shown + [f"nodeSelector {labels_text(selector)}"] * bool(selector)), None
 
 
-def _crds(facts: Facts) -> _Verdict:
+def _crds(facts: Facts) -> Verdict:
     present = known(facts.crds)
     missing = [name for name in (INSTANCE_TYPES_CRD, VOLCANO_CRD) if name not in present]
     if not missing:
@@ -150,11 +125,11 @@ def _crds(facts: Facts) -> _Verdict:
         return "not ok", f"{text}: is the extension installed here?", INSTALL
     if missing == [VOLCANO_CRD] and not extension.is_on(facts.settings, extension.VOLCANO, True):
         text += ", and the extension is set not to install Volcano"
-        return "not ok", text, _extension_command("update --volcano")
+        return "not ok", text, extension_command("update --volcano")
     return "not ok", f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
 
 
-def _compute(facts: Facts) -> _Verdict:
+def _compute(facts: Facts) -> Verdict:
     rows = known(facts.computes)
     if facts.cluster is None:
         raise CannotTell("the cluster's name in Azure is not known")
@@ -178,7 +153,7 @@ def _compute(facts: Facts) -> _Verdict:
     return "ok", f"attached as {', '.join(names)}", None
 
 
-def _nodes(facts: Facts) -> _Verdict:
+def _nodes(facts: Facts) -> Verdict:
     nodes = known(facts.nodes)
     usable, unusable = facts.usable()
     refused = [f"{row.node.name}: {row}" for row in unusable]
@@ -210,7 +185,7 @@ def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
     return FixCommand(command, TargetOptions.SUBSCRIPTION)
 
 
-def _gpu(facts: Facts) -> _Verdict:
+def _gpu(facts: Facts) -> Verdict:
     ready = [node for node in known(facts.nodes) if node.ready is not False and node.os == "linux"]
     cards = [(node, card) for node in ready if (card := _card(node))]
     blind = [(node.name, card) for node, card in cards if node.gpus == 0]
@@ -237,7 +212,7 @@ def _gpu(facts: Facts) -> _Verdict:
         return "not ok", text, command
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
-    command = _extension_command("update --set installNvidiaDevicePlugin=True")
+    command = extension_command("update --set installNvidiaDevicePlugin=True")
     return (
         "not ok",
         f"{text}no device plugin",
@@ -254,7 +229,7 @@ def _device_plugins(facts: Facts) -> dict[str, Occupant]:
     }
 
 
-def _instance_types(facts: Facts) -> _Verdict:
+def _instance_types(facts: Facts) -> Verdict:
     types = known(facts.instance_types)
     if types:
         return "ok", f"{len(types)} instance types: {some_names([_name(item) for item in types])}", None
@@ -263,7 +238,7 @@ def _instance_types(facts: Facts) -> _Verdict:
     return "not ok", text, FixCommand(command, TargetOptions.KUBECONFIG)
 
 
-def _types_fit(facts: Facts) -> _Verdict:
+def _types_fit(facts: Facts) -> Verdict:
     types = known(facts.instance_types)
     if not types:
         raise CannotTell("there are no instance types")
@@ -288,7 +263,7 @@ def _types_fit(facts: Facts) -> _Verdict:
     return "ok", f"each of the {len(types)} fits on a node", None
 
 
-def _placement(facts: Facts) -> _Verdict:
+def _placement(facts: Facts) -> Verdict:
     types = known(facts.instance_types)
     if not types:
         raise CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
@@ -315,7 +290,7 @@ def _placement(facts: Facts) -> _Verdict:
     text += f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
     pools = {node.pool for node in known(facts.nodes) if node.name in defeated}
     move = _move(facts, avoid=pools)
-    return "not ok", text, _extension_command(f"update {move}") if move else None
+    return "not ok", text, extension_command(f"update {move}") if move else None
 
 
 def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
@@ -338,8 +313,10 @@ _CHECKS: dict[str, tuple[Side, Any]] = {
     "provider registered": ("azure", _provider),
     "extension installed": ("azure", _extension),
     "extension settings": ("azure", _settings),
+    "scale from zero": ("azure", from_zero),
     "CRDs": ("cluster", _crds),
     "Ready nodes": ("cluster", _nodes),
+    "spot nodes": ("cluster", spot_nodes),
     "GPU device plugin": ("cluster", _gpu),
     "instance types": ("cluster", _instance_types),
     "instance types fit": ("cluster", _types_fit),

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from arc_toolkit.azure import extension, operations
+from arc_toolkit.azure import extension, operations, scheduler_config
 from arc_toolkit.azure.operations import Progress
 from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
-from arc_toolkit.azure.workspace_computes import list_computes
+from arc_toolkit.azure.workspace_computes import attached, list_computes
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.default_tolerations import annotated_tolerations
 from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 from arc_toolkit.sizing.fits import Candidate
@@ -29,7 +30,7 @@ INSTANCE_TYPES_CRD = "instancetypes.amlarc.azureml.com"
 GROUPS = ("amlarc.azureml.com", "scheduling.volcano.sh")
 
 AZURE_FACTS = ("provider", "resource", "extension", "computes")
-CLUSTER_FACTS = ("crds", "nodes", "occupants", "instance_types")
+CLUSTER_FACTS = ("crds", "nodes", "occupants", "instance_types", "namespaces", "scheduler_config")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class Facts:
     nodes: Sequence[Node] | UnknownFact
     occupants: Mapping[str, list[Occupant]] | UnknownFact
     instance_types: Sequence[Mapping[str, Any]] | UnknownFact
+    # Annotations by name; read only if there are spot nodes.
+    namespaces: Mapping[str, Mapping[str, str]] | UnknownFact
+    # The ConfigMap that the extension's settings name; None if they name none, or it does not exist.
+    scheduler_config: Mapping[str, Any] | UnknownFact | None
     cluster: Cluster | None = None
     workspace: str | None = None
 
@@ -74,7 +79,17 @@ class Facts:
 
     @property
     def tolerations(self) -> list[Toleration]:
-        """What job pods tolerate besides AzureML's own taints."""
+        """What job pods tolerate besides AzureML's own taints, by a setting or in every namespace of a compute."""
+        names, namespaces = self.compute_namespaces, self.namespaces
+        rows = []
+        if not isinstance(names, UnknownFact) and not isinstance(namespaces, UnknownFact):
+            rows = [_lenient_tolerations(namespaces.get(name, {})) for name in names]
+        common = [item for item in (rows[0] if rows else ()) if all(item in row for row in rows)]
+        return [*self.set_tolerations, *common]
+
+    @property
+    def set_tolerations(self) -> list[Toleration]:
+        """Those by the setting of the extension."""
         return list(extension.tolerations_of(self.settings).values())
 
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
@@ -93,15 +108,21 @@ class Facts:
     @property
     def has_spot(self) -> bool:
         nodes = [] if isinstance(self.nodes, UnknownFact) else self.nodes
-        if any(taint.key == SPOT_KEY for node in nodes for taint in node.taints):
-            return True
-        return any(str(pool.get("scaleSetPriority")) == "Spot" for pool in self.pools)
+        return any(map(_is_spot, nodes)) or has_spot_pool(self.resource)
 
     @property
     def pools(self) -> list[Mapping[str, Any]]:
-        if isinstance(self.resource, UnknownFact):
-            return []
-        return list((self.resource.get("properties") or {}).get("agentPoolProfiles") or ())
+        return pools_of(self.resource)
+
+    @property
+    def compute_namespaces(self) -> list[str] | UnknownFact:
+        """Where the pods of jobs are made."""
+        if isinstance(self.computes, UnknownFact):
+            return self.computes
+        if self.cluster is None:
+            return UnknownFact("the cluster's name in Azure is not known")
+        rows = [row["properties"].get("properties") or {} for row in attached(list(self.computes), self.cluster)]
+        return list(dict.fromkeys(str(row.get("namespace") or "default") for row in rows))
 
     @property
     def pools_from_zero(self) -> list[str]:
@@ -113,6 +134,28 @@ class Facts:
             and pool.get("minCount") == 0
             and pool.get("osType", "Linux") == "Linux"
         ]
+
+
+def pools_of(resource: Mapping[str, Any] | UnknownFact) -> list[Mapping[str, Any]]:
+    """The pools of the cluster as Azure has them."""
+    if isinstance(resource, UnknownFact):
+        return []
+    return list((resource.get("properties") or {}).get("agentPoolProfiles") or ())
+
+
+def has_spot_pool(resource: Mapping[str, Any] | UnknownFact) -> bool:
+    return any(str(pool.get("scaleSetPriority")) == "Spot" for pool in pools_of(resource))
+
+
+def _lenient_tolerations(annotations: Mapping[str, str]) -> list[Toleration]:
+    try:
+        return annotated_tolerations(annotations)
+    except ArcError:  # another check reports it
+        return []
+
+
+def _is_spot(node: Node) -> bool:
+    return any(taint.key == SPOT_KEY for taint in node.taints)
 
 
 # --- gathering: one side that cannot be reached never hides the other --------------------------------------------
@@ -141,8 +184,8 @@ def azure_side(
     return {**facts, "cluster": cluster, "workspace": workspace}
 
 
-def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
-    """CRDs, nodes, pods and instance types."""
+def cluster_side(client: Client, progress: Progress, azure: Mapping[str, Any]) -> dict[str, Any]:
+    """CRDs, nodes, pods and instance types; and what only matters by what `azure` says about pools and settings."""
     from arc_toolkit.cluster import live_types, snapshot
 
     progress("reading the cluster")
@@ -154,7 +197,22 @@ def cluster_side(client: Client, progress: Progress) -> dict[str, Any]:
         types = UnknownFact("the CRD of instance types is missing")
         if INSTANCE_TYPES_CRD in crds:
             types = _fact(lambda: list(live_types.read(client).values()))
-    return {"crds": crds, "nodes": nodes, "occupants": pods, "instance_types": types}
+    namespaces: Any = {}
+    if has_spot_pool(azure["resource"]) or (not isinstance(nodes, UnknownFact) and any(map(_is_spot, nodes))):
+        namespaces = _fact(lambda: _annotations(client))
+    installed = azure["extension"]
+    settings = {} if isinstance(installed, UnknownFact) else extension.settings_of(installed)
+    config: Any = None
+    if name := settings.get(scheduler_config.SETTING):
+        config = _fact(lambda: _config_map(client, name))
+    return {
+        "crds": crds,
+        "nodes": nodes,
+        "occupants": pods,
+        "instance_types": types,
+        "namespaces": namespaces,
+        "scheduler_config": config,
+    }
 
 
 def unknown(side: Side, reason: str) -> dict[str, Any]:
@@ -173,6 +231,20 @@ def _kinds(client: Client, group: str) -> list[str]:
         served = client.get(f"/apis/{version['groupVersion']}").get("resources") or ()
         names += [f"{row['name']}.{group}" for row in served if "/" not in row["name"]]
     return names
+
+
+def _annotations(client: Client) -> dict[str, dict[str, str]]:
+    """Those of each namespace, by its name."""
+    rows = [item.get("metadata") or {} for item in client.list("/api/v1/namespaces")]
+    return {str(row.get("name")): row.get("annotations") or {} for row in rows}
+
+
+def _config_map(client: Client, name: str) -> dict[str, Any] | None:
+    """A ConfigMap of the extension's namespace; None if there is none."""
+    try:
+        return client.get(f"/api/v1/namespaces/{extension.RELEASE_NAMESPACE}/configmaps/{name}")
+    except NotFound:
+        return None
 
 
 def _fact(read: Callable[[], _T]) -> _T | UnknownFact:

@@ -47,6 +47,11 @@ SUBCOMMANDS = {
         "add a spot node pool, or print it for az, ARM, Bicep or Terraform",
         "arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --dry-run",
     ),
+    "scheduler-config": (
+        "cluster_scheduler_config",
+        "print a configuration of Volcano with which pools start from zero nodes",
+        "arc-toolkit cluster scheduler-config | kubectl apply --filename -",
+    ),
 }
 
 
@@ -81,7 +86,7 @@ class Subparser(argparse.ArgumentParser):
 
 def overview() -> str:
     """What `arc-toolkit cluster` alone prints."""
-    rows = [f"  {name:<15} {summary}\n{'':18}{example}" for name, (_, summary, example) in SUBCOMMANDS.items()]
+    rows = [f"  {name:<17} {summary}\n{'':20}{example}" for name, (_, summary, example) in SUBCOMMANDS.items()]
     return "\n".join(
         ["arc-toolkit cluster SUBCOMMAND:", "", *rows, "", "`arc-toolkit cluster SUBCOMMAND --help` explains one."]
     )

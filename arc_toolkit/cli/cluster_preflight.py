@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         try:
             client = live.connect(args, console)
             server = client.server
-            cluster = preflight_facts.cluster_side(client, console.progress)
+            cluster = preflight_facts.cluster_side(client, console.progress, azure)
         except ArcError as error:
             cluster = unknown("cluster", str(error))
     facts = Facts(**azure, **cluster)

@@ -61,6 +61,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|FILE",
         help="a folder gets one file per type; a name that ends in .yaml or .json gets all",
     )
+    result.add_argument(
+        "--spot-namespace",
+        metavar="NAME",
+        help="for spot nodes: also write the compute's namespace with the annotation that lets its pods onto them",
+    )
     result.add_argument("--explain", action="store_true", help="show the waterfall from nominal to share")
     result.add_argument(
         "--check",
@@ -75,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     live.check_options(args)
+    namespace = spot_namespace(args)
     client = live.connect(args, console) if args.from_cluster or args.apply else None
     if client and args.check == live.DRIFT:
         return live.check(args, client, console)
@@ -83,6 +89,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
     requests: list[Share | Size] = [Share.parse(text) for text in args.share]
     requests += [Size.parse(text) for text in args.size]
+    on_spot = spot_notes(selection, args.spot_namespace)
+    if not selection.groups:
+        for note in on_spot:
+            console.note(note)
     selection.require_groups()
     present = live.present_types(client) if client and args.apply else {}
     choices = Choices(
@@ -97,20 +107,52 @@ def run(args: argparse.Namespace, console: Console) -> int:
     )
     types, refused, notes = generate(selection.groups, requests or [Share(1)], selection.assumptions, choices)
     selection.notes += notes + type_notes(types, selection.groups, args.node_selector)
+    selection.notes += on_spot
     report(selection, refused, console)
     if args.check:
-        return check_folder(types, Path(args.check), console)
+        return check_folder(types, namespace, Path(args.check), console)
     if args.output != "-":
-        write(types, selection, args.output, args.format, console)
+        write(types, namespace, selection, args.output, args.format, console)
     if args.explain and args.format != "json":
         from arc_toolkit.sizing.waterfall import explain
 
         console.out("\n\n\n".join(explain(entry, console.style) for entry in types))
     elif args.output == "-" and not args.apply:
-        console.out(text_of(types, selection, args.format), end="")
+        console.out(text_of(types, namespace, selection, args.format), end="")
     if client and args.apply:
         return live.apply(args, client, types, present, selection, console)
     return OK
+
+
+def spot_namespace(args: argparse.Namespace) -> str:
+    """The manifest of `--spot-namespace`, empty without it; spot nodes are then tolerated, and types made for them."""
+    if args.spot_namespace is None:
+        return ""
+    from arc_toolkit.edit.yaml_writer import file_text
+    from arc_toolkit.kube.default_tolerations import SPOT_TAINT, namespace_manifest
+
+    if args.format != "yaml":
+        raise ArcError(
+            f"--spot-namespace writes a manifest beside the types: use --format yaml, not {args.format}"
+        )
+    args.tolerate = [*args.tolerate, str(SPOT_TAINT)]
+    return file_text(namespace_manifest(args.spot_namespace))
+
+
+def spot_notes(selection: Selection, namespace: str | None) -> list[str]:
+    """That job pods stay Pending on spot nodes, and what helps; the command where types are made for such nodes."""
+    from arc_toolkit.kube.default_tolerations import SPOT_TAINT, annotate_command
+
+    text = "an InstanceType has no tolerations, so job pods stay Pending on spot nodes"
+    sized = any(SPOT_TAINT in node.taints for group in selection.groups for node in group.members)
+    if sized or namespace is not None:
+        command = annotate_command(namespace or "NAMESPACE")
+        other = "; the extension's setting workLoadToleration does it too, but is undocumented"
+        manifest = "" if namespace else ", or the manifest of --spot-namespace NAME"
+        return [f"{text} until their namespace gives them one: {command}{manifest}{other}"]
+    if any(SPOT_TAINT in node.taints for node in selection.nodes):
+        return [f"{text}: --spot-namespace NAME makes types for these, and what their pods need"]
+    return []
 
 
 def type_notes(types: list[InstanceType], groups: list[NodeGroup], node_selector: str) -> list[str]:
@@ -141,12 +183,12 @@ def report(selection: Selection, refused: list[str], console: Console) -> None:
         console.warn(reason)
 
 
-def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
-    """The result in one of the formats."""
+def text_of(types: list[InstanceType], namespace: str, selection: Selection, form: str) -> str:
+    """The result in one of the formats; `namespace` is the manifest of `--spot-namespace`."""
     from arc_toolkit.sizing import instance_types
 
     if form == "yaml":
-        return instance_types.documents(types)
+        return instance_types.documents(types) + (f"---\n{namespace}" if namespace else "")
     if form == "list":
         return instance_types.type_list(types)
     if form == "json":
@@ -177,10 +219,11 @@ def text_of(types: list[InstanceType], selection: Selection, form: str) -> str:
     return table(headers, rows, right=(1, 2, 3, 4)) + "\n"
 
 
-def write(types: list[InstanceType], selection: Selection, output: str, form: str, console: Console) -> None:
+def write(
+    types: list[InstanceType], namespace: str, selection: Selection, output: str, form: str, console: Console
+) -> None:
     """To a folder (one file per type) or to one file; nothing is in place before all of it is written."""
     from arc_toolkit.files import make_folder, write_all
-    from arc_toolkit.sizing import instance_types
 
     if not output:
         raise ArcError("-o: use a folder, a file or -")
@@ -189,28 +232,34 @@ def write(types: list[InstanceType], selection: Selection, output: str, form: st
         form = "json" if target.suffix == ".json" and form == "yaml" else form
         if form == "table" or (form == "json") != (target.suffix == ".json"):
             raise ArcError(f"-o {target}: a .json file gets --format json; a .yaml file yaml or list")
-        files = {target: text_of(types, selection, form)}
+        files = {target: text_of(types, namespace, selection, form)}
     else:
         if form != "yaml":
             suffix = "json" if form == "json" else "yaml"
             raise ArcError(f"--format {form} makes one file: give -o a name such as types.{suffix}")
         make_folder(target)
-        files = {target / name: text for name, text in instance_types.files(types).items()}
+        files = {target / name: text for name, text in folder_files(types, namespace).items()}
     write_all(files, lambda count: console.progress(f"wrote {count} of {len(files)} files"))
     count = len(types)
     console.note(f"wrote {count} instance type{'s' if count > 1 else ''} to {target}")
 
 
-def check_folder(types: list[InstanceType], folder: Path, console: Console) -> int:
+def folder_files(types: list[InstanceType], namespace: str) -> dict[str, str]:
+    """File name -> text."""
+    from arc_toolkit.sizing import instance_types
+
+    return instance_types.files(types) | ({"spot-namespace.yaml": namespace} if namespace else {})
+
+
+def check_folder(types: list[InstanceType], namespace: str, folder: Path, console: Console) -> int:
     """Compare a folder with what would be written now."""
     import difflib
 
     from arc_toolkit.files import read_text
-    from arc_toolkit.sizing import instance_types
 
     if not folder.is_dir():
         raise ArcError(f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it")
-    expected = instance_types.files(types)
+    expected = folder_files(types, namespace)
     marks = [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
     present = {path.name: read_text(path) for path in marks if path.name in expected or _ours(path)}
     differing = 0

@@ -15,7 +15,7 @@ INSTANCE_TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
 _OF_JOBS = frozenset({"pods", "nodes", "events", "podgroups", "jobs"})
 # The ClusterRoles of docs/rbac.yaml: verb -> resources. tests/cluster/test_rbac.py compares them, and tries each verb.
 ROLES = {
-    "arc-toolkit-read": {"list": frozenset({"nodes", "pods", "instancetypes"})},
+    "arc-toolkit-read": {"list": frozenset({"nodes", "pods", "instancetypes", "namespaces"})},
     "arc-toolkit-watch": {"watch": frozenset({"nodes"})},
     "arc-toolkit-apply": dict.fromkeys(("create", "patch"), frozenset({"instancetypes"})),
     "arc-toolkit-prune": {"delete": frozenset({"instancetypes"})},

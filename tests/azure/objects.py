@@ -94,9 +94,21 @@ class FakeCluster:
     where = "the cluster"
 
     def __init__(
-        self, nodes: list[Any], pods: list[Any], types: list[Any], groups: dict[str, str] | None = None
+        self,
+        nodes: list[Any],
+        pods: list[Any],
+        types: list[Any],
+        groups: dict[str, str] | None = None,
+        namespaces: dict[str, dict[str, str]] | None = None,
+        config_maps: dict[str, str] | None = None,
     ) -> None:
+        """`namespaces` are annotations by name; `config_maps` are scheduler configurations by name."""
+        named = {"default": {}, "team-a": {}, **(namespaces or {})}
+        self._config_maps = config_maps or {}
         self._lists = {
+            "/api/v1/namespaces": [
+                {"metadata": {"name": name, "annotations": row}} for name, row in named.items()
+            ],
             "/api/v1/nodes": nodes,
             "/api/v1/pods": pods,
             "/apis/amlarc.azureml.com/v1alpha1/instancetypes": types,
@@ -107,6 +119,9 @@ class FakeCluster:
     def get(self, path: str, params: Any = None) -> dict[str, Any]:
         from arc_toolkit.cluster.failures import NotFound
 
+        name = path.removeprefix("/api/v1/namespaces/azureml/configmaps/")
+        if name in self._config_maps:
+            return {"data": {"volcano-scheduler.conf": self._config_maps[name]}}
         name = path.removeprefix("/apis/")
         if name in self._groups:
             return {"resources": [{"name": self._groups[name]}, {"name": f"{self._groups[name]}/status"}]}

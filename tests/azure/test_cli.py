@@ -14,7 +14,8 @@ import pytest
 
 from arc_toolkit.azure import operations
 from arc_toolkit.azure import session as azure_session
-from arc_toolkit.azure.preflight import Check, FixCommand, TargetOptions
+from arc_toolkit.azure.fix_commands import FixCommand, TargetOptions
+from arc_toolkit.azure.preflight import Check
 from arc_toolkit.azure.session import NOT_SIGNED_IN, Session
 from arc_toolkit.cli import live
 from arc_toolkit.cli.cluster_preflight import command_text

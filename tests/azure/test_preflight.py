@@ -27,8 +27,8 @@ def facts(**changed: Any) -> Facts:
     )
     pods = changed.pop("pods", [])
     types = changed.pop("types", [WHOLE])
-    groups = changed.pop("groups", None)
-    live = preflight_facts.cluster_side(cast(Any, FakeCluster(nodes, pods, types, groups)), lambda _: None)
+    more = {name: changed.pop(name, None) for name in ("groups", "namespaces", "config_maps")}
+    client = cast(Any, FakeCluster(nodes, pods, types, **more))
     azure: dict[str, Any] = {
         "provider": "Registered",
         "resource": {"properties": {"agentPoolProfiles": []}},
@@ -37,6 +37,8 @@ def facts(**changed: Any) -> Facts:
         "cluster": CLUSTER,
         "workspace": "ml-ws",
     }
+    azure |= {name: changed.pop(name) for name in azure if name in changed}
+    live = preflight_facts.cluster_side(client, lambda _: None, azure)
     return replace(Facts(**azure, **live), **changed)
 
 
@@ -51,7 +53,7 @@ def check(name: str, found: Facts) -> Check:
 def test_all_is_well() -> None:
     rows = checks(facts())
     assert [(row.name, row.reason) for row in rows if row.state != "ok"] == []
-    assert len(rows) == 10
+    assert len(rows) == 12
 
 
 def test_no_side_reachable_means_cannot_tell_everywhere_and_no_crash() -> None:
@@ -81,7 +83,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once() -> None:
 
     silent = Silent([], [], [])
     with pytest.raises(Unreachable):
-        preflight_facts.cluster_side(cast(Any, silent), lambda _: None)
+        preflight_facts.cluster_side(cast(Any, silent), lambda _: None, unknown("azure", "no az"))
     assert silent.asked == 1
 
 
@@ -132,12 +134,6 @@ ZERO = {"name": "gpu", "enableAutoScaling": True, "minCount": 0, "count": 0, "os
             "no Ready node",
             "--node-selector KEY=VALUE",
         ),
-        ({"nodes": [node("cpu-0"), node("spot-0", taints=[SPOT])]}, "spot pool", "--spot"),
-        (
-            {"resource": {"properties": {"agentPoolProfiles": [{"name": "s", "scaleSetPriority": "Spot"}]}}},
-            "spot",
-            "--spot",
-        ),
         (
             {"resource": {"properties": {"agentPoolProfiles": [ZERO]}}},
             "scales from zero",
@@ -155,9 +151,9 @@ def test_settings_that_stop_jobs(changed: dict[str, Any], said: str, option: str
 def test_two_problems_of_the_settings_are_fixed_by_one_command() -> None:
     row = check(
         "extension settings",
-        facts(nodes=[node("spot-0", taints=[SPOT])], resource={"properties": {"agentPoolProfiles": [ZERO]}}),
+        facts(extension=installed(enableTraining="False"), resource={"properties": {"agentPoolProfiles": [ZERO]}}),
     )
-    assert fix(row) == "arc-toolkit cluster extension update --spot --skip-resource-validation"
+    assert fix(row) == "arc-toolkit cluster extension update --training --skip-resource-validation"
 
 
 def test_a_volcano_that_already_exists_need_not_come_with_the_extension() -> None:
@@ -173,7 +169,8 @@ def test_a_spot_pool_is_well_once_its_taint_is_tolerated() -> None:
         }
     )
     found = facts(nodes=[node("cpu-0", taints=[SPOT])], extension=tolerating)
-    assert check("extension settings", found).state == "ok"
+    row = check("spot nodes", found)
+    assert (row.state, "undocumented" in row.reason) == ("ok", True)
     assert check("Ready nodes", found).reason == "1 of 1 nodes can take jobs"
     assert check("instance types fit", found).state == "ok"
 

@@ -60,7 +60,7 @@ def test_both_sides_are_read_and_a_pod_in_the_way_is_found(
     )
     words = ("cluster", "preflight", *where, "--kubeconfig", cluster.kubeconfig)
     well = arc(*words)
-    assert (well.code, well.err) == (0, "10 ok\n"), well.out
+    assert (well.code, well.err) == (0, "12 ok\n"), well.out
 
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     cluster.create(
@@ -112,7 +112,7 @@ def test_the_read_role_without_crds_and_deployments_is_enough(arc: Arc, cluster:
     try:
         words = ("cluster", "preflight", "--only", "cluster", "--kubeconfig", cluster.write_kubeconfig("nobody"))
         cluster.wait("the rights", lambda: arc(*words).code == 0)
-        assert arc(*words).err == "6 ok\n"
+        assert arc(*words).err == "7 ok\n"
     finally:
         for kind in ("ClusterRoleBinding", "ClusterRole"):
             cluster.delete(kind, "preflight-least", namespace="", api_version=f"{group}/v1")
@@ -123,5 +123,5 @@ def test_a_server_that_does_not_answer_is_asked_once_and_told_in_one_sentence(
 ) -> None:
     kubeconfig = cluster.write_kubeconfig("admin", server="https://127.0.0.1:9")
     found = arc("cluster", "preflight", "--only", "cluster", "--kubeconfig", kubeconfig)
-    assert (found.code, found.err) == (1, "6 cannot tell\n")
+    assert (found.code, found.err) == (1, "7 cannot tell\n")
     assert len({line[32:] for line in found.out.splitlines()}) == 1

@@ -117,6 +117,8 @@ class ControlPlane:
         options += [f"--tls-cert-file={file('apiserver.crt')}", f"--tls-private-key-file={file('apiserver.key')}"]
         options += [f"--client-ca-file={file('ca.crt')}", f"--token-auth-file={file('tokens.csv')}"]
         options += ["--authorization-mode=RBAC,Node", "--disable-admission-plugins=ServiceAccount"]
+        # As on AKS: https://learn.microsoft.com/azure/aks/faq
+        options += ["--enable-admission-plugins=PodTolerationRestriction"]
         options += ["--service-account-issuer=https://127.0.0.1", "--service-cluster-ip-range=10.0.0.0/24"]
         options += ["--delete-collection-workers=8"]
         options += [f"--service-account-key-file={file('accounts.key')}"]
@@ -185,7 +187,7 @@ class ControlPlane:
         for group in ("scheduling.volcano.sh/v1beta1", "batch.volcano.sh/v1alpha1"):
             self.wait("Volcano's CRDs", partial(self._served, f"/apis/{group}"))
 
-    def start_volcano(self) -> None:
+    def start_volcano(self, conf: str = _VOLCANO_CONF) -> None:
         """Volcano's scheduler and controllers; a second call does nothing."""
         if "vc-scheduler" in self._servers:
             return
@@ -193,16 +195,24 @@ class ControlPlane:
         queue: Object = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
         queue |= {"metadata": {"name": "default"}, "spec": {"weight": 1, "reclaimable": True}}
         self.wait("the queue", lambda: self._accepted(queue))
-        conf = self._write("volcano.yaml", _VOLCANO_CONF.encode())
-        listen, *health = free_ports(3)
-        for name, port in zip(("vc-controller-manager", "vc-scheduler"), health, strict=True):
-            options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
-            options += ["--enable-healthz", f"--healthz-address=127.0.0.1:{port}"]
-            if name == "vc-scheduler":
-                options += [f"--listen-address=127.0.0.1:{listen}", f"--scheduler-conf={conf}"]
-                options += ["--schedule-period=500ms"]
-            url = f"http://127.0.0.1:{port}/healthz"
-            self._run(name, *options).wait_until(partial(self._answers, url))
+        self._run_volcano("vc-controller-manager")
+        self.restart_volcano_scheduler(conf)
+
+    def restart_volcano_scheduler(self, conf: str) -> None:
+        """Volcano's scheduler with another configuration."""
+        if "vc-scheduler" in self._servers:
+            self._servers.pop("vc-scheduler").stop(signal.SIGKILL)
+        path = self._write("volcano.yaml", conf.encode())
+        (listen,) = free_ports(1)
+        options = [f"--listen-address=127.0.0.1:{listen}", f"--scheduler-conf={path}", "--schedule-period=500ms"]
+        self._run_volcano("vc-scheduler", *options)
+
+    def _run_volcano(self, name: str, *more: str) -> None:
+        (port,) = free_ports(1)
+        options = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", *_FAST]
+        options += ["--enable-healthz", f"--healthz-address=127.0.0.1:{port}", *more]
+        url = f"http://127.0.0.1:{port}/healthz"
+        self._run(name, *options).wait_until(partial(self._answers, url))
 
     def stop_volcano(self) -> None:
         for name in ("vc-scheduler", "vc-controller-manager"):

@@ -30,6 +30,7 @@ RBAC = "rbac.authorization.k8s.io"
 GROUPS = {"instancetypes": "amlarc.azureml.com", "podgroups": "scheduling.volcano.sh", "jobs": "batch.volcano.sh"}
 # The users of the token file.
 USERS = {"reader": ["arc-toolkit-read"], "applier": ["arc-toolkit-read", "arc-toolkit-apply", "arc-toolkit-prune"]}
+SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
 OF_JOBS = ("pods", "nodes", "events", "podgroups", "jobs")
 
 
@@ -55,7 +56,9 @@ COMMANDS = {
     "check": Command((*GEN, "--check"), ("arc-toolkit-read",), READ),
     "nodes": Command(("cluster", "nodes"), ("arc-toolkit-read",), READ),
     "types": Command(("cluster", "instance-types"), ("arc-toolkit-read",), READ),
-    "preflight": Command(("cluster", "preflight", "--only", "cluster"), ("arc-toolkit-read",), READ),
+    "preflight": Command(
+        ("cluster", "preflight", "--only", "cluster"), ("arc-toolkit-read",), READ | rights("list", "namespaces")
+    ),
     "apply": Command((*GEN, "--share", "whole", "--apply"), ("arc-toolkit-read", "arc-toolkit-apply"), APPLY),
     "prune": Command(
         (*GEN, "--share", "whole", "--apply", "--prune", "--yes"),
@@ -158,6 +161,7 @@ def test_a_command_works_with_exactly_its_verbs_and_breaks_without_any_of_them(
     command = COMMANDS[name]
     cluster.install_volcano_crds()
     cluster.create(big("big-0"))
+    cluster.create(big("spot-0", taints=[SPOT]))  # without one, preflight does not look at namespaces
     ready(cluster, "big-0")
     users = trials(name, command)
     grant(cluster, users)

@@ -1,0 +1,22 @@
+"""`cluster scheduler-config`: a configuration of Volcano with which pools start from zero nodes."""
+
+from __future__ import annotations
+
+import argparse
+
+from arc_toolkit.azure import scheduler_config
+from arc_toolkit.cli.console import Console
+from arc_toolkit.errors import OK
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Prints a ConfigMap; nothing is changed. The extension uses it after\n"
+        f"  arc-toolkit cluster extension update --set {scheduler_config.SETTING}={scheduler_config.NAME}\n\n"
+        "example:\n  arc-toolkit cluster scheduler-config | kubectl apply --filename -"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    console.out(scheduler_config.config_map_text(), end="")
+    return OK
