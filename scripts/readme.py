@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/gen-instance-types.md", "docs/validate.md")
+PAGES = ("README.md", "docs/gen-instance-types.md", "docs/validate.md", "docs/cost.md")
 BLOCK = re.compile(r"```console\n\$ arc-toolkit ([^\n]*)\n(.*?)```", re.DOTALL)
 
 

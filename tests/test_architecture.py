@@ -37,7 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "azureml": CORE,
     "sizing": CORE,
     "placement": CORE | {"sizing"},
-    "cost": CORE,
+    # The interval between saves is the one that `every="auto"` uses; VM sizes and shares are those of sizing.
+    "cost": CORE | {"checkpoints", "sizing"},
     "diagnosis": CORE | {"notices"},  # the lines that `run` writes
     "diagnosis.sources": CORE | {"diagnosis", "cluster", "azure"},
     "cluster": CORE | {"sizing"},

@@ -1,6 +1,8 @@
-"""How often to save: the optimum of Young (1974) from the time of a save and the mean time between evictions.
+"""How often to save, from the time of a save and the mean time between evictions.
 
-Saving more often costs saves, saving less often costs work that is done again: the sum is least at sqrt(2 C M).
+Saving more often costs saves, saving less often costs work that is done again: to first order the sum is least at
+sqrt(2 C M) (Young 1974); Daly (2006) has the next terms. An eviction whose notice is used for a save loses no work, so
+only those without one count for the interval.
 """
 
 from __future__ import annotations
@@ -19,6 +21,33 @@ def mean_seconds(evictions_per_hour: float, nodes: int = 1) -> float:
     return 3600 / (-math.log1p(-evictions_per_hour) * nodes)
 
 
-def best_interval(save_seconds: float, mean: float) -> float:
-    """Seconds between saves that waste least."""
-    return math.sqrt(2 * max(save_seconds, 0.0) * mean)
+def best_interval(save_seconds: float, mean: float, noticed: float = 0.0) -> float:
+    """Seconds of work between saves that waste least, by Young; `noticed`: the share of evictions with a save in time.
+
+    Infinite if every eviction leaves time for a save, or if there are none.
+    """
+    return math.sqrt(2 * max(save_seconds, 0.0) * _unnoticed(mean, noticed)) if save_seconds > 0 else 0.0
+
+
+def daly_interval(save_seconds: float, mean: float, noticed: float = 0.0) -> float:
+    """The same with Daly's next terms, which matter if a save takes more than a few percent of the mean."""
+    between = _unnoticed(mean, noticed)
+    if math.isinf(between):
+        return best_interval(save_seconds, mean, noticed)
+    if save_seconds >= 2 * between:
+        return between
+    part = math.sqrt(save_seconds / (2 * between))
+    return best_interval(save_seconds, mean, noticed) * (1 + part / 3 + part * part / 9) - save_seconds
+
+
+def first_order_waste(
+    save_seconds: float, interval: float, restart_seconds: float, mean: float, noticed: float = 0.0
+) -> float:
+    """Wasted time per unit of work, to first order: saves, work done again, and restarts."""
+    saves = save_seconds / interval
+    redone = 0.0 if noticed == 1 else (1 - noticed) * interval / 2 / mean
+    return saves + redone + (restart_seconds + noticed * save_seconds) / mean
+
+
+def _unnoticed(mean: float, noticed: float) -> float:
+    return mean / (1 - noticed) if noticed < 1 else math.inf

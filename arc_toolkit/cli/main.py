@@ -34,6 +34,7 @@ COMMANDS = {
     "run": ("run_command", "supervise a training process: eviction notices, saves, restarts, exit codes"),
     "elastic": ("elastic_command", "run one training script on a changing set of spot workers, on Ray"),
     "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
+    "cost": ("cost", "say what spot saves for a job, how often to save, and what a deadline costs"),
     "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
     "completion": ("completion", "print a completion script for bash, zsh or fish"),

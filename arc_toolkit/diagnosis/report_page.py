@@ -7,8 +7,6 @@ by their hashes.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +30,7 @@ from arc_toolkit.diagnosis.report_words import (
 )
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
+from arc_toolkit.output.page_policy import page_policy
 from arc_toolkit.output.safe import printable
 from arc_toolkit.output.table import plural
 
@@ -73,16 +72,9 @@ def render(report: DiagnosisReport) -> str:
         "report.html.j2",
         style=Markup(style),  # noqa: S704 (our own file, not input)
         script=Markup(script),  # noqa: S704
-        policy=(
-            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-            "img-src data:; base-uri 'none'; form-action 'none'"
-        ),
+        policy=page_policy(style, script),
         **page(report),
     )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def page(report: DiagnosisReport) -> dict[str, Any]:

@@ -10,12 +10,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripts.schemas import of_clusters, of_diagnose, of_files
+from scripts.schemas import of_clusters, of_cost, of_diagnose, of_files
 from scripts.schemas.words import Documents, Schema, record
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-DOCUMENTS: Documents = {**of_files.DOCUMENTS, **of_clusters.DOCUMENTS, **of_diagnose.DOCUMENTS}
+DOCUMENTS: Documents = {
+    **of_files.DOCUMENTS,
+    **of_clusters.DOCUMENTS,
+    **of_diagnose.DOCUMENTS,
+    **of_cost.DOCUMENTS,
+}
 _SHARED: dict[str, Schema] = {**of_files.SHARED, **of_clusters.SHARED, **of_diagnose.SHARED}
 
 

@@ -1,8 +1,8 @@
 """A small Azure Resource Manager on loopback, with TLS: enough of the published REST API for the real SDKs.
 
 Sign-in, provider registration, AKS clusters, their node pools (GET, PUT), extensions (GET, PUT, PATCH) and AzureML
-computes (GET, PUT), each change as a long-running operation with Azure-AsyncOperation polling; errors
-in ARM's own format.
+computes (GET, PUT), each change as a long-running operation with Azure-AsyncOperation polling; the spot tables of
+Resource Graph (POST); errors in ARM's own format.
 https://learn.microsoft.com/rest/api/kubernetesconfiguration, https://learn.microsoft.com/rest/api/azureml
 """
 
@@ -60,6 +60,8 @@ class Arm:
     extensions: dict[str, dict[str, Any]] = field(default_factory=dict)
     computes: dict[str, dict[str, Any]] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Rows of Resource Graph's SpotResources: (type, size, region) -> properties
+    spot_resources: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     polls: int = 2
     fail_with: dict[str, Any] | None = None  # the error of the next operation
     error_info: dict[str, Any] | None = None  # what a failed extension then says about itself
@@ -107,6 +109,8 @@ class Arm:
                 {"namespace": "Microsoft.KubernetesConfiguration", "registrationState": self.provider_state},
                 {},
             )
+        if path.lower() == "/providers/microsoft.resourcegraph/resources":
+            return self._resource_graph(method, body)
         if match := _EXTENSION.fullmatch(path):
             return self._extension(method, path, match["cluster"], match["name"], body)
         if match := _POOL.fullmatch(path):
@@ -153,6 +157,25 @@ class Arm:
         self.extensions[path.lower()] = item
         headers = self._start(path, item)
         return (202 if method == "PATCH" else 201), item, headers
+
+    def _resource_graph(self, method: str, body: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
+        """Only queries about one size and region, which is all that is asked; the answer as objectArray."""
+        if method != "POST" or body["options"]["resultFormat"] != "objectArray":
+            raise Failure(400, "BadRequest", "Please provide below info when asking for support.")
+        query = body["query"]
+        kind, size, region = (
+            re.search(pattern, query, re.I)
+            for pattern in (r"type =~ '([^']+)'", r"sku\.name in~ \('([^']+)'\)", r"location in~ \('([^']+)'\)")
+        )
+        if not (query.startswith("SpotResources\n") and kind and size and region):
+            raise Failure(400, "InvalidQuery", "Query is invalid.")
+        properties = self.spot_resources.get((kind[1], size[1], region[1]))
+        rows: list[dict[str, Any]] = []
+        if properties and "evictionRate" in query:
+            rows = [{"rate": properties["evictionRate"]}]
+        elif properties and "spotPrices[0].priceUSD" in query:
+            rows = [{"price": properties["spotPrices"][0]["priceUSD"]}]
+        return 200, {"totalRecords": len(rows), "count": len(rows), "data": rows, "resultTruncated": "false"}, {}
 
     def _pool(
         self, method: str, path: str, cluster: str, name: str, body: Any

@@ -1,0 +1,112 @@
+"""The report as one HTML page that needs no network, with two plots as inline SVG.
+
+Price against eviction rate shows where spot stops paying; waste against interval shows how much the interval matters.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from arc_toolkit import resources
+from arc_toolkit.checkpoints.interval import daly_interval
+from arc_toolkit.cost.cost_report import CostReport
+from arc_toolkit.cost.cost_text import cost_json, interval_sentence, mix_sentence, money, span
+from arc_toolkit.cost.eviction_rates import percent
+from arc_toolkit.cost.formulas import expected
+from arc_toolkit.cost.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, LinePlot
+from arc_toolkit.cost.prices import Tier
+from arc_toolkit.output.page_policy import page_policy
+
+POINTS = 120
+TONES = {Tier.DEDICATED: "dedicated", Tier.SPOT: "spot", Tier.LOW_PRIORITY: "low"}
+
+
+def render_cost(report: CostReport) -> str:
+    from markupsafe import Markup
+
+    style = (resources.shipped("templates") / "cost.css").read_text(encoding="utf-8")
+    return resources.render(
+        "cost.html.j2",
+        style=Markup(style),  # noqa: S704 (our own file, not input)
+        policy=page_policy(style),
+        **cost_values(report),
+    )
+
+
+def cost_values(report: CostReport) -> dict[str, Any]:
+    """The values of the template."""
+    data = cost_json(report)
+    return {
+        "report": report,
+        "data": data,
+        "interval": interval_sentence(report),
+        "price_plot": price_plot(report),
+        "waste_plot": waste_plot(report),
+        "mix_answer": mix_sentence(report) if report.mix else "",
+        "money": money,
+        "percent": percent,
+        "box": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP}
+        | {"bottom": HEIGHT - BOTTOM},
+    }
+
+
+def price_plot(report: CostReport) -> LinePlot | None:
+    """None without any price."""
+    rows = [row for row in report.rows if row.price]
+    if not rows:
+        return None
+    job, used = report.job, report.rate.used
+    furthest = min(0.95, max(0.3, 2 * report.rate.high, 1.2 * (report.break_even or 0.0)))
+    rates = [furthest * index / POINTS for index in range(POINTS + 1)]
+    curves: dict[Tier, list[tuple[float, float]]] = {}
+    for row in rows:
+        assert row.price is not None
+        if row.tier is Tier.DEDICATED:
+            curves[row.tier] = [(rate, row.cost or 0.0) for rate in rates]
+            continue
+        points = [(rate, expected(job.at(rate))) for rate in rates]
+        curves[row.tier] = [(rate, result.price(row.price.amount, job.nodes)) for rate, result in points if result]
+    dedicated = curves.get(Tier.DEDICATED)
+    highest = 1.3 * dedicated[0][1] if dedicated else max(y for curve in curves.values() for _, y in curve)
+    plot = LinePlot(
+        (0.0, furthest),
+        (0.0, highest * 1.05),
+        "evictions per node and hour",
+        f"expected price ({report.currency})",
+        lambda value: f"{value:.0%}".replace("%", " %"),
+        lambda value: f"{value:,.0f}" if highest >= 10 else f"{value:.3g}",
+    )
+    plot.shade(report.rate.low, report.rate.high)
+    for tier, curve in curves.items():
+        plot.draw(tier.value, TONES[tier], curve)
+    plot.mark(f"computed with {percent(used)}", used)
+    if report.break_even is not None:
+        plot.mark(f"stops paying at {percent(report.break_even)}", report.break_even)
+    return plot
+
+
+def waste_plot(report: CostReport) -> LinePlot | None:
+    """None without evictions, or if saves cost nothing."""
+    job = report.job
+    if math.isinf(job.mean) or not job.save_seconds:
+        return None
+    low, high = max(1.0, job.interval / 20), min(job.work_seconds, job.interval * 20)
+    steps = [low * (high / low) ** (index / POINTS) for index in range(POINTS + 1)]
+    results = [(step, expected(job, step)) for step in steps]
+    curve = [(step, result.slower) for step, result in results if result]
+    least = min(y for _, y in curve)
+    highest = min(max(y for _, y in curve), 6 * least)
+    plot = LinePlot(
+        (low, high),
+        (0.0, highest * 1.05),
+        "work between two saves",
+        "time added to the work",
+        span,
+        lambda value: percent(value) if value else "0 %",
+        log=True,
+    )
+    plot.draw("waste", "spot", curve)
+    plot.mark(f"Young {span(job.interval)}", job.interval)
+    plot.mark(f"Daly {span(daly := daly_interval(job.save_seconds, job.mean, job.noticed))}", daly)
+    return plot

@@ -1,0 +1,143 @@
+"""The answer as data: dedicated, spot and low priority, and the sentence that answers the question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arc_toolkit.cost.eviction_rates import EvictionRate, percent
+from arc_toolkit.cost.formulas import Expected, break_even, expected
+from arc_toolkit.cost.mix import MixReport
+from arc_toolkit.cost.prices import Tier, VmPrice
+from arc_toolkit.cost.share_price import ShareUse
+from arc_toolkit.cost.simulation import Runs, mean_of, quantile, simulate
+from arc_toolkit.cost.training_job import TrainingJob
+from arc_toolkit.errors import ArcError
+
+RANGE = (0.05, 0.95)
+RANGE_RUNS = 1000  # for the range without --simulate
+RANGE_EVICTIONS = 300_000  # fewer runs where each has many evictions: about a second in all
+
+
+@dataclass(frozen=True, slots=True)
+class TierCost:
+    """One line of the table; what depends on an unknown price is None."""
+
+    tier: Tier
+    price: VmPrice | None
+    hours: float
+    slower: float
+    cost: float | None = None
+    low: float | None = None
+    high: float | None = None
+    saving: float | None = None
+
+
+@dataclass
+class CostReport:
+    size: str
+    region: str
+    job: TrainingJob
+    rate: EvictionRate
+    rows: list[TierCost]
+    expected: Expected
+    break_even: float | None  # None: it pays at any rate, a price is unknown, or there is no formula
+    fallback: bool = False  # time and price come from the simulation
+    runs: Runs | None = None  # with --simulate
+    share: ShareUse | None = None
+    mix: MixReport | None = None
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def row(self, tier: Tier) -> TierCost:
+        return next(row for row in self.rows if row.tier is tier)
+
+    @property
+    def currency(self) -> str:
+        return next((row.price.currency for row in self.rows if row.price), "USD")
+
+    @property
+    def sentence(self) -> str:
+        return answer(self)
+
+
+def build_cost(
+    size: str,
+    region: str,
+    job: TrainingJob,
+    rate: EvictionRate,
+    prices: Mapping[Tier, VmPrice],
+    *,
+    runs: int = 0,
+    seed: int = 0,
+) -> CostReport:
+    """Everything but the deadline; `runs` as with --simulate."""
+    job = job.at(rate.used)
+    result = expected(job)
+    if result is None:
+        raise ArcError(
+            f"at {percent(rate.used)} evictions per hour and {job.nodes} nodes the job is evicted every "
+            f"{job.mean:.0f} s and hardly makes progress: use fewer nodes, a faster save or a shorter restart"
+        )
+    count = runs or max(100, min(RANGE_RUNS, int(RANGE_EVICTIONS / (1 + result.evictions))))
+    simulated = simulate(job, count, seed)
+    ends = [simulated if end == job.rate else simulate(job.at(end), count, seed) for end in (rate.low, rate.high)]
+    fallback = job.missing.fallback_seconds is not None and job.missing.share > 0
+    elapsed = mean_of(simulated.elapsed) if fallback else result.elapsed
+    dedicated = prices.get(Tier.DEDICATED)
+    rows = [_dedicated(job, dedicated)]
+    for tier in (Tier.SPOT, Tier.LOW_PRIORITY):
+        price = prices.get(tier)
+        row = TierCost(tier, price, elapsed / 3600, elapsed / job.work_seconds - 1)
+        if price and not (fallback and dedicated is None):
+            dear = dedicated.amount if dedicated else None
+            spread = [end.prices(price.amount, dear, job.nodes) for end in ends]
+            cost = (
+                mean_of(simulated.prices(price.amount, dear, job.nodes))
+                if fallback
+                else result.price(price.amount, job.nodes)
+            )
+            row = TierCost(
+                tier,
+                price,
+                row.hours,
+                row.slower,
+                cost,
+                quantile(spread[0], RANGE[0]),
+                quantile(spread[1], RANGE[1]),
+                1 - cost / rows[0].cost if rows[0].cost else None,
+            )
+        rows.append(row)
+    spot = prices.get(Tier.SPOT)
+    even = break_even(job, dedicated.amount, spot.amount) if dedicated and spot and not fallback else None
+    report = CostReport(size, region, job, rate, rows, result, even, fallback, simulated if runs else None)
+    if fallback:
+        report.notes.append(
+            f"time and price with a fallback come from {count:,} simulated runs: there is no formula"
+        )
+    return report
+
+
+def _dedicated(job: TrainingJob, price: VmPrice | None) -> TierCost:
+    hours = job.work_seconds / 3600
+    cost = price.amount * job.nodes * hours if price else None
+    return TierCost(Tier.DEDICATED, price, hours, 0.0, cost, cost, cost, 0.0 if price else None)
+
+
+def answer(report: CostReport) -> str:
+    """`Spot is 71 % cheaper and takes 6 % longer; it stops paying above 31 % evictions per hour.`"""
+    spot, dedicated = report.row(Tier.SPOT), report.row(Tier.DEDICATED)
+    longer = f"takes {percent(spot.slower)} longer"
+    if spot.cost is None or dedicated.cost is None:
+        unknown = "spot" if spot.price is None else "dedicated"
+        where = f"{report.size} in {report.region}"
+        return f"The {unknown} price of {where} is unknown, and so is the saving; spot {longer}."
+    even = (
+        f"; it stops paying above {percent(report.break_even)} evictions per hour"
+        if report.break_even is not None
+        else "; it pays at any eviction rate up to 99.9 % per hour"
+    )
+    even = "" if report.fallback else even
+    if spot.cost <= dedicated.cost:
+        return f"Spot is {percent(1 - spot.cost / dedicated.cost)} cheaper and {longer}{even}."
+    return f"Spot is {percent(spot.cost / dedicated.cost - 1)} more expensive and {longer}{even}."

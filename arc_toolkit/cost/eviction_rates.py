@@ -1,0 +1,97 @@
+"""How often a spot node is evicted, as a probability per hour: a figure, one of Azure's bands, or measured."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from arc_toolkit.errors import ArcError
+
+_RATE = re.compile(r"(?P<low>\d+(?:\.\d+)?)\s*%?\s*(?:(?P<plus>\+)\s*%?|-\s*(?P<high>\d+(?:\.\d+)?)\s*%?)?")
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRate:
+    """Per node and hour. `used` is what is computed with; the range of prices covers `low` to `high`."""
+
+    low: float
+    used: float
+    high: float
+    source: str
+    open_end: bool = False  # `20+%` has no upper end
+
+    @property
+    def text(self) -> str:
+        if self.open_end:
+            return f"{percent(self.low)} or more per hour"
+        if self.low == self.high:
+            return f"{percent(self.used)} per hour"
+        return f"{percent(self.low)} to {percent(self.high)} per hour, computed with {percent(self.used)}"
+
+
+def percent(share: float) -> str:
+    """`5 %`, `7.5 %`, `0.25 %`: two digits that matter, whole above ten."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 9.95 or value == round(value) else f"{value:.2g} %"
+
+
+def parse_rate(text: str, source: str = "--eviction-rate") -> EvictionRate:
+    """`5%`, `5-10%`, `20+%`, as Azure's portal and Resource Graph write them."""
+    match = _RATE.fullmatch(text.strip())
+    if match is None or "%" not in text:
+        raise ArcError(f"{source} {text}: write a rate per hour such as 5%, 5-10% or 20+%")
+    low = float(match["low"]) / 100
+    high = float(match["high"]) / 100 if match["high"] else low
+    if not low <= high < 1:
+        raise ArcError(f"{source} {text}: a rate is less than 100% per hour, and a band begins with its lower end")
+    return EvictionRate(low, (low + high) / 2, high, source, bool(match["plus"]))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLife:
+    """One spot node while it was watched: its hours, and whether and how sure its end was an eviction."""
+
+    hours: float
+    evicted: bool = False
+    unclear: bool = False  # it vanished, and nothing says why
+
+
+def measured_rate(lives: Iterable[NodeLife], source: str) -> EvictionRate:
+    """The rate from node lifetimes with the exact 95 % interval for few events (Garwood 1936).
+
+    Nodes that vanished without a reason may have been evicted or scaled down: the upper end counts them, the lower does
+    not. Without any eviction half of one is assumed, because a rate of 0 would be a promise.
+    """
+    rows = list(lives)
+    hours = math.fsum(row.hours for row in rows)
+    sure = sum(row.evicted for row in rows)
+    unclear = sum(row.unclear for row in rows)
+    if hours <= 0:
+        raise ArcError(f"{source}: no spot node was recorded")
+    tail = (1 - CONFIDENCE) / 2
+    low = _poisson_mean(sure, 1 - tail, upper=False) / hours
+    high = _poisson_mean(sure + unclear, tail, upper=True) / hours
+    middle = (sure + unclear / 2 or 0.5) / hours
+    per_hour = [-math.expm1(-value) for value in (low, middle, high)]
+    counts = f"{sure} evictions of {len(rows)} spot nodes in {hours:.0f} node hours"
+    counts += f", {unclear} more vanished without a reason" if unclear else ""
+    return EvictionRate(per_hour[0], per_hour[1], min(per_hour[2], 0.999), f"{source}: {counts}")
+
+
+def _poisson_mean(events: int, probability: float, *, upper: bool) -> float:
+    """The mean with which that many events or fewer (`upper`), or fewer than that, have this probability."""
+    if not upper and events == 0:
+        return 0.0
+    most = events if upper else events - 1
+    low, high = 0.0, 10.0 + 2 * events + 10 * math.sqrt(events + 1)
+    for _ in range(80):
+        middle = (low + high) / 2
+        term = total = math.exp(-middle)
+        for count in range(1, most + 1):
+            term *= middle / count
+            total += term
+        low, high = (middle, high) if total > probability else (low, middle)
+    return high

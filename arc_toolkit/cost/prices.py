@@ -1,0 +1,141 @@
+"""Prices per VM and hour: a table with one row per size, region and tier, each with its date and source.
+
+The shipped table, what `scripts/refresh_prices.py` writes and the `--prices` of a contract have the same columns. A
+price that is in none of them is unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from functools import cache
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.resources import data_file
+
+REQUIRED = ("size", "region", "tier", "price")
+FIELDS = (*REQUIRED, "currency", "date", "source")
+OLD_DAYS = 365
+
+
+class Tier(StrEnum):
+    """How a VM is bought. Low priority is AzureML's own compute; spot is a pool of a cluster, or a VM."""
+
+    DEDICATED = "dedicated"
+    SPOT = "spot"
+    LOW_PRIORITY = "low-priority"
+
+
+@dataclass(frozen=True, slots=True)
+class VmPrice:
+    """One row: per VM and hour."""
+
+    amount: float
+    currency: str = "USD"
+    day: date | None = None
+    source: str = ""
+
+    def age_days(self, today: date) -> int | None:
+        return (today - self.day).days if self.day else None
+
+
+PriceKey = tuple[str, str, Tier]  # size and region in lower case
+PriceTable = Mapping[PriceKey, VmPrice]
+
+
+def read_prices(lines: Iterable[str], name: str) -> dict[PriceKey, VmPrice]:
+    """The rows of a CSV; lines that begin with # are comments."""
+    numbered = [
+        (number, line) for number, line in enumerate(lines, 1) if not line.startswith("#") and line.strip()
+    ]
+    rows = csv.DictReader(line for _, line in numbered)
+    lacking = [field for field in REQUIRED if field not in (rows.fieldnames or ())]
+    if lacking:
+        raise ArcError(
+            f"{name}: the first line must have the columns {', '.join(REQUIRED)}: {lacking[0]} is missing"
+        )
+    table: dict[PriceKey, VmPrice] = {}
+    for (number, _), row in zip(numbered[1:], rows, strict=False):
+        where = f"{name}:{number}"
+        tier = _tier(row["tier"], where)
+        table[(row["size"] or "").strip().lower(), (row["region"] or "").strip().lower(), tier] = VmPrice(
+            _amount(row["price"], where),
+            (row.get("currency") or "USD").strip().upper(),
+            _day(row.get("date"), where),
+            (row.get("source") or name).strip(),
+        )
+    return table
+
+
+@cache
+def shipped_prices() -> PriceTable:
+    with open(data_file("prices.csv"), encoding="utf-8", newline="") as stream:
+        return read_prices(stream, "prices.csv")
+
+
+def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier, VmPrice]:
+    """The known prices of a size; a row of the first table wins, and a row without a region is for all of them."""
+    tables = list(tables)
+    regions = sorted({key[1] for table in tables for key in table} - {""})
+    if region.lower() not in regions and not any(key[1] == "" for table in tables for key in table):
+        import difflib
+
+        near = difflib.get_close_matches(region.lower(), regions, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(regions)}"
+        raise ArcError(f"--region {region}: no price is known there; {hint} Use --prices FILE for others")
+    prices: dict[Tier, VmPrice] = {}
+    for tier in Tier:
+        for table in tables:
+            price = table.get((size.lower(), region.lower(), tier)) or table.get((size.lower(), "", tier))
+            if price:
+                prices[tier] = price
+                break
+    currencies = sorted({price.currency for price in prices.values()})
+    if len(currencies) > 1:
+        raise ArcError(
+            f"the prices of {size} are in {' and '.join(currencies)}: "
+            "put those of all tiers in one currency in --prices"
+        )
+    return prices
+
+
+def old_prices(prices: Mapping[Tier, VmPrice], today: date) -> list[str]:
+    """A sentence for each price that is older than a year."""
+    notes = []
+    for tier, price in prices.items():
+        days = price.age_days(today)
+        if days is not None and days > OLD_DAYS:
+            notes.append(
+                f"the {tier} price is of {price.day}, {days} days old: "
+                "--prices FILE or scripts/refresh_prices.py has newer ones"
+            )
+    return notes
+
+
+def _tier(text: str | None, where: str) -> Tier:
+    try:
+        return Tier((text or "").strip().lower().replace("_", "-").replace("on-demand", "dedicated"))
+    except ValueError:
+        raise ArcError(f"{where}: tier {text!r}: there are {', '.join(Tier)}") from None
+
+
+def _amount(text: str | None, where: str) -> float:
+    try:
+        amount = float(text or "")
+    except ValueError:
+        raise ArcError(f"{where}: price {text!r} is not a number") from None
+    if not 0 < amount < float("inf"):
+        raise ArcError(f"{where}: price {text!r}: a price is more than 0")
+    return amount
+
+
+def _day(text: str | None, where: str) -> date | None:
+    if not text or not text.strip():
+        return None
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        raise ArcError(f"{where}: date {text!r}: write it like 2026-06-18") from None

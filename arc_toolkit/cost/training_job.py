@@ -1,0 +1,68 @@
+"""The job whose price is asked for, and what happens to it: evictions, notices, saves, restarts, missing capacity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
+from arc_toolkit.errors import ArcError
+
+NOTICE_SECONDS = 30.0  # Azure's Scheduled Events announce Preempt at least 30 s before, best effort
+NOTICE_WORKS = 0.9  # assumed: Azure publishes no figure for "best effort"
+SHORTEST_INTERVAL = 1.0
+# Nodes of a gang that wait for one that is missing are paid until the autoscaler removes them:
+# AKS, cluster autoscaler profile, scale-down-unneeded-time: 10 minutes.
+IDLE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class MissingCapacity:
+    """After which share of evictions no spot capacity is available, and for how long on average."""
+
+    share: float = 0.0
+    mean_seconds: float = 0.0
+    fallback_seconds: float | None = None  # on-demand after this wait; None: wait for spot
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1 or self.mean_seconds < 0:
+            raise ArcError("--missing: use a share from 0% to 100% and a time of 0 or more, such as 10%:30m")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """Times in seconds. `rate`: the probability that a node is evicted within an hour."""
+
+    work_seconds: float
+    nodes: int = 1
+    rate: float = 0.0
+    save_seconds: float = 15.0
+    restart_seconds: float = 60.0
+    noticed: float = NOTICE_WORKS
+    missing: MissingCapacity = MissingCapacity()
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise ArcError(f"--nodes {self.nodes}: a job needs at least one node")
+        if not 0 < self.work_seconds < math.inf:
+            raise ArcError("--hours: a job takes more than 0 hours")
+        if not 0 <= self.rate < 1:
+            raise ArcError(f"--eviction-rate {self.rate:.0%}: use 0% or more, and less than 100%")
+        if self.save_seconds < 0 or self.restart_seconds < 0:
+            raise ArcError("--save and --restart: a time cannot be negative")
+        if not 0 <= self.noticed <= 1:
+            raise ArcError("--notice-works: use 0% to 100%")
+
+    @property
+    def mean(self) -> float:
+        """Seconds between evictions of any node; infinite without evictions."""
+        return mean_seconds(self.rate, self.nodes) if self.rate else math.inf
+
+    @property
+    def interval(self) -> float:
+        """Seconds of work between saves: the optimum, and never longer than the job."""
+        best = best_interval(self.save_seconds, self.mean, self.noticed)
+        return min(max(best, SHORTEST_INTERVAL), self.work_seconds)
+
+    def at(self, rate: float) -> TrainingJob:
+        return replace(self, rate=rate)

@@ -1,0 +1,165 @@
+"""Expected time and price against hand computation, the table of published figures, and the simulation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from arc_toolkit.checkpoints.interval import best_interval, daly_interval, first_order_waste, mean_seconds
+from arc_toolkit.cost.formulas import break_even, expected
+from arc_toolkit.cost.simulation import mean_of, quantile, simulate
+from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
+from arc_toolkit.errors import ArcError
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("save", "rate", "nodes", "mean_hours", "minutes", "waste", "with_notice"),
+    [  # save, rate, nodes, M, tau, waste in %, waste in % if a notice save of 5 s always works; restart 60 s
+        (5, 0.05, 1, 19.5, 14.0, 1.3, 0.1),
+        (5, 0.20, 8, 0.56, 2.4, 10.0, 3.2),
+        (15, 0.05, 8, 2.44, 8.6, 6.5, 0.7),
+        (15, 0.20, 8, 0.56, 4.1, 15.2, 3.2),
+        (60, 0.20, 8, 0.56, 8.2, 27.4, None),
+    ],
+)
+def test_the_table_of_intervals_computed_before_the_code(
+    save: float,
+    rate: float,
+    nodes: int,
+    mean_hours: float,
+    minutes: float,
+    waste: float,
+    with_notice: float | None,
+) -> None:
+    mean = mean_seconds(rate, nodes)
+    interval = best_interval(save, mean)
+    assert mean / HOUR == pytest.approx(mean_hours, abs=0.05 if mean_hours > 10 else 0.005)
+    assert interval / 60 == pytest.approx(minutes, abs=0.06)
+    assert 100 * first_order_waste(save, interval, 60, mean) == pytest.approx(waste, abs=0.05)
+    if with_notice is not None:
+        assert 100 * first_order_waste(5, math.inf, 60, mean, noticed=1) == pytest.approx(with_notice, abs=0.05)
+
+
+def test_young_and_daly_by_hand() -> None:
+    # M = 8773.1 s, C = 15 s: sqrt(2 C M) = 513.02; x = sqrt(C / 2M) = 0.02924;
+    # 513.02 (1 + x/3 + x^2/9) - 15 = 503.07
+    mean = mean_seconds(0.05, 8)
+    assert best_interval(15, mean) == pytest.approx(513.02, abs=0.01)
+    assert daly_interval(15, mean) == pytest.approx(503.07, abs=0.01)
+    assert best_interval(15, mean, noticed=0.9) == pytest.approx(513.02 * math.sqrt(10), abs=0.02)
+    assert daly_interval(50, 20) == 20  # Daly: a save that takes longer than 2 M is made every M
+    assert math.isinf(best_interval(15, mean, noticed=1))
+    assert math.isinf(daly_interval(15, mean, noticed=1))
+
+
+@pytest.mark.parametrize(
+    ("save", "rate", "nodes", "noticed", "ratio"),
+    [  # by numeric integration over the moment of the eviction, before the code
+        (15, 0.05, 8, 0.0, 1.068123),
+        (15, 0.05, 8, 0.9, 1.026238),
+        (5, 0.20, 8, 0.0, 1.106306),
+        (60, 0.20, 8, 0.0, 1.329497),
+        (5, 0.05, 1, 0.9, 1.004664),
+    ],
+)
+def test_time_and_simulation_agree_with_numeric_integration(
+    save: float, rate: float, nodes: int, noticed: float, ratio: float
+) -> None:
+    job = TrainingJob(40 * HOUR, nodes, rate, save, 60, noticed)
+    result = expected(job)
+    assert result
+    assert 1 + result.slower == pytest.approx(ratio, abs=1e-5)
+    runs = simulate(job, 3000, seed=1)
+    assert mean_of(runs.elapsed) / HOUR == pytest.approx(40 * ratio, rel=0.02)
+    # 2 % of the time would hide an error in the waste: that agrees within 5 % too.
+    assert mean_of(runs.elapsed) / job.work_seconds - 1 == pytest.approx(ratio - 1, rel=0.05)
+    assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(result.evictions, rel=0.03)
+
+
+def test_a_notice_that_always_works_needs_no_periodic_save() -> None:
+    # 1 + (R' + C) / M with R' = M (e^(60/M) - 1) = 60.21, M = 8773.1: 1.008572
+    job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, noticed=1.0)
+    result = expected(job)
+    assert result
+    assert 1 + result.slower == pytest.approx(1.008572, abs=1e-5)
+    assert result.redone == pytest.approx(0, abs=1e-6)
+
+
+def test_missing_capacity_adds_waits_and_idle_nodes() -> None:
+    # Every other eviction waits 1 h on average: 0.5 h each. Idle nodes are paid for at most 10 min:
+    # 0.5 x 3600 (1 - e^(-1/6)) = 276.33 s each, of 7 nodes.
+    job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.9, MissingCapacity(0.5, HOUR))
+    result, runs = expected(job), simulate(job, 4000, seed=2)
+    assert result
+    assert result.waits == pytest.approx(result.evictions * 1800)
+    assert result.idle_nodes == pytest.approx(7 * result.evictions * 276.33, rel=1e-4)
+    assert mean_of(runs.elapsed) == pytest.approx(result.elapsed, rel=0.02)
+    assert mean_of(runs.prices(0.5, None, 8)) == pytest.approx(result.price(0.5, 8), rel=0.02)
+
+
+def test_the_price_by_hand() -> None:
+    # 40 h x 1.068123 x 8 nodes x 0.444433 = 151.91; dedicated: 40 x 8 x 3.673 = 1175.36
+    job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.0)
+    result = expected(job)
+    assert result
+    assert result.price(0.444433, 8) == pytest.approx(151.91, abs=0.01)
+
+
+def test_break_even_is_where_the_prices_meet() -> None:
+    job = TrainingJob(40 * HOUR, 8, 0.05, 60, 600, 0.0)
+    rate = break_even(job, 3.0, 1.0)
+    assert rate is not None
+    result = expected(job.at(rate))
+    assert result
+    assert result.price(1.0, 8) == pytest.approx(3.0 * 8 * 40, rel=1e-6)
+    # Spot at the price of dedicated never pays; almost free it always does.
+    assert break_even(job, 1.0, 1.0) == pytest.approx(0.0, abs=1e-6)
+    assert break_even(TrainingJob(HOUR, 1, 0.0, 1, 1, 0.0), 1.0, 0.01) is None
+
+
+def test_without_evictions_spot_takes_no_longer() -> None:
+    job = TrainingJob(HOUR, 4)
+    result = expected(job)
+    assert result
+    assert (result.elapsed, result.evictions) == (HOUR, 0)
+    assert simulate(job, 3).elapsed == (HOUR,) * 3
+
+
+def test_a_hopeless_job_is_known_as_such() -> None:
+    assert expected(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0)) is None
+    with pytest.raises(ArcError, match="hardly makes progress"):
+        simulate(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0), 1)
+
+
+def test_fallback_on_demand_by_hand() -> None:
+    # After every eviction spot is missing "for ever": 10 min of waiting, then a restart and the rest on demand.
+    missing = MissingCapacity(1.0, 1e12, fallback_seconds=600)
+    job = TrainingJob(10 * HOUR, 2, 0.30, 0, 60, 1.0, missing)
+    runs = simulate(job, 500, seed=3)
+    for elapsed, spot, dear, idle, evictions in zip(
+        runs.elapsed, runs.spot, runs.on_demand, runs.idle, runs.evictions, strict=True
+    ):
+        assert evictions in (0, 1)
+        if evictions:
+            assert elapsed == pytest.approx(10 * HOUR + 600 + 60)
+            assert spot + dear == pytest.approx(10 * HOUR + 60)
+            assert idle == 600
+        else:
+            assert (elapsed, dear, idle) == (10 * HOUR, 0, 0)
+    # 2 nodes at 30 %: e^(2 x 10 x ln 0.7) = 0.08 % meet none.
+    assert sum(runs.evictions) >= 495
+
+
+def test_the_same_seed_gives_the_same_runs_and_another_gives_others() -> None:
+    job = TrainingJob(10 * HOUR, 4, 0.2)
+    assert simulate(job, 20, 5) == simulate(job, 20, 5)
+    assert simulate(job, 20, 5) != simulate(job, 20, 6)
+
+
+def test_quantiles_by_hand() -> None:
+    assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
+    assert quantile([5.0], 0.95) == 5.0
+    assert quantile([0.0, 10.0], 0.05) == pytest.approx(0.5)

@@ -1,0 +1,165 @@
+"""Eviction rates as people and Azure write them, measured ones, and tables of prices."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import pytest
+
+from arc_toolkit.cost.eviction_rates import NodeLife, measured_rate, parse_rate, percent
+from arc_toolkit.cost.node_lives import node_lives
+from arc_toolkit.cost.prices import Tier, VmPrice, old_prices, prices_of, read_prices, shipped_prices
+from arc_toolkit.errors import ArcError
+from arc_toolkit.sizing import vm_sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "used", "high", "open_end"),
+    [
+        ("5%", 0.05, 0.05, 0.05, False),
+        ("0-5%", 0.0, 0.025, 0.05, False),
+        ("5-10%", 0.05, 0.075, 0.10, False),
+        ("5% - 10%", 0.05, 0.075, 0.10, False),
+        ("20+%", 0.2, 0.2, 0.2, True),
+        ("20%+", 0.2, 0.2, 0.2, True),
+        ("0%", 0.0, 0.0, 0.0, False),
+    ],
+)
+def test_rates_as_azure_writes_them(text: str, low: float, used: float, high: float, open_end: bool) -> None:
+    rate = parse_rate(text)
+    assert (rate.low, rate.high, rate.open_end) == (low, high, open_end)
+    assert rate.used == pytest.approx(used)
+
+
+@pytest.mark.parametrize("text", ["5", "100%", "-5%", "10-5%", "five%", "", "%", "5-10-15%"])
+def test_other_rates_are_refused(text: str) -> None:
+    with pytest.raises(ArcError, match="rate"):
+        parse_rate(text)
+
+
+def test_measured_with_the_exact_interval() -> None:
+    # Tables of Garwood's interval: 3 events: 0.6187 to 8.767; 10: 4.795 to 18.39; 0: 0 to 3.689.
+    def per_hour(mean: float) -> float:
+        return 1 - math.exp(-mean / 100)
+
+    lives = [NodeLife(10, evicted=True)] * 3 + [NodeLife(70)]
+    rate = measured_rate(lives, "h.db")
+    assert rate.used == pytest.approx(per_hour(3))
+    assert (rate.low, rate.high) == pytest.approx((per_hour(0.6187), per_hour(8.767)), rel=1e-3)
+    many = measured_rate([NodeLife(10, evicted=True)] * 10, "h.db")
+    assert (many.low, many.high) == pytest.approx((per_hour(4.795), per_hour(18.39)), rel=1e-3)
+    none = measured_rate([NodeLife(100)], "h.db")
+    assert none.low == 0
+    assert none.used == pytest.approx(per_hour(0.5))
+    assert none.high == pytest.approx(per_hour(3.689), rel=1e-3)
+
+
+def test_nodes_that_vanished_widen_the_interval_upwards() -> None:
+    rate = measured_rate([NodeLife(50, evicted=True), NodeLife(50, unclear=True)], "h.db")
+    sure = measured_rate([NodeLife(50, evicted=True), NodeLife(50)], "h.db")
+    assert rate.low == sure.low
+    assert rate.high > sure.high
+    assert "1 more vanished" in rate.source
+
+
+def node(name: str, created: str, deleted: str = "", spot: bool = True, pool: str = "gpu") -> dict[str, object]:
+    labels = {"kubernetes.azure.com/agentpool": pool}
+    labels |= {"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}
+    metadata: dict[str, object] = {"name": name, "creationTimestamp": created, "labels": labels}
+    return {"metadata": metadata | ({"deletionTimestamp": deleted} if deleted else {})}
+
+
+def event(name: str, reason: str, moment: str) -> dict[str, object]:
+    return {"involvedObject": {"kind": "Node", "name": name}, "reason": reason, "lastTimestamp": moment}
+
+
+def test_lives_of_spot_nodes_end_in_an_eviction_a_scale_down_or_unclear() -> None:
+    noon = 1_782_907_200.0  # 2026-07-01T12:00:00Z
+    nodes = [
+        node("evicted", "2026-07-01T12:00:00Z", "2026-07-01T14:00:00Z"),
+        node("scaled", "2026-07-01T12:00:00Z", "2026-07-01T13:00:00Z"),
+        node("vanished", "2026-07-01T10:00:00Z", "2026-07-01T13:30:00Z"),
+        node("alive", "2026-07-01T15:00:00Z"),
+        node("before", "2026-07-01T08:00:00Z", "2026-07-01T11:00:00Z"),
+        node("dedicated", "2026-07-01T12:00:00Z", "2026-07-01T14:00:00Z", spot=False),
+    ]
+    events = [
+        event("evicted", "PreemptScheduled", "2026-07-01T13:59:30Z"),
+        event("scaled", "ScaleDown", "2026-07-01T12:59:00Z"),
+        event("vanished", "PreemptScheduled", "2026-06-01T12:00:00Z"),  # of an earlier node of that name
+    ]
+    lives = list(node_lives(nodes, events, since=noon, until=noon + 4 * 3600))
+    assert lives == [
+        NodeLife(2.0, evicted=True),
+        NodeLife(1.0),
+        NodeLife(1.5, unclear=True),
+        NodeLife(1.0),
+    ]
+    assert list(node_lives(nodes, events, since=noon, until=noon + 4 * 3600, pool="other")) == []
+
+
+def test_percent_has_two_digits_that_matter() -> None:
+    assert [percent(value) for value in (0.05, 0.075, 0.0025, 0.714, 0.0, 0.996)] == [
+        "5 %",
+        "7.5 %",
+        "0.25 %",
+        "71 %",
+        "0 %",
+        "100 %",
+    ]
+
+
+OWN = ["size,region,tier,price,currency,date", "Standard_D8s_v5,westeurope,on-demand,0.40,usd,2026-01-02"]
+
+
+def test_own_prices_win_and_the_rest_is_from_the_shipped_table() -> None:
+    own = read_prices([*OWN, "standard_d8s_v5,,spot,0.05"], "mine.csv")
+    prices = prices_of("Standard_D8s_v5", "westeurope", [own, shipped_prices()])
+    assert prices[Tier.DEDICATED] == VmPrice(0.40, "USD", date(2026, 1, 2), "mine.csv")
+    assert prices[Tier.SPOT].amount == 0.05  # a row without a region is for all of them
+    assert Tier.LOW_PRIORITY not in prices
+    shipped = prices_of("Standard_D8s_v5", "eastus", [shipped_prices()])
+    assert shipped[Tier.DEDICATED].amount == 0.384
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["size,region,price"], "tier is missing"),
+        ([OWN[0], "D8s,westeurope,cheap,1"], "mine.csv:2: tier 'cheap'"),
+        ([OWN[0], "# a comment", "D8s,westeurope,spot,free"], "mine.csv:3: price 'free' is not a number"),
+        ([OWN[0], "D8s,westeurope,spot,-1"], "a price is more than 0"),
+        ([OWN[0], "D8s,westeurope,spot,1,USD,June"], "date 'June'"),
+        ([], "must have the columns"),
+    ],
+)
+def test_a_bad_table_is_one_sentence_with_its_line(lines: list[str], message: str) -> None:
+    with pytest.raises(ArcError, match=message):
+        read_prices(lines, "mine.csv")
+
+
+def test_an_unknown_region_and_two_currencies_are_refused() -> None:
+    with pytest.raises(ArcError, match="did you mean westeurope"):
+        prices_of("Standard_D8s_v5", "westeurop", [shipped_prices()])
+    own = read_prices([OWN[0], "Standard_D8s_v5,westus2,dedicated,0.4,EUR"], "mine.csv")
+    with pytest.raises(ArcError, match="EUR and USD"):
+        prices_of("Standard_D8s_v5", "westus2", [own, shipped_prices()])
+
+
+def test_a_price_older_than_a_year_is_a_warning() -> None:
+    prices = {Tier.SPOT: VmPrice(1, day=date(2025, 6, 18)), Tier.DEDICATED: VmPrice(1, day=date(2026, 6, 18))}
+    [note] = old_prices(prices, date(2026, 6, 19))
+    assert "spot price is of 2025-06-18, 366 days old" in note
+    assert old_prices(prices, date(2026, 6, 18)) == []
+
+
+def test_every_shipped_price_is_of_a_known_size_with_date_and_source_and_spot_is_cheaper() -> None:
+    table = shipped_prices()
+    assert len(table) > 100
+    for (size, region, tier), price in table.items():
+        assert vm_sizes.find(size), size
+        assert price.day, size
+        assert price.source in ("karpenter", "skypilot")
+        if tier is Tier.SPOT:
+            assert price.amount < table[size, region, Tier.DEDICATED].amount
