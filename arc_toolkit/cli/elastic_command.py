@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     saves.add_argument(
         "--checkpoints",
         metavar="DIR|URL",
-        help="reached by every node; needed with --uri (here: ./checkpoints/NAME)",
+        help="reached by every node (default: copied to the head and to another node; here ./checkpoints/NAME)",
     )
     saves.add_argument(
         "--checkpoint-timeout",
@@ -131,9 +131,8 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         raise ArcError(f"--env {next(pair for pair in args.env if '=' not in pair)}: write NAME=VALUE")
     name = args.name or f"run-{time.strftime('%m%d-%H%M%S')}"
     checkpoints = args.checkpoints or ""
-    if not checkpoints and args.uri:
-        raise ArcError("--uri needs --checkpoints: a folder or URL that every node of the cluster can reach")
-    if "://" not in checkpoints:
+    # In a cluster without shared storage checkpoints are copied between the nodes.
+    if "://" not in checkpoints and (checkpoints or not args.uri):
         checkpoints = os.path.abspath(checkpoints or os.path.join("checkpoints", name))
     config = RunConfig(
         name=name,

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, get
 from arc_toolkit.elastic.messages import LineConnection, Message, connect
 from arc_toolkit.elastic.ranks import RankProcess, start_standby
 from arc_toolkit.notices.notice import Notice, NoticeKind
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 0.25
 _TICK = 0.05
 _RECONNECT_SECONDS = 60.0
+_FETCHED = "fetched"  # a note to this agent itself
 
 
 class ControllerGone(Exception):
@@ -62,6 +64,10 @@ class ElasticAgent:
         self._last_beat = 0.0
         self._steps: dict[int, tuple[int, int]] = {}
         self._leaving = False
+        # Only used without shared storage.
+        self._checkpoints = self._folder / "checkpoints"
+        self._copy_server: CopyServer | None = None
+        self._keeper: CopyKeeper | None = None
         self._watcher: Watcher | None = None
 
     def run(self) -> None:
@@ -72,8 +78,11 @@ class ElasticAgent:
                 with contextlib.suppress(ControllerGone):
                     self._serve()
         finally:
-            if self._watcher is not None:
-                self._watcher.stop()
+            for part in (self._watcher, self._keeper):
+                if part is not None:
+                    part.stop()
+            if self._copy_server is not None:
+                self._copy_server.close()
             for process in self._processes:
                 process.kill()
                 process.process.wait()
@@ -92,6 +101,8 @@ class ElasticAgent:
                     raise
                 time.sleep(0.5)
         address = self._connection.sock.getsockname()[0]
+        if self._copy_server is None:
+            self._copy_server = CopyServer(self._checkpoints, address)
         running = [
             {"rank": item.rank, "generation": item.generation, "size": item.size}
             for item in self._processes
@@ -105,6 +116,7 @@ class ElasticAgent:
             running=running,
             warm=self._warm(),
             port=_free_port(),
+            copies_port=self._copy_server.port,
         )
         self._selector.register(self._connection, selectors.EVENT_READ, self._from_controller)
 
@@ -138,7 +150,7 @@ class ElasticAgent:
             if kind == "welcome":
                 self._begin(message)
             elif kind == "start":
-                self._start_ranks(message)
+                self._prepare(message)
             elif kind == "stop":
                 notice = Notice(
                     NoticeKind(message["kind"]),
@@ -164,6 +176,10 @@ class ElasticAgent:
             self._watcher = Watcher(self._sources(), report=lambda text: self._notes.put(("note", {"text": text})))
             self._watcher.on_notice(self._on_notice)
             self._watcher.start()
+        if config["copies"] and self._keeper is None:
+            self._keeper = CopyKeeper(
+                self._checkpoints, tuple(config["copies"]), lambda text: self._notes.put(("note", {"text": text}))
+            )
         self._fill()
 
     def _sources(self) -> list[NoticeSource]:
@@ -203,6 +219,28 @@ class ElasticAgent:
     def _warm(self) -> int:
         return sum(item.rank is None and item.is_ready and item.code is None for item in self._processes)
 
+    def _prepare(self, message: Message) -> None:
+        """Have the newest checkpoint here before the ranks start; copying must not keep the agent from reporting."""
+        name, head = message["checkpoint"], self._config["copies"]
+        if self._keeper is not None:
+            self._keeper.peer = tuple(message["peer"]) if message["peer"] else None
+        if name is None or (self._checkpoints / name).is_dir():
+            self._start_ranks(message)
+            return
+
+        def fetch() -> None:
+            try:
+                arrived = get(tuple(head), name, self._checkpoints)
+            except (OSError, ValueError):
+                arrived = False
+            if arrived and self._keeper is not None:
+                self._keeper.received(name)
+            if not arrived:
+                self._notes.put(("note", {"text": f"{name} could not be copied from the head"}))
+            self._notes.put((_FETCHED, message))
+
+        threading.Thread(target=fetch, name="fetch", daemon=True).start()
+
     def _start_ranks(self, message: Message) -> None:
         """Turn standbys into ranks: the warm ones first, and new ones if there are not enough."""
         generation = message["generation"]
@@ -216,6 +254,9 @@ class ElasticAgent:
                 standbys = [item for item in self._processes if item.rank is None and item.code is None]
             standbys.sort(key=lambda item: not item.is_ready)
             rank = job.pop("rank")
+            if self._keeper is not None:
+                for variable in ("ARC_TOOLKIT_CHECKPOINTS", "ADAPTDL_CHECKPOINT_PATH"):
+                    job["environment"][variable] = str(self._checkpoints)
             if self._gpus:
                 each, place = len(self._gpus) // self._slots, int(job["environment"]["LOCAL_RANK"])
                 job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(
@@ -267,7 +308,10 @@ class ElasticAgent:
                 kind, fields = self._notes.get_nowait()
             except queue.Empty:
                 break
-            self._send(kind, **fields)
+            if kind == _FETCHED:
+                self._start_ranks(fields)
+            else:
+                self._send(kind, **fields)
         steps = {
             item.rank: item.progress for item in self._processes if item.rank is not None and item.code is None
         }

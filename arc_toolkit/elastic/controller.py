@@ -10,12 +10,12 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from arc_toolkit.elastic.copies import CopyServer, copies_folder, newest
 from arc_toolkit.elastic.messages import LineConnection, Message
-from arc_toolkit.elastic.run_config import RunConfig, rank_job
+from arc_toolkit.elastic.run_config import RunConfig, newest_saved_step, rank_job
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Capacity, Placement, place_ranks, stop_step, worth_growing
 
@@ -51,6 +51,7 @@ class AgentLink:
     warm: int = 0
     address: str = ""
     port: int = 0
+    copies_port: int = 0
     seen: float = 0.0
     doomed: bool = False
 
@@ -64,12 +65,13 @@ class Controller:
         cluster: ClusterPort,
         *,
         host: str = "127.0.0.1",
-        newest_step: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.config = config
         self.timeline = Timeline(config.name)
         self._cluster = cluster
-        self._newest_step = newest_step
+        # Without shared storage every checkpoint is copied to a folder here.
+        self._copies = copies_folder(config.name, "head") if not config.checkpoints else None
+        self._copy_server = CopyServer(self._copies, host) if self._copies is not None else None
         self._server = socket.create_server((host, 0), backlog=64)
         self.address: tuple[str, int] = (host, self._server.getsockname()[1])
         self._selector = selectors.DefaultSelector()
@@ -82,7 +84,7 @@ class Controller:
         self._rate_from: tuple[float, int] | None = None
         self._rates: dict[int, float] = {}
         self._stop_reason = ""
-        self._stop_at = 0.0
+        self._stop_at = self._copy_until = 0.0
         self._waiting_since: float | None = time.monotonic()
         self._failed_rank: tuple[int, int, float] | None = None
         self._failed_on: set[str] = set()
@@ -101,9 +103,16 @@ class Controller:
             "doomed": sum(agent.doomed for agent in self._agents),
             "step": self._steps.get(0),
             "steps_per_second": rate / self._placement.size if rate and self._placement else None,
-            "checkpoint": self._newest_step(),
+            "checkpoint": self.newest_step(),
             "stopping": self._stop_reason,
         }
+
+    def newest_step(self) -> int | None:
+        """Of the checkpoints that can be seen from here."""
+        if self._copies is not None:
+            checkpoint = newest(self._copies)
+            return checkpoint.step if checkpoint is not None else None
+        return newest_saved_step(self.config.checkpoints)
 
     def cancel(self) -> None:
         """End the run after a save; from any thread."""
@@ -129,6 +138,8 @@ class Controller:
                     agent.connection.send("leave")
                     agent.connection.close()
             self._server.close()
+            if self._copy_server is not None:
+                self._copy_server.close()
 
     def _accept(self) -> None:
         sock, _ = self._server.accept()
@@ -195,6 +206,7 @@ class Controller:
     def _welcome(self, agent: AgentLink, message: Message) -> None:
         agent.node, agent.slots, agent.warm = message["node"], message["slots"], message["warm"]
         agent.address, agent.port = message["address"], message["port"]
+        agent.copies_port = message["copies_port"]
         self._agents.append(agent)
         self._send(
             agent,
@@ -205,6 +217,7 @@ class Controller:
             cloud=self.config.cloud,
             metadata=self.config.metadata,
             notice_dir=self.config.notice_dir,
+            copies=[self.address[0], self._copy_server.port] if self._copy_server is not None else None,
         )
         self.timeline.add("joined", node=agent.node, slots=agent.slots)
         for row in message["running"]:
@@ -313,12 +326,21 @@ class Controller:
         self._stop_reason, self._rate_from, self._waiting_since = "", None, None
         links = {agent.node: agent for agent in self._agents}
         first = links[placement.nodes[0]]
+        checkpoint = newest(self._copies) if self._copies is not None else None
         for node in dict.fromkeys(placement.nodes):
             ranks = placement.ranks_of(node)
             master = (first.address, first.port)
             jobs = [rank_job(self.config, placement, rank, master, self._generation - 1) for rank in ranks]
             links[node].warm = max(0, links[node].warm - len(ranks))
-            self._send(links[node], "start", generation=self._generation, ranks=jobs)
+            peers = [item for item in self._agents if item.node != node and not item.doomed]
+            self._send(
+                links[node],
+                "start",
+                generation=self._generation,
+                ranks=jobs,
+                checkpoint=checkpoint.folder.name if checkpoint is not None else None,
+                peer=[peers[0].address, peers[0].copies_port] if peers else None,
+            )
         self.timeline.add(
             "start", generation=self._generation, workers=placement.size, nodes=len(set(placement.nodes))
         )
@@ -329,7 +351,7 @@ class Controller:
             return
         self._stop_reason = reason
         limit = self.config.checkpoint_timeout if left is None else min(left, self.config.checkpoint_timeout)
-        self._stop_at = time.monotonic() + limit
+        self._stop_at = self._copy_until = time.monotonic() + limit
         rate = self._rates.get(self._placement.size, 0.0) / self._placement.size
         if self._rate_from is not None and not rate:
             passed = time.monotonic() - self._rate_from[0]
@@ -378,12 +400,15 @@ class Controller:
     def _end_generation_if_stopped(self, now: float) -> None:
         assert self._placement is not None
         is_saved = 0 in self._exits
+        may_wait = is_saved and self._copies is not None and now < self._copy_until
+        if may_wait and (self.newest_step() or -1) < self._steps.get(0, -1):
+            return  # the node may be gone soon, and with it the only copy
         if len(self._exits) == self._placement.size or (is_saved and now > self._stop_at):
             self._abort(self._stop_reason)
         elif now > self._stop_at and not is_saved and self._exits:
             self._stop_at = now + self.config.checkpoint_timeout  # rank 0 is still saving
         elif now > self._stop_at:
-            step = self._newest_step()
+            step = self.newest_step()
             where = "from the start" if step is None else f"from step {step}"
             self.timeline.add("timeout", what="no checkpoint in time", resumes=where)
             self._abort(self._stop_reason)

@@ -14,7 +14,7 @@ from typing import Any
 
 from arc_toolkit.elastic.agent import ElasticAgent
 from arc_toolkit.elastic.controller import Controller
-from arc_toolkit.elastic.run_config import RunConfig, SavedSteps
+from arc_toolkit.elastic.run_config import RunConfig
 from arc_toolkit.errors import ArcError, missing_extra
 
 NAMESPACE = "arc-toolkit"
@@ -163,8 +163,7 @@ class RayController:
         self._config = RunConfig(**config)
         nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
         host = ray.util.get_node_ip_address()
-        saved = SavedSteps(self._config.checkpoints)
-        self._controller = Controller(self._config, nodes, host=host, newest_step=saved)
+        self._controller = Controller(self._config, nodes, host=host)
         self._code: int | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 

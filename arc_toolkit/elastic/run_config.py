@@ -19,7 +19,7 @@ class RunConfig:
     modules: list[str]
     most: int
     least: int = 1
-    checkpoints: str = ""
+    checkpoints: str = ""  # reached by every node; empty: each node has its own, and they are copied
     environment: dict[str, str] = field(default_factory=dict)
     checkpoint_timeout: float = 120.0
     rescale_timeout: float = 60.0
@@ -68,16 +68,11 @@ def rank_job(
     }
 
 
-class SavedSteps:
-    """The newest checkpoint that the controller can see."""
+def newest_saved_step(checkpoints: str) -> int | None:
+    """The step of the newest checkpoint in a folder that everybody can reach; of a URL it is not known."""
+    from arc_toolkit.checkpoints import Checkpoint, Store
 
-    def __init__(self, checkpoints: str) -> None:
-        self._checkpoints = checkpoints
-
-    def __call__(self) -> int | None:
-        from arc_toolkit.checkpoints import Checkpoint, Store
-
-        if not self._checkpoints or "://" in self._checkpoints:
-            return None
-        entries = Store(self._checkpoints).listing()
-        return next((entry.step for entry in entries if isinstance(entry, Checkpoint)), None)
+    if "://" in checkpoints:
+        return None
+    entries = Store(checkpoints).listing()
+    return next((entry.step for entry in entries if isinstance(entry, Checkpoint)), None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_toolkit.elastic.controller import Controller
-from arc_toolkit.elastic.run_config import RunConfig, SavedSteps
+from arc_toolkit.elastic.run_config import RunConfig
 from tests.support import ROOT
 
 # A sum that only comes out right if every step was done once, in order, by ranks that agree. It needs no package.
@@ -123,13 +123,12 @@ class ElasticRun:
             str(folder),
             ["arc_toolkit.checkpoints"],
             options.pop("most", 4),
-            checkpoints=str(folder / "checkpoints"),
+            checkpoints=options.pop("checkpoints", str(folder / "checkpoints")),
             cloud="none",
             notice_dir=str(self.notices),
             **options,
         )
-        saved = SavedSteps(self.config.checkpoints)
-        self.controller = Controller(self.config, cluster, newest_step=saved)
+        self.controller = Controller(self.config, cluster)
         self.code: int | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def test_cancel_saves_first(tmp_path: Path) -> None:
         run.until_step(33)
         run.controller.cancel()
         assert run.wait() == 143
-    step = run.controller._newest_step()
+    step = run.controller.newest_step()
     assert step is not None
     assert step >= 33
 
@@ -164,3 +165,23 @@ def _status(path: Path) -> str:
         return (path / "status").read_text()
     except OSError:
         return ""
+
+
+def test_without_shared_storage_checkpoints_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 300, 0.02, checkpoints="") as run:
+        run.until_step(45)
+        running = run.controller._placement
+        assert running is not None
+        (run.notices / running.nodes[0]).write_text("25")  # the node of the rank that saves
+        run.until(lambda: len(run.events("resumed")) == 2)
+        assert run.controller.timeline.steps_redone == 0
+        run.until(lambda: (run.controller.newest_step() or 0) >= 100)
+        running = run.controller._placement
+        assert running is not None
+        run.cluster.signal(running.nodes[0], signal.SIGKILL)
+        assert run.wait() == 0
+    assert f"total {expected_total(300)}" in run.text()
+    assert run.controller.timeline.steps_redone <= 41  # one interval, and one that was not copied yet
