@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,3 +41,23 @@ def real_module(module: str) -> Any:
         return import_module(module)
     except ImportError:
         unavailable(f"{module} is not installed")
+
+
+def frameworks_python() -> str:
+    """The Python of the environment with PyTorch, LightGBM, XGBoost and Ray."""
+    return _printed("frameworks")
+
+
+def cloud_models() -> str:
+    """A folder with botocore and Google's API client."""
+    return _printed("cloud-models", PYTHON=sys.executable)
+
+
+def _printed(script: str, **variables: str) -> str:
+    """What a script that prepares a real component prints: where it is."""
+    answer = subprocess.run(
+        [ROOT / "scripts" / script], env={**os.environ, **variables}, capture_output=True, text=True
+    )
+    if answer.returncode:
+        unavailable(f"scripts/{script}: {answer.stderr.strip()}")
+    return answer.stdout.strip()

@@ -31,6 +31,7 @@ COMMANDS = {
     "place": ("place_command", "put Kubernetes workloads onto spot nodes, or keep them off"),
     "gen-compute": ("gen_compute", "write an AmlCompute cluster of low-priority VMs that azure-ai-ml accepts"),
     "gen-spot-vm": ("gen_spot_vm", "write cloud-init and az commands for one spot VM that trains"),
+    "gen-ray-cluster": ("gen_ray_cluster", "write a Ray cluster with an on-demand head and spot workers"),
     "run": ("run_command", "supervise a training process: eviction notices, saves, restarts, exit codes"),
     "elastic": ("elastic_command", "run one training script on a changing set of spot workers, on Ray"),
     "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
