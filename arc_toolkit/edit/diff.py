@@ -48,7 +48,7 @@ def opcodes(old: list[str], new: list[str]) -> Iterator[Opcode]:
             yield "equal", start, i, j - (i - start), j
         if i == len(old) and j == len(new):
             return
-        meeting = _meeting(old, new, i, j)
+        meeting = _meeting(old, new, i, j) or _near(old, new, i, j)
         ends = (len(old), len(new)) if meeting is None else (i + meeting[0], j + meeting[1])
         if i == ends[0] or j == ends[1]:
             yield "replace", i, ends[0], j, ends[1]
@@ -68,6 +68,15 @@ def _meeting(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] 
             if old[here : here + _MEETING] == new[there : there + _MEETING]:
                 return here - i, there - j
     return None
+
+
+def _near(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] | None:
+    """The same where every second or third line has changed: up to the last equal lines of a part that has many."""
+    part = difflib.SequenceMatcher(None, old[i : i + _REACH], new[j : j + _REACH], autojunk=False)
+    *blocks, _ = part.get_matching_blocks()
+    if sum(block.size for block in blocks) * 4 < min(_REACH, len(old) - i, len(new) - j):
+        return None  # the texts are far apart
+    return (blocks[-1].a, blocks[-1].b) if blocks else None
 
 
 def _span(start: int, end: int) -> str:

@@ -42,9 +42,9 @@ class NeededImports:
             if key not in self._names:
                 self._names[key] = next(
                     (
-                        (local, bindings[-1].statement)
-                        for local, bindings in scope.bindings.items()
-                        if isinstance(value := bindings[-1].value, str) and is_it(value)
+                        (local, last.statement)
+                        for local in scope.imported
+                        if isinstance((last := scope.bindings[local][-1]).value, str) and is_it(last.value)
                     ),
                     None,
                 )
@@ -65,8 +65,8 @@ class NeededImports:
         for scope in [self._top, *outward(statement.scope)]:
             imports = [
                 binding.statement
-                for bindings in scope.bindings.values()
-                for binding in bindings
+                for local in scope.imported
+                for binding in scope.bindings[local]
                 if isinstance(binding.value, str)
                 and isinstance(binding.statement.stmt, ast.Import | ast.ImportFrom)
                 and any(map(is_near, _modules(binding.statement.stmt)))

@@ -195,8 +195,8 @@ def _parentheses(source: Source, function: ast.FunctionDef) -> tuple[int, int]:
     """Offsets of the brackets around a function's parameters."""
     base = source.offset(function.lineno, function.col_offset)
     depth, opening = 0, -1
-    lines = io.StringIO(source.text[base:], newline="")
-    first = source.starts.index(source.line_start(base))
+    lines = io.StringIO(source.text[base : source.start(function.body[0])], newline="")
+    first = bisect_right(source.starts, base) - 1
     for token in tokenize.generate_tokens(lines.readline):
         if token.type != tokenize.OP or token.string not in "()[]{}":
             continue

@@ -93,6 +93,8 @@ class Scope:
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     uses: dict[str, list[Use]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    # The names that imports bind, in their order: a large file has many other names.
+    imported: dict[str, None] = field(default_factory=dict)
     # Every simple statement, and the functions of this scope.
     statements: list[Statement] = field(default_factory=list)
 

@@ -94,7 +94,7 @@ class ScopeReader:
     def _import(self, stmt: ast.Import, statement: Statement) -> None:
         for alias in stmt.names:
             local = alias.asname or alias.name.partition(".")[0]
-            _bind(statement.scope, local, statement, alias.name if alias.asname else local)
+            _bind_import(statement, local, alias.name if alias.asname else local)
 
     def _import_from(self, stmt: ast.ImportFrom, statement: Statement) -> None:
         base = "." * stmt.level + (stmt.module or "")
@@ -102,7 +102,7 @@ class ScopeReader:
             if alias.name == "*":
                 statement.scope.stars.append(base)
             else:
-                _bind(statement.scope, alias.asname or alias.name, statement, f"{base}.{alias.name}")
+                _bind_import(statement, alias.asname or alias.name, f"{base}.{alias.name}")
 
     def _function(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, statement: Statement) -> None:
         scope = statement.scope
@@ -180,6 +180,11 @@ def _add_arguments(call: ast.Call, statement: Statement) -> None:
     for argument in [*call.args, *[keyword.value for keyword in call.keywords]]:
         if isinstance(argument, ast.Name):
             _add_use(argument.id, Use("argument", (last_name(call.func),), statement, call))
+
+
+def _bind_import(statement: Statement, local: str, path: str) -> None:
+    statement.scope.imported[local] = None
+    _bind(statement.scope, local, statement, path)
 
 
 def _bind(

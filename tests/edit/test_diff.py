@@ -69,3 +69,33 @@ def test_a_long_file_with_repeated_lines_is_not_left_to_difflib(monkeypatch: pyt
     old = b"  s:\n    type: command\n    inputs:\n" * 2000
     new = old.replace(b"command\n", b"command\n    resources:\n      a: 1\n")
     assert unified("p.yml", old, new).count("\n+") == 4001
+
+
+def test_a_long_file_with_every_second_line_changed_costs_as_much_per_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+    find = difflib.SequenceMatcher.find_longest_match
+
+    def count(matcher: difflib.SequenceMatcher[str], *limits: int) -> difflib.Match:
+        nonlocal looked_at
+        looked_at += limits[1] - limits[0]
+        return find(matcher, *limits)
+
+    monkeypatch.setattr(difflib.SequenceMatcher, "find_longest_match", count)
+    costs = []
+    for steps in (500, 1000, 1500):
+        looked_at = 0
+        old = "".join(f"s_{i} = train()\ns_{i}.count = 1\n" for i in range(steps))
+        diff = unified("p.py", old.encode(), old.replace("count = 1", "count = 2").encode())
+        assert diff.count("\n+s_") == diff.count("\n-s_") == steps
+        costs.append(looked_at)
+    assert costs[2] - costs[1] < 1.1 * (costs[1] - costs[0])
+
+
+def test_lines_that_are_far_apart_are_found_again() -> None:
+    old = "".join(f"line {i}\n" for i in range(300))
+    new = old.replace("line 100\n", "".join(f"new {i}\n" for i in range(200)) + "line 100\n")
+    diff = unified("p.yml", old.encode(), new.encode())
+    assert diff.count("\n+new") == 200
+    assert "\n-line" not in diff

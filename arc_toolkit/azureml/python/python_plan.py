@@ -363,8 +363,8 @@ class PythonPlan(Plan):
             self._declared[id(function), name] = default
         else:
             reason = ""
-            scopes = (scope for scope in self.module.scopes if scope.node is function)
-            inside = next((scope.statements[-1] for scope in scopes if scope.statements), statement)
+            scope = self.meanings.scopes.get(id(function))
+            inside = scope.statements[-1] if scope is not None and scope.statements else statement
             if isinstance(self.meanings.binding(name, inside), Binding):
                 reason = f"the name {name} is already a variable here"
             else:

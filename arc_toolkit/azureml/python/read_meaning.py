@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os.path
 from dataclasses import replace
+from functools import cached_property, partial
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
@@ -32,7 +33,7 @@ from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.own_modules import folders_around, may_be_component
 from arc_toolkit.azureml.python.sdk_names import Generation
 from arc_toolkit.azureml.python.texts import Texts
-from arc_toolkit.azureml.python.written_files import written_document
+from arc_toolkit.azureml.python.written_files import written_document, written_texts
 from arc_toolkit.edit.python_expressions import chain, dotted, last_name
 from arc_toolkit.edit.python_names import Binding, Scope, Statement, certain_binding, find_bindings
 
@@ -52,7 +53,8 @@ class Meanings:
         self.library = library
         self.assume = assume
         self.file = path
-        self._scopes = {id(scope.node): scope for scope in module.scopes if scope.node is not None}
+        # By the functions and classes that they are the insides of.
+        self.scopes = {id(scope.node): scope for scope in module.scopes if scope.node is not None}
         self._seen: dict[int, Meaning] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
@@ -84,7 +86,7 @@ class Meanings:
         if not isinstance(binding, Binding) or binding.value is not None:
             return None
         stmt = binding.statement.stmt
-        owner = self._scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
+        owner = self.scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
         if owner is None or not isinstance(owner.node, ast.ClassDef):
             return None
         values = [
@@ -210,7 +212,7 @@ class Meanings:
         binding = self.binding(function.id, statement)
         if not isinstance(binding, Binding) or not isinstance(binding.value, ast.FunctionDef):
             return None
-        scope = self._scopes.get(id(binding.value))
+        scope = self.scopes.get(id(binding.value))
         returns = [item for item in scope.statements if isinstance(item.stmt, ast.Return)] if scope else []
         if len(returns) != 1 or not isinstance(stmt := returns[0].stmt, ast.Return) or stmt.value is None:
             return None
@@ -336,10 +338,12 @@ class Meanings:
         return Component(generation, self.assume or Family.OTHER, file, why=f"there is no component in {shown}")
 
     def _written(self, name: str, file: str) -> Document | None:
-        def make_texts(unknown: str) -> Texts:
-            return Texts(self.file, self.stands_for, unknown)
+        content = self._written_texts.get(os.path.normpath(name))
+        return None if content is None else written_document(file, content, self.library)
 
-        return written_document(name, file, self.module, make_texts, self.library)
+    @cached_property
+    def _written_texts(self) -> dict[str, str]:
+        return written_texts(self.module, partial(Texts, self.file, self.stands_for))
 
     def text(self, node: ast.expr, statement: Statement) -> str | None:
         """The text of an expression that is plain."""

@@ -23,18 +23,20 @@ TextsOf = Callable[[str], Texts]
 _WRITES = frozenset({"write", "write_text"})
 
 
-def written_document(
-    name: str, file: str, module: Module, make_texts: TextsOf, library: Library
-) -> Document | None:
-    """The document that the code writes to a file, as it names it; `file` is the full path. None if there is none."""
-    wanted = os.path.normpath(name)
-    for written, content in (*_cells(module, make_texts("")), *_calls(module, make_texts)):
-        if os.path.normpath(written) == wanted:
-            try:
-                return parse(file, content.encode(), library).documents[0]
-            except (Unreadable, LookupError):
-                return None
-    return None
+def written_texts(module: Module, make_texts: TextsOf) -> dict[str, str]:
+    """What the code writes to files, by the paths as it names them; the first one if it writes several."""
+    texts: dict[str, str] = {}
+    for name, content in (*_cells(module, make_texts("")), *_calls(module, make_texts)):
+        texts.setdefault(os.path.normpath(name), content)
+    return texts
+
+
+def written_document(file: str, content: str, library: Library) -> Document | None:
+    """The document that a text is once it is in a file; None if it is not one."""
+    try:
+        return parse(file, content.encode(), library).documents[0]
+    except (Unreadable, LookupError):
+        return None
 
 
 def _cells(module: Module, texts: Texts) -> Iterator[tuple[str, str]]:
