@@ -57,6 +57,8 @@ class Loader(_Base):  # type: ignore[misc]
         return MAP if kind is MappingNode else SEQ
 
 
+# An alias is a token of its own: `&&` and `*.py` of a shell command come without it.
+_ALIAS = re.compile(r"(?:^|[\s\[{,:?-])\*[^\s\[\]{},]", re.MULTILINE)
 # `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
 _COMPACT_NESTING = re.compile(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}")
 _TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%|^\s*<<[^:\n]*>>|<[A-Z][A-Z0-9_]*>|__[A-Z][A-Z0-9_]*__", re.MULTILINE)
@@ -102,7 +104,7 @@ def compose(text: str, loader: type[Loader] = Loader) -> tuple[Node | None, ...]
         raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
     if text.count("{{") > text.count("${{"):
         _refuse_templates(documents)
-    if "*" in text and "&" in text:
+    if "*" in text and "&" in text and _ALIAS.search(text):
         _guard_expansion(documents)
     return documents
 

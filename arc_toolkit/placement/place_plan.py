@@ -20,7 +20,7 @@ from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, re
 from arc_toolkit.placement.place_spec import place_pods
 from arc_toolkit.placement.replaced_fields import is_top, own_fields, workflow_fields
 from arc_toolkit.placement.retries import set_retries
-from arc_toolkit.placement.spec_editor import SpecEditor
+from arc_toolkit.placement.spec_editor import RecordedOperations, SpecEditor
 from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
 from arc_toolkit.placement.train_jobs import add_override, lacks_training, refuse_mixed
 
@@ -116,9 +116,12 @@ class PlacePlan(ABC):
         """Several operations, all or none; a refusal becomes a finding."""
         if self.ignores.covers(rule, place(at)[0]):
             return False
+        asked = RecordedOperations()
         try:
-            operation(self.new_editor())
-            operation(self.editor)
+            operation(asked)
+            if len(asked.calls) > 1:
+                asked.replay(self.new_editor())
+            asked.replay(self.editor)
         except Refused as refusal:
             self.refuse(rule, message, at, str(refusal))
             return False
@@ -138,7 +141,7 @@ class ManifestPlan(PlacePlan):
         return self._editor
 
     def new_editor(self) -> Editor:
-        return Editor(self.source, STYLE)
+        return self._editor.fresh()
 
 
 def place_objects(plan: PlacePlan) -> None:

@@ -5,6 +5,8 @@ Nothing of the user's is removed: a toleration or term that already does it coun
 
 from __future__ import annotations
 
+import yaml
+
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.python_values import OpaqueNode
 from arc_toolkit.edit.yaml_nodes import get, text_of, walk
@@ -88,10 +90,14 @@ _READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
 def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> None:
-    for name in _READ:
-        for node in walk((spec.get(name),)):
+    fields = {name: node for name in _READ if (node := spec.get(name)) is not None}
+    # Only values of code can be opaque, and the marks of the C loader are of another class.
+    for name, field in fields.items() if isinstance(spec.node.start_mark, yaml.Mark) else ():
+        for node in walk((field,)):
             if isinstance(node, OpaqueNode):
                 raise Refused(f"`{name}` {node.reason}")
+    if not fields.keys() - {"tolerations"}:
+        return  # most pod specs say nothing about nodes
     directions = pulls(spec, capacity.label)
     terms = {term_pull(term, capacity.label) for term in required_terms(spec).values()}
     if spot is SpotPolicy.AVOID:

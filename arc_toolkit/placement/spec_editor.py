@@ -19,3 +19,24 @@ class SpecEditor(Protocol):
 
     def append(self, path: Path, item: Value) -> None:
         """Put an item at the end of a list, unless it has that item; a missing list is made."""
+
+
+class RecordedOperations:
+    """What a decision asks for, to be done later: deciding costs more than doing it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[bool, Path, Value]] = []
+
+    @property
+    def empty(self) -> bool:
+        return not self.calls
+
+    def set(self, path: Path, value: Value) -> None:
+        self.calls.append((False, path, value))
+
+    def append(self, path: Path, item: Value) -> None:
+        self.calls.append((True, path, item))
+
+    def replay(self, editor: SpecEditor) -> None:
+        for appends, path, value in self.calls:
+            (editor.append if appends else editor.set)(path, value)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 
 def cpu_of_command(command: Sequence[str], rounds: int = 5, env: dict[str, str] | None = None) -> float:
@@ -54,3 +55,15 @@ def report(title: str, rows: Sequence[tuple[str, float, float, str]]) -> None:
     print(f"\n{title}")
     for what, ours, peer, name in rows:
         print(f"  {what:<44} {ours * 1000:10.1f} ms   {name}: {peer * 1000:.1f} ms   ratio {ours / peer:.2f}")
+
+
+def compose_all(paths: list[Path]) -> None:
+    """What reading the files costs at least: the nodes of PyYAML's C loader."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for path in paths:
+        try:
+            list(yaml.compose_all(path.read_bytes(), Loader=loader))
+        except yaml.YAMLError:
+            continue

@@ -21,12 +21,10 @@ from io import StringIO
 from pathlib import Path
 from statistics import median
 
-import yaml
-
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.batch import run
-from scripts.benchmarks.common import cpu_of_call
+from scripts.benchmarks.common import compose_all, cpu_of_call
 from tests.support import CORPUS
 
 # With all settings on.
@@ -40,15 +38,6 @@ CASES = {
     "patch --check --instance-type --instance-count": Settings(instance_type="32cpu128g", instance_count=2),
     "the same with --threads auto": Settings(instance_type="32cpu128g", instance_count=2, threads="auto"),
 }
-
-
-def compose_all(paths: list[Path]) -> None:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for path in paths:
-        try:
-            list(yaml.compose_all(path.read_bytes(), Loader=loader))
-        except yaml.YAMLError:
-            continue
 
 
 def round_trip(paths: list[Path]) -> None:

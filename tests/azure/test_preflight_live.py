@@ -75,7 +75,7 @@ def test_both_sides_are_read_and_a_pod_in_the_way_is_found(
     make_type(cluster, "too-big", "64", "500Gi")
     cluster.wait("Ready nodes", lambda: ready(cluster))
     found = arc(*words)
-    assert (found.code, found.err) == (1, "7 ok, 3 not ok\n")
+    assert (found.code, found.err) == (1, "9 ok, 3 not ok\n")
     assert "whole does not fit on cpu-0 beside gateway-1" in found.out
     assert "1 of 1 GPU nodes show no GPU to Kubernetes (gpu-0)" in found.out
     assert "too-big: larger than the largest node" in found.out
