@@ -75,7 +75,7 @@ class Editor:
     def set(self, path: Path, value: Value) -> None:
         """Put `value` at `path`. A value that is there and equal is not a change; a list or mapping is not replaced."""
         if _is_collection(value):
-            value = deepcopy(value) if value else type(value)()  # `append` may add to it
+            value = deepcopy(value) if value else copy(value)  # `append` may add to it
         depth, node, key, flow = self._descend(path)
         rest = path[depth:]
         if any(isinstance(step, int) for step in rest):
