@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from arc_toolkit.cli.main import main
 from arc_toolkit.output import jsonout
 from tests.azurite import azurite, container  # noqa: F401  (fixtures)
 from tests.cluster.fixtures import cluster, control_plane, older_cluster, own_cluster  # noqa: F401  (fixtures)
-from tests.support import CORPUS, Result, unavailable
+from tests.support import CORPUS, ROOT, Result, unavailable
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; tests of Ctrl-C need the usual way.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -63,6 +64,17 @@ def corpus() -> Path:
     if not CORPUS.is_dir():
         unavailable(f"there are no real AzureML files in {CORPUS}")
     return CORPUS
+
+
+@pytest.fixture(scope="session")
+def frameworks() -> str:
+    """The Python of scripts/frameworks: PyTorch, Lightning, transformers, Keras, JAX, XGBoost, Ray."""
+    done = subprocess.run(
+        [ROOT / "scripts" / "frameworks"], capture_output=True, text=True, timeout=1800, check=False
+    )
+    if done.returncode:
+        unavailable(f"scripts/frameworks: {done.stderr.strip()[-300:]}")
+    return done.stdout.strip()
 
 
 @pytest.fixture

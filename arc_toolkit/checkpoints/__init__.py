@@ -16,7 +16,8 @@ Its own trouble, such as a full disk, is reported and does not end the run, unle
 
 from __future__ import annotations
 
+from arc_toolkit.checkpoints.batches import Batches
 from arc_toolkit.checkpoints.manifest import Checkpoint, Damage
 from arc_toolkit.checkpoints.store import CheckpointError, Store
 
-__all__ = ["Checkpoint", "CheckpointError", "Damage", "Store"]
+__all__ = ["Batches", "Checkpoint", "CheckpointError", "Damage", "Store"]

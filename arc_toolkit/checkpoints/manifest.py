@@ -8,16 +8,19 @@ from __future__ import annotations
 
 # A training job imports this module first thing: what only some functions need is imported there.
 import os
+import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 NAME = "checkpoint.json"
 SCHEMA = "arc-toolkit/checkpoint/v1"
+_TEMPORARY = f".{NAME}.tmp"
 _BLOCK = 32 * 1024 * 1024  # has a digest of its own
 _PIECE = 4 * 1024 * 1024  # is read at once, per thread
 
@@ -68,13 +71,23 @@ class Checkpoint:
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """The files of a checkpoint, without its manifest, relative to the folder and in order."""
-    for top, folders, names in os.walk(folder):
+    """The files of a checkpoint, without its manifest, relative to the folder and in order.
+
+    OSError for what is not a file of its own: what a link points to may change later, and a pipe can never be read.
+    """
+    for top, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(top, name), folder)
-            if path != NAME:
+        for name in sorted([*names, *(name for name in folders if os.path.islink(os.path.join(top, name)))]):
+            full = os.path.join(top, name)
+            path = os.path.relpath(full, folder)
+            if not stat.S_ISREG(os.lstat(full).st_mode):
+                raise OSError(f"{path} is not a file but a link, a pipe or a device")
+            if path not in (NAME, _TEMPORARY):
                 yield path
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def seal(folder: Path, fields: dict[str, Any]) -> dict[str, Any]:
@@ -83,14 +96,18 @@ def seal(folder: Path, fields: dict[str, Any]) -> dict[str, Any]:
     Reading back and digesting goes on while the kernel writes the files out: together they take about as long as the
     slower of the two.
     """
+    for name in (NAME, _TEMPORARY):
+        if os.path.lexists(folder / name):
+            raise OSError(f"{name} is the name of the manifest: use another one")
     names = list(files_below(folder))
     failures: list[OSError] = []
-    syncing = threading.Thread(target=_sync, args=([folder / name for name in names], failures))
-    syncing.start()
+    # The names in subfolders have to be durable too; those in the folder itself are synced with the manifest.
+    tops = sorted({folder / top for name in names for top in Path(name).parents} - {folder})
+    join = _in_thread(lambda: _sync([*(folder / name for name in names), *tops], failures))
     try:
         entries = digest_files(folder, names)
     finally:
-        syncing.join()
+        join()
     if failures:
         raise failures[0]
     manifest = {"schema": SCHEMA, **fields, "block_size": _BLOCK, "files": entries}
@@ -126,15 +143,24 @@ def digest_files(folder: Path, names: list[str], block_size: int = _BLOCK) -> li
         except OSError as error:
             failures.append(error)
 
-    helpers = [threading.Thread(target=digest_some) for _ in range(min(len(work), _threads()) - 1)]
-    for helper in helpers:
-        helper.start()
+    helpers = [_in_thread(digest_some) for _ in range(min(len(work), _threads()) - 1)]
     digest_some()
-    for helper in helpers:
-        helper.join()
+    for join in helpers:
+        join()
     if failures:
         raise failures[0]
     return [{"path": name, "size": sizes[name], "sha256": blocks[name]} for name in names]
+
+
+def _in_thread(call: Callable[[], None]) -> Callable[[], None]:
+    """Begin a call; the result waits for its end. Without a thread (too many, or Python is ending) it is done here."""
+    thread = threading.Thread(target=call)
+    try:
+        thread.start()
+    except RuntimeError:
+        call()
+        return lambda: None
+    return thread.join
 
 
 def _threads() -> int:
@@ -146,7 +172,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """The commit: whole or not at all."""
     import json
 
-    temporary = folder / f".{NAME}.tmp"
+    temporary = folder / _TEMPORARY
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(manifest, stream, indent=1)
         stream.flush()
@@ -174,9 +200,36 @@ def parse_manifest(folder: Path, content: bytes) -> Checkpoint | Damage:
         manifest = json.loads(content)
         if manifest["schema"] != SCHEMA or manifest["digest"] != _own_digest(manifest):
             return Damage(folder, "the manifest is damaged or from another program")
+        if not _is_complete(manifest):
+            return Damage(folder, "the manifest is incomplete, or names files outside of the checkpoint")
         return Checkpoint(folder, manifest)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Damage(folder, "the manifest is damaged")
+
+
+def _is_complete(manifest: dict[str, Any]) -> bool:
+    """Whether all fields that this library uses are there, and no path leaves the folder: a manifest at a URL may be
+    anyone's, and its digest only proves that it is whole."""
+    numbers = [manifest["step"], manifest["writer"]["fence"], manifest["block_size"]]
+    paths = [entry["path"] for entry in manifest["files"]]
+    block_size = manifest["block_size"]
+    return (
+        all(type(number) is int and number >= 0 for number in numbers)
+        and block_size > 0
+        and len(set(paths)) == len(paths)
+        and all(isinstance(path, str) and _is_inside(path) for path in paths)
+        and all(
+            type(entry["size"]) is int
+            and isinstance(entry["sha256"], list)
+            and len(entry["sha256"]) == -(-entry["size"] // block_size)
+            for entry in manifest["files"]
+        )
+    )
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    return "\0" not in path and not {"", ".", ".."} & set(parts) and path not in (NAME, _TEMPORARY)
 
 
 def verify(checkpoint: Checkpoint) -> Damage | None:
@@ -184,10 +237,9 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
     folder = checkpoint.folder
     try:
         expected = {entry["path"]: entry for entry in checkpoint.manifest["files"]}
-        present = [name for name in files_below(folder) if name != f".{NAME}.tmp"]
-        for name in present:
-            if name not in expected:
-                return Damage(folder, f"{name} does not belong to it")
+        present = set(files_below(folder))
+        for name in sorted(present - set(expected)):
+            return Damage(folder, f"{name} does not belong to it")
         for name, entry in expected.items():
             if name not in present:
                 return Damage(folder, f"{name} is missing")
@@ -201,13 +253,21 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
     return None
 
 
-def remove(folder: Path | None) -> None:
-    """Delete a folder, its manifest first: what is left after a crash in between is not a checkpoint any more."""
+def remove(folder: Path | None) -> bool:
+    """Delete a folder, its manifest first: what is left after a crash in between is not a checkpoint any more.
+
+    Whether there is no checkpoint there now.
+    """
     import shutil
 
-    if folder is not None:
-        (folder / NAME).unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+    if folder is None:
+        return True
+    with suppress(OSError):
+        (folder / NAME).unlink()
+    if os.path.lexists(folder / NAME):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
 def sync_folder(folder: Path) -> None:

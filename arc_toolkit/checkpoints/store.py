@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from arc_toolkit.checkpoints.background import Abandoned, BackgroundSave
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
 from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
 from arc_toolkit.checkpoints.locations import default_root, local_copy_of, retry_folders
@@ -56,15 +56,11 @@ _LIBRARIES = (
     "numpy",
 )
 EVICTED = 143  # the exit code "evicted, resumable": 128 + SIGTERM
-_PIECE = 16 * 1024 * 1024
+_PROBE = 1024 * 1024
 
 
 class CheckpointError(Exception):
     """A checkpoint could not be saved; raised only by a store with `strict=True`."""
-
-
-class Abandoned(Exception):
-    """A save in the background would not be done before the announced end."""
 
 
 class Store:
@@ -105,12 +101,16 @@ class Store:
         # Under `arc-toolkit run` the supervisor tells of an end, and wants to know the step.
         supervised = notice_file()
         self._notices: NoticeReader | None = notices or supervised
-        self._progress = Progress(supervised.path) if supervised is not None else None
+        self._progress: Progress | None = None
+        if supervised is not None:
+            with suppress(OSError):
+                self._progress = Progress(supervised.path)
         self._announced: Notice | None = None
         # The end for which a save was made, so that it is made once.
         self._saved_for: str | None = None
-        self._pending: threading.Thread | None = None
-        self._abandon = threading.Event()
+        self._background = BackgroundSave()
+        # What `latest` gave, while nothing was saved since: `steps` goes on after the state that the caller loaded.
+        self._loaded: tuple[Checkpoint | None] | None = None
         self._remote: RemoteFolder | None = None
         if remote is not None:
             from arc_toolkit.checkpoints.remote import RemoteFolder, Uploader
@@ -135,17 +135,23 @@ class Store:
             checked = self._checked(entry)
             if isinstance(checked, Checkpoint):
                 self._verified.add(checked.folder)
+                self._loaded = (checked,)
                 return checked
             if checked.committed:
                 self._set_aside(checked)
+        self._loaded = (None,)
         return None
 
     def listing(self) -> list[Checkpoint | Damage]:
         """Every local folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
         folders: list[Path] = []
         for root in [self.root, *retry_folders(self.root)]:
-            with suppress(FileNotFoundError):
+            try:
                 folders += [root / name for name in os.listdir(root) if name.startswith("step-")]
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._tell(f"{root} cannot be read: {error}")
         entries = [read_manifest(folder) for folder in folders if folder.is_dir()]
         return sorted(entries, key=lambda entry: entry.order, reverse=True)
 
@@ -197,15 +203,22 @@ class Store:
 
         If the disk is full or fails, the new checkpoint is lost and reported, and nothing else.
         """
-        self._wait_for_save()
+        self._background.wait()
         began = time.monotonic()
-        folder: Path | None = None
+        folder, failure = self._staged(step)
         try:
-            folder = self._stage(step)
             yield folder
+            if failure is not None:
+                raise failure
             self._commit(folder, self._fields(step, epoch, metrics, reason), began)
         except OSError as error:
-            self._failed(step, folder, error)
+            self._failed(step, folder, failure or error)
+        except Exception as error:
+            # Not every library says with OSError that a disk is full.
+            if failure is None and (failure := _disk_trouble(folder)) is None:
+                remove(folder)
+                raise
+            self._failed(step, folder, failure or OSError(str(error)))
         except BaseException:
             remove(folder)
             raise
@@ -220,29 +233,18 @@ class Store:
         reason: str | None = None,
     ) -> None:
         """Copy the contents now, write and commit them in the background. At most one such save is under way."""
-        self._wait_for_save()
+        self._background.wait()
         copies = {name: bytes(content) for name, content in files.items()}
         fields = self._fields(step, epoch, metrics, reason)
-        self._abandon.clear()
-        self._pending = threading.Thread(target=self._save_copies, args=(step, copies, fields), name="checkpoint")
-        self._pending.start()
+        self._background.start(lambda: self._save_copies(step, copies, fields))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until no save and no upload is under way; whether that is so."""
         end = None if timeout is None else time.monotonic() + timeout
-        if not self._wait_for_save(timeout):
+        if not self._background.wait(timeout):
             return False
         left = None if end is None else max(0.0, end - time.monotonic())
         return self._remote is None or self._uploader.wait(left)
-
-    def _wait_for_save(self, timeout: float | None = None) -> bool:
-        if self._pending is None:
-            return True
-        self._pending.join(timeout)
-        if self._pending.is_alive():
-            return False
-        self._pending = None
-        return True
 
     def _save_copies(self, step: int, files: Mapping[str, bytes], fields: dict[str, Any]) -> None:
         began = time.monotonic()
@@ -250,19 +252,25 @@ class Store:
         try:
             folder = self._stage(step)
             for name, content in files.items():
-                path = folder / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with open(path, "wb", buffering=0) as stream:
-                    for start in range(0, len(content), _PIECE):
-                        if self._abandon.is_set():
-                            raise Abandoned
-                        stream.write(memoryview(content)[start : start + _PIECE])
+                self._background.write(folder / name, content)
             self._commit(folder, fields, began)
         except Abandoned:
             remove(folder)
             self._tell(f"step {step} is abandoned: it would not be saved before the announced end")
         except OSError as error:
             self._failed(step, folder, error)
+
+    def _staged(self, step: int) -> tuple[Path, OSError | None]:
+        """A folder to write to. If there can be none in the store, one that is thrown away, and why: the block of a
+        `with` cannot be left out."""
+        try:
+            return self._stage(step), None
+        except OSError as error:
+            import tempfile
+
+            with suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix="arc-toolkit-not-saved-")), error
+            return self.root / f"{_STAGING}not-possible", error
 
     def _stage(self, step: int) -> Path:
         if step < 0:
@@ -277,7 +285,7 @@ class Store:
                     self._fence = 0  # asked for again at the next save
                     self._tell(f"{self._remote.url} cannot be written to: {error}")
         # A name is never used twice: a retry of the same step by another writer has another number.
-        folder = self.root / f"{_STAGING}{step:012d}-{self._fence:06d}-{os.urandom(2).hex()}"
+        folder = self.root / f"{_STAGING}{step:012d}-{self._fence:06d}-{os.urandom(4).hex()}"
         folder.mkdir()
         return folder
 
@@ -288,14 +296,22 @@ class Store:
             raise OSError("another process has taken over this store, so that this one may not save any more")
         final = self.root / f"step-{folder.name.removeprefix(_STAGING)}"
         os.rename(folder, final)
-        sync_folder(self.root)
-        write_manifest(final, manifest)
+        try:
+            sync_folder(self.root)
+            write_manifest(final, manifest)
+        except OSError:
+            remove(final)
+            raise
+        self._loaded = None
         self._verified.add(final)
         self._pace.saved(fields["step"], time.monotonic() - began)
         self._saved_for = fields["notice"]
         if self._remote is not None:
             self._uploader.add(Checkpoint(final, manifest))
-        self._retain()
+        try:
+            self._retain()
+        except OSError as error:
+            self._tell(f"older checkpoints could not be deleted: {error}")
 
     def _failed(self, step: int, folder: Path | None, error: OSError) -> None:
         remove(folder)
@@ -335,6 +351,16 @@ class Store:
                     kept.append(entry)
                 continue
             remove(entry.folder)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete what writers before this one did not finish; it never was a checkpoint."""
+        names = [name for name in os.listdir(self.root) if name.startswith(_STAGING)]
+        # Looked at after the names: a writer takes its number before it makes a folder.
+        if newest_fence(self.root) == self._local_fence:
+            for name in names:
+                if f"-{self._fence:06d}-" not in name:
+                    remove(self.root / name)
 
     def _is_own(self, entry: Checkpoint) -> bool:
         return entry.folder.parent == self.root
@@ -361,17 +387,22 @@ class Store:
         `every` is a number of steps, a time such as "10m", or "auto": the interval that wastes least, from the measured
         time of a save and the rate of evictions. After the save for an announced end the process ends with 143.
         """
-        newest = self.latest()
+        for step in range(self.begin(every), total):
+            yield step
+            if step < total - 1:
+                self.exit_if_evicted(step)
+
+    def begin(self, every: int | float | str = "auto") -> int:
+        """For code with a loop of its own, such as callbacks: the step to go on with. `every` is as for `steps`."""
+        newest = self._loaded[0] if self._loaded is not None else self.latest()
         first = newest.step + 1 if newest is not None else 0
         self._pace.start(every, first - 1)
-        for step in range(first, total):
-            yield step
-            self._end_if_evicted(step, total)
+        return first
 
-    def _end_if_evicted(self, step: int, total: int) -> None:
-        """After the save for an announced end there is nothing more to do on this machine."""
+    def exit_if_evicted(self, step: int) -> None:
+        """After the save for an announced end there is nothing more to do on this machine: end with 143."""
         notice = self._ending_at(step)
-        if notice is None or step == total - 1 or not self._wait_for_save(notice.seconds_left()):
+        if notice is None or not self._background.wait(notice.seconds_left()):
             return
         if self._saved_for == notice.id or (notice.step is not None and not self._saves):
             self.wait(notice.seconds_left())
@@ -384,14 +415,15 @@ class Store:
         Of several ranks ($RANK) only the first one saves.
         """
         if self._progress is not None:
-            self._progress.write(step)
+            with suppress(OSError):
+                self._progress.write(step)
         if not self._saves:
             return False
         notice = self._ending_at(step)
         left = notice.seconds_left() if notice is not None else None
-        if not self._wait_for_save(0):
+        if not self._background.wait(0):
             if left is not None and not self._pace.fits(left):
-                self._abandon.set()
+                self._background.abandon()
             return False
         if notice is not None:
             return self._saved_for != notice.id and (left is None or self._pace.fits(left))
@@ -420,6 +452,20 @@ class Store:
     def _tell(self, message: str) -> None:
         self.problems.append(message)
         self._report(f"checkpoints: {message}")
+
+
+def _disk_trouble(folder: Path) -> OSError | None:
+    """Why a file cannot be written into this folder; None if it can."""
+    probe = folder / ".probe"
+    try:
+        with open(probe, "wb") as stream:
+            stream.write(bytes(_PROBE))
+            stream.flush()
+            os.fsync(stream.fileno())
+        probe.unlink()
+    except OSError as error:
+        return error
+    return None
 
 
 def _to_stderr(text: str) -> None:

@@ -161,8 +161,8 @@ def _prune(
     for entry in valid[args.keep :]:
         if args.yes and remote is not None:
             remote.delete(entry.folder.name)
-        elif args.yes:
-            remove(entry.folder)
+        elif args.yes and not remove(entry.folder):
+            raise ArcError(f"{entry.folder} cannot be deleted")
         console.out(f"{'deleted' if args.yes else 'would delete'} {entry.folder}")
     for damage in (damage for damage in states if damage is not None):
         console.warn(f"{damage.folder.name} is kept: {damage.reason}")

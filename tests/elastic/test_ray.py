@@ -16,17 +16,6 @@ from tests.support import ROOT, unavailable
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-@pytest.fixture(scope="session")
-def frameworks() -> str:
-    """The Python that has Ray."""
-    done = subprocess.run(
-        [ROOT / "scripts" / "frameworks"], capture_output=True, text=True, timeout=1800, check=False
-    )
-    if done.returncode:
-        unavailable(f"scripts/frameworks: {done.stderr.strip()[-300:]}")
-    return done.stdout.strip()
-
-
 def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a command with loopback only; everything that it starts ends with it."""
     unshare = shutil.which("unshare")

@@ -1,0 +1,157 @@
+"""Keras 3: everything that `fit` needs to go on in the middle of an epoch, restored in place when training begins.
+
+    data = BatchDataset(batches, lambda indices: (x[indices], y[indices]))
+    checkpoints = KerasCheckpoints(store, data, every="10m")
+    model.fit(data, epochs=10, callbacks=[checkpoints, *others])     # first in the list
+
+Keras saves the weights and the optimizer. Its metrics and the random numbers of its layers are saved beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy
+
+from arc_toolkit.checkpoints.adapters.random_state import restore_random_state, save_random_state
+from arc_toolkit.checkpoints.batches import Batches
+from arc_toolkit.checkpoints.store import Store
+
+_WEIGHTS, _SEEDS, _METRICS, _CALLBACKS = "model.weights.h5", "seeds.npz", "metrics.npz", "callbacks.json"
+# What EarlyStopping, ReduceLROnPlateau and ModelCheckpoint of Keras 3.15 count.
+_COUNTERS = ("best", "best_epoch", "cooldown_counter", "stopped_epoch", "wait")
+
+
+class BatchDataset(keras.utils.PyDataset):
+    """The batches of a run, each made from its indices by `examples`. The first epoch after a restart is shorter."""
+
+    def __init__(self, batches: Batches, examples: Callable[[list[int]], Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.batches, self._examples = batches, examples
+
+    def __len__(self) -> int:
+        return len(self.batches) - self.batches.start % len(self.batches)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._examples(self.batches[self.batches.start + index])
+
+
+class KerasCheckpoints(keras.callbacks.Callback):
+    """A callback. `others` are callbacks whose state is saved too: EarlyStopping, ReduceLROnPlateau and
+    ModelCheckpoint of Keras, and whatever has `state_dict` and `load_state_dict`."""
+
+    def __init__(
+        self,
+        store: Store,
+        data: BatchDataset,
+        *,
+        every: int | float | str = "auto",
+        others: Sequence[keras.callbacks.Callback] = (),
+    ) -> None:
+        super().__init__()
+        self._store, self._batches, self._every, self._others = store, data.batches, every, others
+        self._step = -1  # the last that was trained
+        self._folder: Path | None = None  # to restore from, until the first epoch has begun
+        self._warnings: warnings.catch_warnings[Any] | None = None
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        newest = self._store.latest()
+        self._store.begin(self._every)
+        if newest is not None:
+            self._folder, self._step = newest.folder, newest.step
+            self._restore_model(newest.folder)
+        self.model._initial_epoch = (self._step + 1) // len(self._batches)  # as BackupAndRestore of Keras does
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._batches.start = max(epoch * len(self._batches), self._step + 1)
+        if self._batches.start % len(self._batches):
+            # The rest of an interrupted epoch is what Keras takes for missing data.
+            self._warnings = warnings.catch_warnings()
+            self._warnings.__enter__()
+            warnings.filterwarnings("ignore", message="Your input ran out of data")
+        if self._folder is not None:
+            # Only now: Keras has reset the metrics, and the other callbacks themselves.
+            self._restore_progress(self._folder)
+            self._folder = None
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._step = self._batches.start + batch
+        # Not after the last batch of an epoch, because other callbacks do their work then.
+        if (self._step + 1) % len(self._batches):
+            self._save_if_due(logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._warnings is not None:
+            self._warnings.__exit__(None, None, None)
+            self._warnings = None
+
+    def _save_if_due(self, logs: dict[str, Any] | None) -> None:
+        if self._store.due(self._step):
+            metrics = {name: float(value) for name, value in (logs or {}).items()}
+            epoch = self._step // len(self._batches)
+            with self._store.save(self._step, epoch=epoch, metrics=metrics) as folder:
+                self._write(folder)
+        self._store.exit_if_evicted(self._step)
+
+    def _write(self, folder: Path) -> None:
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
+        self.model.save_weights(folder / _WEIGHTS)
+        _write_values(folder / _SEEDS, self._seeds())
+        _write_values(folder / _METRICS, self.model.metrics_variables)
+        save_random_state(folder)
+        states = [_state_of(callback) for callback in self._others]
+        (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
+
+    def _restore_model(self, folder: Path) -> None:
+        if self.model.optimizer is not None and not self.model.optimizer.built:
+            self.model.optimizer.build(self.model.trainable_variables)
+        self.model.load_weights(folder / _WEIGHTS)
+        _read_values(folder / _SEEDS, self._seeds())
+
+    def _restore_progress(self, folder: Path) -> None:
+        _read_values(folder / _METRICS, self.model.metrics_variables)
+        states = json.loads((folder / _CALLBACKS).read_text(encoding="utf-8"))
+        if len(states) != len(self._others):
+            raise ValueError(f"{folder.name} has the state of {len(states)} callbacks, not of {len(self._others)}")
+        for callback, state in zip(self._others, states, strict=True):
+            _restore_state(callback, state)
+        restore_random_state(folder)
+
+    def _seeds(self) -> list[Any]:
+        """The random numbers of layers, which `save_weights` leaves out."""
+        weights = {id(variable) for variable in self.model.weights}
+        return [variable for variable in self.model.variables if id(variable) not in weights]
+
+
+def _write_values(path: Path, variables: Sequence[Any]) -> None:
+    numpy.savez(path, *(keras.ops.convert_to_numpy(variable) for variable in variables))
+
+
+def _read_values(path: Path, variables: Sequence[Any]) -> None:
+    with numpy.load(path) as arrays:
+        if len(arrays.files) != len(variables):
+            raise ValueError(
+                f"{path} has {len(arrays.files)} values, not {len(variables)}: it is of another model"
+            )
+        for variable, name in zip(variables, arrays.files, strict=True):
+            variable.assign(arrays[name])
+
+
+def _state_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    if hasattr(callback, "state_dict"):
+        return dict(callback.state_dict())
+    state = {name: getattr(callback, name) for name in _COUNTERS if getattr(callback, name, None) is not None}
+    return {name: value if isinstance(value, int) else float(value) for name, value in state.items()}
+
+
+def _restore_state(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
+    if hasattr(callback, "load_state_dict"):
+        callback.load_state_dict(state)
+    else:
+        vars(callback).update(state)

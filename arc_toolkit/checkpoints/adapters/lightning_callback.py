@@ -1,0 +1,77 @@
+"""Lightning: its own checkpoint file, in a verified store, at any step.
+
+    checkpoints = LightningCheckpoints(store, every="10m", batches=batches)
+    trainer = Trainer(callbacks=[checkpoints])
+    trainer.fit(model, data_loader(data, batches), ckpt_path=checkpoints.path)
+
+Lightning saves and restores the model, optimizers, schedulers, loops and the state of every callback. Here are added:
+the random numbers, the place in the data, and the end after an eviction notice.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from arc_toolkit.checkpoints.adapters.random_state import random_state, set_random_state
+from arc_toolkit.checkpoints.batches import Batches
+from arc_toolkit.checkpoints.store import Store
+
+# The same library under its older name.
+if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
+    from pytorch_lightning.callbacks import Checkpoint as _Base
+else:
+    from lightning.pytorch.callbacks import Checkpoint as _Base
+
+_NAME = "lightning.ckpt"
+
+
+class LightningCheckpoints(_Base):
+    """A callback, and the `path` to go on from: None in a new run."""
+
+    def __init__(self, store: Store, *, every: int | float | str = "auto", batches: Batches | None = None) -> None:
+        super().__init__()
+        self._store, self._batches = store, batches
+        self._random: dict[str, Any] | None = None
+        newest = store.latest()
+        self.path = str(newest / _NAME) if newest is not None else None
+        self._next = 0  # the next step as `batches` count them
+        store.begin(every)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What Lightning saves for this callback."""
+        return {"random": random_state(), "next": self._next}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._random = state_dict["random"]
+        if self._batches is not None:
+            self._batches.start = state_dict["next"]
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        # Not earlier: making the loaders and the sanity check of validation draw random numbers.
+        if self._random is not None:
+            set_random_state(self._random)
+            self._random = None
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        loop = trainer.fit_loop.epoch_loop
+        # After the last batch of an epoch come its schedulers and validation, which Lightning does not do again after a
+        # restart: the first batch of the next epoch is the next chance.
+        if loop.batch_progress.is_last_batch:
+            return
+        step = loop.total_batch_idx
+        if self._batches is not None:
+            self._next = trainer.current_epoch * len(self._batches) + batch_idx + 1
+        if trainer.strategy.broadcast(self._store.due(step)):
+            with self._saving(trainer, step) as folder:
+                # Every rank takes part, because its strategy may want to write a part of its own.
+                trainer.save_checkpoint(trainer.strategy.broadcast(folder) / _NAME)
+        self._store.exit_if_evicted(step)
+
+    def _saving(self, trainer: Any, step: int) -> AbstractContextManager[Path]:
+        if not trainer.is_global_zero:
+            return nullcontext(Path())
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        return self._store.save(step, epoch=trainer.current_epoch, metrics=metrics)

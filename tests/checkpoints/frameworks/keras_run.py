@@ -1,0 +1,42 @@
+"""Keras 3 on JAX with dropout, batch normalization, a metric and a callback with state; epochs have seven steps."""
+
+from __future__ import annotations
+
+import json
+import os
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["JAX_PLATFORMS"] = "cpu"
+import keras
+import numpy
+
+from arc_toolkit.checkpoints import Batches, Store
+from arc_toolkit.checkpoints.adapters.keras_callback import BatchDataset, KerasCheckpoints
+
+EPOCHS = 6
+STEPS = 7 * EPOCHS
+
+
+def train(store: Store) -> bytes:
+    keras.utils.set_random_seed(3)
+    x, y = numpy.random.rand(100, 8).astype("float32"), numpy.random.rand(100, 1).astype("float32")
+    model = keras.Sequential(
+        [
+            keras.Input((8,)),
+            keras.layers.Dense(16),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.3),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse", metrics=["mae"])
+    data = BatchDataset(Batches(100, 16, seed=5), lambda indices: (x[indices], y[indices]))
+    reduce = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=1.0)
+    checkpoints = KerasCheckpoints(store, data, every=3, others=[reduce])
+    history = model.fit(
+        data, epochs=EPOCHS, callbacks=[checkpoints, reduce], verbose=0, validation_data=(x, y), shuffle=False
+    )
+    values = [*model.variables, *model.optimizer.variables]
+    last = {name: values[-1] for name, values in history.history.items()}
+    content = b"".join(keras.ops.convert_to_numpy(value).tobytes() for value in values)
+    return content + json.dumps(last, default=float).encode()

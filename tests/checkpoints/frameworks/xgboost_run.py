@@ -1,0 +1,38 @@
+"""XGBoost; $MORE_PARAMS may add random rows and columns."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy
+import xgboost
+
+from arc_toolkit.checkpoints import Store
+from arc_toolkit.checkpoints.adapters.xgboost_callback import XgboostCheckpoints
+
+STEPS = 40
+
+
+def train(store: Store) -> bytes:
+    chance = numpy.random.default_rng(1)
+    x = chance.random((500, 6))
+    y = x[:, 0] * 3 + numpy.sin(x[:, 1] * 9) + chance.random(500)
+    params = {"max_depth": 3, "nthread": 1, "eta": 0.1, **json.loads(os.environ.get("MORE_PARAMS", "{}"))}
+    checkpoints = XgboostCheckpoints(store, every=3)
+    booster = xgboost.train(
+        params,
+        xgboost.DMatrix(x, y),
+        num_boost_round=checkpoints.rounds_left(STEPS),
+        xgb_model=checkpoints.model,
+        callbacks=[checkpoints],
+    )
+    content: bytes = booster.predict(xgboost.DMatrix(x)).tobytes()
+    return content
+
+
+def compare(whole: Path, parts: Path) -> dict[str, Any]:
+    first, second = (numpy.frombuffer(path.read_bytes(), dtype="float32") for path in (whole, parts))
+    return {"difference": float(abs(first - second).max()), "spread": float(first.std())}
