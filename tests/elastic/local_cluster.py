@@ -115,13 +115,13 @@ class ElasticRun:
         self.cluster, self.notices = cluster, folder / "notices"
         self.notices.mkdir()
         script = folder / "script.py"
-        script.write_text(SCRIPT)
+        script.write_text(options.pop("source", SCRIPT))
         self.config = RunConfig(
             "test",
             str(script),
             arguments,
             str(folder),
-            ["arc_toolkit.checkpoints"],
+            options.pop("modules", ["arc_toolkit.checkpoints"]),
             options.pop("most", 4),
             checkpoints=options.pop("checkpoints", str(folder / "checkpoints")),
             cloud="none",
