@@ -160,19 +160,15 @@ def _compare_pool(
 
 
 def _test_votes(comparison: Comparison, failures: int, votes: int, rate: float, spread: float) -> None:
-    def tail(count: int) -> float:
-        return beta_binomial_tail(count, votes, rate, spread)
-
-    comparison.possible.append([(p_value, p_value) for p_value in tails(LEAST_FAILURES, votes, tail)])
+    comparison.possible.append([(p_value, p_value) for p_value in tails(LEAST_FAILURES, votes, rate, spread)])
     if failures >= LEAST_FAILURES:
-        comparison.p_value = min(comparison.p_value, tail(failures))
+        comparison.p_value = min(comparison.p_value, beta_binomial_tail(failures, votes, rate, spread))
 
 
 def _test_episodes(comparison: Comparison, kind: CauseKind, own: int, elsewhere: int, share: float) -> None:
-    def tail(count: int) -> float:
-        return binomial_tail(count, own + elsewhere, share)
-
-    possible = tails(LEAST_FAILURES, own + elsewhere, tail)
+    possible = tails(LEAST_FAILURES, own + elsewhere, share)
     comparison.possible.append([(EPISODE_FACTOR * p_value, p_value) for p_value in possible])
-    if own >= LEAST_FAILURES and (p_value := EPISODE_FACTOR * tail(own)) < comparison.p_value:
-        comparison.p_value, comparison.kind = p_value, kind
+    if own >= LEAST_FAILURES:
+        p_value = EPISODE_FACTOR * binomial_tail(own, own + elsewhere, share)
+        if p_value < comparison.p_value:
+            comparison.p_value, comparison.kind = p_value, kind

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from math import exp, lgamma, log, log1p, sqrt
 
 Z_95 = 1.959963984540054
 NEGLIGIBLE = 1e-12
+ROUNDING = 1 + 1e-9  # p-values that differ by less are equal
 
 # The p-values that a test can give, in rising order, each with the probability of one as small.
 Support = list[tuple[float, float]]
@@ -15,44 +18,54 @@ Support = list[tuple[float, float]]
 
 def binomial_tail(successes: int, trials: int, probability: float) -> float:
     """P(X >= successes) for X ~ Binomial(trials, probability), summed exactly in logarithms."""
+    return beta_binomial_tail(successes, trials, probability, 0.0)
+
+
+def beta_binomial_tail(successes: int, trials: int, probability: float, spread: float) -> float:
+    """The same if the probability itself varies between nodes; `spread` is the correlation of two trials of a node."""
     if successes <= 0:
         return 1.0
     if successes > trials or probability <= 0.0:
         return 0.0
     if probability >= 1.0:
         return 1.0
-    return _sum(lambda count: _binomial(count, trials, probability), successes, trials, trials * probability)
-
-
-def _binomial(count: int, trials: int, probability: float) -> float:
-    choices = lgamma(trials + 1) - lgamma(count + 1) - lgamma(trials - count + 1)
-    return exp(choices + count * log(probability) + (trials - count) * log1p(-probability))
-
-
-def beta_binomial_tail(successes: int, trials: int, probability: float, spread: float) -> float:
-    """The same if the probability itself varies between nodes; `spread` is the correlation of two trials of a node."""
-    if spread <= 0.0 or successes <= 0 or not 0.0 < probability < 1.0:
-        return binomial_tail(successes, trials, probability)
-    size = 1 / min(spread, 0.99) - 1
-    alpha, beta = probability * size, (1 - probability) * size
-    base = lgamma(trials + 1) + lgamma(size) - lgamma(size + trials) - lgamma(alpha) - lgamma(beta)
-
-    def term(count: int) -> float:
-        choices = base - lgamma(count + 1) - lgamma(trials - count + 1)
-        return exp(choices + lgamma(alpha + count) + lgamma(beta + trials - count))
-
-    return _sum(term, successes, trials, trials * probability)
-
-
-def _sum(term: Callable[[int], float], first: int, last: int, mean: float) -> float:
     total = 0.0
-    for count in range(first, last + 1):
-        value = term(count)
+    for count, value in enumerate(_probabilities(successes, trials, probability, spread), successes):
         total += value
         # Past the mean the terms fall; when they no longer matter, stop.
-        if count > mean and value < total * NEGLIGIBLE:
+        if count > trials * probability and value < total * NEGLIGIBLE:
             break
     return min(total, 1.0)
+
+
+def tails(least: int, trials: int, probability: float, spread: float = 0.0) -> list[float]:
+    """The p-values that a count of at least `least` can give, in rising order; all in one pass over the counts."""
+    values = []
+    for count, value in enumerate(_probabilities(least, trials, probability, spread), least):
+        values.append(value)
+        if count > trials * probability and value < NEGLIGIBLE:
+            break
+    return [min(value, 1.0) for value in accumulate(reversed(values))]
+
+
+def _probabilities(first: int, trials: int, probability: float, spread: float) -> Iterator[float]:
+    """P(X = count) for each count from `first`, by the ratio of one to the next; a logarithm does not underflow."""
+    if first > trials:
+        return
+    choices = lgamma(trials + 1) - lgamma(first + 1) - lgamma(trials - first + 1)
+    if spread > 0.0:
+        size = 1 / min(spread, 0.99) - 1
+        alpha, beta = probability * size, (1 - probability) * size
+        value = choices + lgamma(size) - lgamma(size + trials) - lgamma(alpha) - lgamma(beta)
+        value += lgamma(alpha + first) + lgamma(beta + trials - first)
+    else:
+        value = choices + first * log(probability) + (trials - first) * log1p(-probability)
+        odds = probability / (1 - probability)
+    for count in range(first, trials):
+        yield exp(value)
+        success = (alpha + count) / (beta + trials - count - 1) if spread > 0.0 else odds
+        value += log((trials - count) / (count + 1) * success)
+    yield exp(value)
 
 
 def poisson_tail(events: int, expected: float) -> float:
@@ -100,6 +113,7 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+@lru_cache(maxsize=10_000)  # many nodes have the same counts
 def excluded_rate(failures: int, trials: int, level: float = 0.05) -> float:
     """The rate above which so few failures would have a probability under `level` (Clopper and Pearson, one side)."""
     if failures >= trials:
@@ -107,7 +121,7 @@ def excluded_rate(failures: int, trials: int, level: float = 0.05) -> float:
     low, high = 0.0, 1.0
     for _ in range(30):
         rate = (low + high) / 2
-        below = sum(_binomial(count, trials, rate) for count in range(failures + 1))
+        below = 1 - binomial_tail(failures + 1, trials, rate)
         low, high = (rate, high) if below > level else (low, rate)
     return high
 
@@ -120,15 +134,19 @@ def discrete_benjamini_hochberg(
     Few trials cannot give a small p-value, so fewer false ones are to be expected than Benjamini and Hochberg assume.
     `possible` has for every hypothesis the p-values that each of its tests can give.
     """
-    supports = [support for tests in possible for support in tests]
+    # Where the expected number rises, and by how much: all steps of all tests up to the level.
+    steps = sorted(
+        (p_value, chance - before)
+        for tests in possible
+        for support in tests
+        for (p_value, chance), before in zip(support, (0.0, *(chance for _, chance in support)), strict=False)
+        if p_value <= level * ROUNDING
+    )
+    places = [p_value for p_value, _ in steps]
+    sums = [0.0, *accumulate(rise for _, rise in steps)]
 
     def expected(p_value: float) -> float:
-        total = 0.0
-        for support in supports:
-            place = bisect_right(support, (p_value * (1 + 1e-9), 1.0))
-            if place:
-                total += support[place - 1][1]
-        return total
+        return sums[bisect_right(places, p_value * ROUNDING)]
 
     return _passed(p_values, level, expected)
 
@@ -147,13 +165,3 @@ def _passed(p_values: Sequence[float], level: float, expected: Callable[[float],
     for index in order[: last + 1]:
         passed[index] = True
     return passed
-
-
-def tails(least: int, trials: int, tail: Callable[[int], float]) -> list[float]:
-    """The p-values that a count of at least `least` can give, in rising order."""
-    values = []
-    for count in range(least, trials + 1):
-        values.append(tail(count))
-        if values[-1] < NEGLIGIBLE:
-            break
-    return values[::-1]

@@ -119,7 +119,7 @@ def _same(p_values: list[float]) -> Support:
 
 
 def test_discrete_tests_that_cannot_give_a_small_p_value_do_not_cost_power() -> None:
-    strong = _same(tails(1, 20, lambda count: binomial_tail(count, 20, 0.02)))
+    strong = _same(tails(1, 20, 0.02))
     small, _ = strong[-3]
     p_values, possible = [small, *[1.0] * 99], [[strong], *[[_same([0.5])]] * 99]
     assert 0.05 / 100 < small < 0.05
@@ -137,6 +137,14 @@ def test_all_tests_of_a_hypothesis_are_corrected_for() -> None:
     assert discrete_benjamini_hochberg([], [], 0.05) == []
 
 
-def test_the_possible_p_values_rise_and_end_when_they_no_longer_matter() -> None:
-    assert tails(2, 4, lambda count: 10.0**-count) == [1e-4, 1e-3, 1e-2]
-    assert len(tails(1, 10_000, lambda count: 0.1**count)) < 20
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_the_possible_p_values_are_the_tails_in_rising_order(spread: float) -> None:
+    expected = [beta_binomial_tail(count, 12, 0.3, spread) for count in range(12, 1, -1)]
+    assert tails(2, 12, 0.3, spread) == pytest.approx(expected, rel=1e-9)
+    assert tails(13, 12, 0.3, spread) == []
+
+
+def test_the_possible_p_values_end_when_they_no_longer_matter() -> None:
+    assert len(tails(2, 10_000, 1e-4)) < 20
+    # Far below the mean a single probability is less than the smallest number, but the tail is not.
+    assert tails(2, 100_000, 0.5)[-1] == pytest.approx(1.0)
