@@ -7,8 +7,8 @@
    tests of all nodes, keeps the expected share of wrong names under the level.
 4. A node that runs very much may differ significantly by little, and one that runs very little by two failures: it is
    bad only with three failed votes, and odds of failing five times those of the rest; otherwise it is suspect.
-A pool with several bad nodes looks worse than it is and hides them, so nodes that a first round finds are set aside
-when the others are the rest; at most a tenth of the pool.
+A pool with several bad nodes looks worse and more uneven than it is and hides them, so nodes that are at least suspect
+are set aside when the others are the rest; at most a tenth of the pool.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from arc_toolkit.diagnosis.statistics import (
     tails,
 )
 
-BAD_LEVEL = 0.03  # the expected share of wrong names among those called bad
+BAD_LEVEL = 0.015  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
 LEAST_BAD_ODDS = 5.0  # its odds of failing against those of the rest
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
 MOST_SET_ASIDE = 0.1  # of a pool
-ROUNDS = 3
+ROUNDS = 2
 EPISODE_FACTOR = 4  # votes tell of every kind of bad node, so episodes get the smaller part of the allowed errors
 
 
@@ -65,12 +65,14 @@ class Comparison:
 def compare(records: Mapping[str, Record]) -> dict[str, Comparison]:
     """A comparison for each node that has something to be compared with."""
     results = _round(records, frozenset(), allow_spread=False)
-    bad = _pass(results, BAD_LEVEL)
+    aside: frozenset[str] | None = None
     for _ in range(ROUNDS):
-        results = _round(records, _set_aside(records, results, bad), allow_spread=True)
-        before, bad = bad, _pass(results, BAD_LEVEL)
-        if bad <= before:
+        chosen = _set_aside(records, results, _pass(results, SUSPECT_LEVEL))
+        if chosen == aside:
             break
+        aside = chosen
+        results = _round(records, aside, allow_spread=True)
+    bad = _pass(results, BAD_LEVEL)
     suspect = _pass(results, SUSPECT_LEVEL)
     for name, result in results.items():
         result.bad = name in bad and _is_large(records[name], result)
