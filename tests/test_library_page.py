@@ -18,6 +18,7 @@ EXPECTED = {
     "Patch and check": "resources:\n  instance_type: 32cpu128g",
     "Edit any YAML": "nodeSelector: {pool: gpu}\n    tolerations:\n",
     "Diagnose": "brave_fig_4k2 0 aks-gpu-31415926-vmss00000a",
+    "Cost": "41.05 h, 16.8 evictions, 144.48 USD\nsave every 27.0 min\n95 of 100 runs: at most 41.",
 }
 
 

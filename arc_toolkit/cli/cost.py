@@ -131,6 +131,7 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
 
     from arc_toolkit.cost import cost_report, prices, share_price
     from arc_toolkit.cost.mix import MIX_RUNS, cheapest_mix
+    from arc_toolkit.cost.simulation import MOST_RUNS
     from arc_toolkit.sizing import vm_sizes
 
     size = vm_sizes.lookup(args.sku).name
@@ -140,8 +141,8 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
         job = replace(job, nodes=use.vms)
     rate, azure_price = rate_of(args, size, console)
     known = prices_of(args, size, azure_price)
-    if args.simulate is not None and args.simulate < 1:
-        raise ArcError(f"--simulate {args.simulate}: use at least one run")
+    if args.simulate is not None and not 1 <= args.simulate <= MOST_RUNS:
+        raise ArcError(f"--simulate {args.simulate}: use 1 to {MOST_RUNS:,} runs")
     console.progress("simulating")
     report = cost_report.build_cost(size, args.region, job, rate, known, runs=args.simulate or 0, seed=args.seed)
     report.share = use

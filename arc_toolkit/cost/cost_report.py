@@ -127,7 +127,7 @@ def _dedicated(job: TrainingJob, price: VmPrice | None) -> TierCost:
 def answer(report: CostReport) -> str:
     """`Spot is 71 % cheaper and takes 6 % longer; it stops paying above 31 % evictions per hour.`"""
     spot, dedicated = report.row(Tier.SPOT), report.row(Tier.DEDICATED)
-    longer = f"takes {percent(spot.slower)} longer"
+    longer = f"takes {percent(spot.slower)} longer" if spot.slower else "takes no longer"
     if spot.cost is None or dedicated.cost is None:
         unknown = "spot" if spot.price is None else "dedicated"
         where = f"{report.size} in {report.region}"

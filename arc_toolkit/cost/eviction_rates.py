@@ -35,7 +35,7 @@ class EvictionRate:
 def percent(share: float) -> str:
     """`5 %`, `7.5 %`, `0.25 %`: two digits that matter, whole above ten."""
     value = 100 * share
-    return f"{value:.0f} %" if value >= 9.95 or value == round(value) else f"{value:.2g} %"
+    return f"{value:,.0f} %" if value >= 9.95 or value == round(value) else f"{value:.2g} %"
 
 
 def parse_rate(text: str, source: str = "--eviction-rate") -> EvictionRate:

@@ -7,7 +7,7 @@ Between two saves (a renewal) the job works until the next save or an eviction, 
 
 with C the save, R the restart (in which the job can be evicted again: R'), M the mean time between evictions of the
 job, and q the share of evictions whose notice is used for a save. With q = 0 that is Daly's exact
-M e^(R/M) (e^(s/M) - 1) / tau.
+M e^(R/M) (e^(s/M) - 1) / tau. The last renewal ends without a save.
 """
 
 from __future__ import annotations
@@ -50,34 +50,46 @@ class Expected:
 
 def expected(job: TrainingJob, interval: float | None = None) -> Expected | None:
     """None if the job would hardly get on: evictions come faster than it restarts and saves."""
-    tau = job.interval if interval is None else interval
     if math.isinf(job.mean):
         return Expected(job.work_seconds, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    mean, save, noticed, span = job.mean, job.save_seconds, job.noticed, tau + job.save_seconds
-    if job.restart_seconds / mean > math.log(HOPELESS):
+    if job.restart_seconds / job.mean > math.log(HOPELESS):
         return None
-    undisturbed = math.exp(-span / mean)
-    evicted = 1 - undisturbed
-    again = math.exp(job.restart_seconds / mean)  # restarts per eviction during work
-    kept = tau * undisturbed + noticed * (mean * -math.expm1(-tau / mean) - tau * undisturbed)
-    if kept <= 0:
+    tau = job.interval if interval is None else interval
+    # Nothing is saved after the last part, which is as long as what the others leave.
+    last = job.work_seconds - tau * (math.ceil(job.work_seconds / tau) - 1)
+    parts = [_renewals(job, job.work_seconds - last, tau, job.save_seconds), _renewals(job, last, last, 0.0)]
+    saves, restarts, redone, evictions = (math.fsum(column) for column in zip(*parts, strict=True))
+    if not saves + restarts + redone <= HOPELESS * job.work_seconds:
         return None
-    renewals = job.work_seconds / kept
-    restarts = evicted * mean * (again - 1)
-    saves = undisturbed * save + noticed * evicted * save
-    passed = mean * evicted + restarts + noticed * evicted * save
-    if passed * renewals > HOPELESS * job.work_seconds:
-        return None
-    evictions = renewals * evicted * again
     return Expected(
         work=job.work_seconds,
-        saves=renewals * saves,
-        restarts=renewals * restarts,
-        redone=renewals * (passed - restarts - saves - kept),
+        saves=saves,
+        restarts=restarts,
+        redone=redone,
         waits=evictions * _wait(job, math.inf),
         idle_nodes=(job.nodes - 1) * evictions * _wait(job, IDLE_SECONDS),
         evictions=evictions,
     )
+
+
+def _renewals(job: TrainingJob, work: float, tau: float, save: float) -> tuple[float, float, float, float]:
+    """Seconds of saves, restarts and work done again, and the number of evictions, for so much work.
+
+    `save` is the one that ends a renewal; the one at a notice is that of the job.
+    """
+    if work <= 0:
+        return 0.0, 0.0, 0.0, 0.0
+    mean, noticed, at_notice = job.mean, job.noticed, job.save_seconds
+    undisturbed = math.exp(-(tau + save) / mean)
+    evicted = 1 - undisturbed
+    again = math.exp(job.restart_seconds / mean)  # restarts per eviction during work
+    kept = tau * undisturbed + noticed * (mean * -math.expm1(-tau / mean) - tau * undisturbed)
+    if kept <= 0:
+        return math.inf, math.inf, math.inf, math.inf
+    count = work / kept
+    saves = undisturbed * save + noticed * evicted * at_notice
+    redone = mean * evicted - undisturbed * save - kept
+    return count * saves, count * evicted * mean * (again - 1), count * redone, count * evicted * again
 
 
 def _wait(job: TrainingJob, most: float) -> float:

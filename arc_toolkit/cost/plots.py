@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 76, 120, 20, 44
+WIDTH, HEIGHT = 640, 340
+LEFT, RIGHT, TOP, BOTTOM = 76, 120, 44, 44  # the marks have their names above the lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,18 @@ class LinePlot:
         if not shown:
             return
         points = " ".join(f"{self.x(x)},{self.y(y)}" for x, y in shown)
-        label = self.y(shown[-1][1]) + 4
+        label = max(self.y(shown[-1][1]) + 4, TOP + 10.0)
         taken = [line.label_y for line in self.lines]
+        step = -4 if label > HEIGHT / 2 else 4
         while any(abs(label - other) < 16 for other in taken):
-            label -= 4
+            label += step
         self.lines.append(PlotLine(name, tone, points, self.x(shown[-1][0]) + 6, round(label, 1)))
 
     def mark(self, name: str, value: float) -> None:
         if self.x_range[0] <= value <= self.x_range[1]:
             x = self.x(value)
             anchor = "end" if x > (LEFT + WIDTH - RIGHT) / 2 else "start"
-            self.marks.append(PlotMark(name, x, anchor, TOP + 12 + 16 * len(self.marks)))
+            self.marks.append(PlotMark(name, x, anchor, 16 + 16 * len(self.marks)))
 
     def shade(self, low: float, high: float) -> None:
         if high > low:

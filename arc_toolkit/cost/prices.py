@@ -84,8 +84,8 @@ def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier
         import difflib
 
         near = difflib.get_close_matches(region.lower(), regions, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(regions)}"
-        raise ArcError(f"--region {region}: no price is known there; {hint} Use --prices FILE for others")
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(regions)};"
+        raise ArcError(f"--region {region}: no price is known there: {hint} --prices FILE sets others")
     prices: dict[Tier, VmPrice] = {}
     for tier in Tier:
         for table in tables:

@@ -11,6 +11,7 @@ from arc_toolkit.errors import ArcError
 NOTICE_SECONDS = 30.0  # Azure's Scheduled Events announce Preempt at least 30 s before, best effort
 NOTICE_WORKS = 0.9  # assumed: Azure publishes no figure for "best effort"
 SHORTEST_INTERVAL = 1.0
+MOST_HOURS = 100_000
 # Nodes of a gang that wait for one that is missing are paid until the autoscaler removes them:
 # AKS, cluster autoscaler profile, scale-down-unneeded-time: 10 minutes.
 IDLE_SECONDS = 600.0
@@ -25,8 +26,8 @@ class MissingCapacity:
     fallback_seconds: float | None = None  # on-demand after this wait; None: wait for spot
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1 or self.mean_seconds < 0:
-            raise ArcError("--missing: use a share from 0% to 100% and a time of 0 or more, such as 10%:30m")
+        if not 0 <= self.share <= 1 or (self.share and not 0 < self.mean_seconds < math.inf):
+            raise ArcError("--missing: use a share from 0% to 100% and a time of more than 0, such as 10%:30m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class TrainingJob:
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ArcError(f"--nodes {self.nodes}: a job needs at least one node")
-        if not 0 < self.work_seconds < math.inf:
-            raise ArcError("--hours: a job takes more than 0 hours")
+        if not 0 < self.work_seconds <= MOST_HOURS * 3600:
+            raise ArcError(f"--hours: a job takes more than 0 hours, and at most {MOST_HOURS:,}")
         if not 0 <= self.rate < 1:
             raise ArcError(f"--eviction-rate {self.rate:.0%}: use 0% or more, and less than 100%")
         if self.save_seconds < 0 or self.restart_seconds < 0:
