@@ -78,6 +78,16 @@ def test_on_demand_is_the_answer_if_there_is_no_slack_and_spot_if_there_is_plent
         cheapest_mix(job, 39 * HOUR, (0.4, 3.6))
 
 
+def test_a_cheaper_policy_that_is_late_too_often_is_not_chosen() -> None:
+    job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.9, MissingCapacity(0.5, 3 * HOUR))
+    mix = cheapest_mix(job, 80 * HOUR, (0.444, 3.673), runs=300)
+    assert mix.best
+    cheaper = [row.met for row in mix.results if row.cost < mix.best.cost]
+    assert cheaper
+    assert 0.7 < max(cheaper) < 0.98  # in time most of the time, but not surely 95 %
+    assert mix.best.met >= 0.95
+
+
 def test_the_peer_has_the_rules_of_the_paper() -> None:
     job = TrainingJob(40 * HOUR, restart_seconds=90)
     policy = uniform_progress(job)

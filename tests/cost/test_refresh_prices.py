@@ -46,12 +46,12 @@ def meter(size: str, price: float, name: str, product: str = "Virtual Machines D
 
 D8 = "Standard_D8s_v5"
 METERS = [
+    meter(D8, 0.828, "D8s v5", "Virtual Machines Dsv5 Series Windows"),
+    meter(D8, 0.2, "D8s v5 Spot", "Virtual Machines Dsv5 Series Windows"),
     meter(D8, 0.9, "D8s v5", isPrimaryMeterRegion=False),
     meter(D8, 0.46, "D8s v5"),
-    meter(D8, 0.828, "D8s v5", "Virtual Machines Dsv5 Series Windows"),
     meter(D8, 0.051, "D8s v5 Spot"),
     meter(D8, 0.092, "D8s v5 Low Priority"),
-    meter(D8, 0.2, "D8s v5 Spot", "Virtual Machines Dsv5 Series Windows"),
     meter(D8, 2000.0, "D8s v5", type="Reservation", unitOfMeasure="1 Hour"),
     meter(D8, 0.0, "D8s v5 Spot", isPrimaryMeterRegion=True),
     meter("Standard_Unheard_of", 1.0, "Unheard of"),
