@@ -282,8 +282,8 @@ def test_preflight_where_all_is_well_is_exit_0(arc: Arc, arm: Arm) -> None:
     put(arm, installed())
     arm.computes["c"] = compute()
     found = arc("cluster", "preflight", *SCOPE, "--workspace", "ml-ws")
-    assert (found.code, found.err) == (0, "10 ok\n")
-    assert found.out.count("ok ") == 10
+    assert (found.code, found.err) == (0, "12 ok\n")
+    assert found.out.count("ok ") == 12
     assert not arm.writes
 
 
@@ -311,7 +311,7 @@ def test_preflight_prints_commands_that_mean_the_same_cluster(arc: Arc, arm: Arm
         "extension installed": f"arc-toolkit cluster extension install {scope}",
         "compute attached": f"arc-toolkit cluster attach NAME --workspace ml-ws {scope}",
     }
-    assert data["summary"] == {"ok": 7, "not ok": 2, "cannot tell": 1}
+    assert data["summary"] == {"ok": 9, "not ok": 2, "cannot tell": 1}
 
 
 @pytest.mark.parametrize(
@@ -353,17 +353,17 @@ def test_preflight_without_a_cluster_still_tells_the_azure_side(
     monkeypatch.setattr(live, "connect", nowhere)
     found = arc("cluster", "preflight", *SCOPE, "--workspace", "ml-ws")
     assert found.code == 1
-    assert found.err == "3 ok, 1 not ok, 6 cannot tell\n"
+    assert found.err == "5 ok, 1 not ok, 6 cannot tell\n"
     assert found.out.count("no kubeconfig here") == 6
     only = arc("cluster", "preflight", "--only", "azure", *SCOPE, "--workspace", "ml-ws")
-    assert only.err == "3 ok, 1 not ok\n"
+    assert only.err == "4 ok, 1 not ok\n"
 
 
 @pytest.mark.usefixtures("_live")
 def test_preflight_without_azure_still_tells_the_cluster_s_side(arc: Arc) -> None:
     found = arc("cluster", "preflight")
-    assert (found.code, found.err) == (1, "6 ok, 4 cannot tell\n")
-    assert found.out.count("which subscription?") == 4
+    assert (found.code, found.err) == (1, "7 ok, 5 cannot tell\n")
+    assert found.out.count("which subscription?") == 5
     only = arc("cluster", "preflight", "--only", "cluster")
     assert (only.code, only.err) == (0, "6 ok\n")
 
@@ -382,6 +382,6 @@ def test_a_right_that_is_missing_hides_only_its_own_check(arc: Arc, arm: Arm) ->
     arm.denied.add("GET")
     found = arc("cluster", "preflight", "--only", "azure", *SCOPE, "--workspace", "ml-ws")
     assert found.code == 1
-    assert found.out.count("AuthorizationFailed") == 4
-    assert found.out.count("ask for the role Reader at that scope") == 4
+    assert found.out.count("AuthorizationFailed") == 5
+    assert found.out.count("ask for the role Reader at that scope") == 5
     assert "Contributor" not in found.out
