@@ -6,9 +6,9 @@ from arc_toolkit.azure import extension, scheduler_config
 from arc_toolkit.azure.fix_commands import FixCommand, TargetOptions, Verdict, extension_command
 from arc_toolkit.azure.preflight_facts import CannotTell, Facts, UnknownFact, known
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.default_tolerations import ANNOTATION, SPOT_TAINT, annotate_command, annotated_tolerations
+from arc_toolkit.kube.default_tolerations import ANNOTATION, annotate_command, annotated_tolerations
 from arc_toolkit.kube.labels import some_names
-from arc_toolkit.kube.taints import untolerated
+from arc_toolkit.kube.taints import SPOT_TAINT, untolerated
 
 
 def spot_nodes(facts: Facts) -> Verdict:

@@ -21,7 +21,6 @@ from arc_toolkit.sizing.vm_sizes import VmSize
 ON_DEMAND_PRICE = Decimal(-1)
 EVICTION_POLICIES = ("Delete", "Deallocate")
 MAX_NODES = 1000
-SPOT_TAINT = Taint(SPOT_KEY, "spot", "NoSchedule")
 RESERVED_PREFIX = "kubernetes.azure.com/"
 
 # Options of `az aks nodepool add` that a spot pool can have with one value only, or not at all (None) -> the reason.
@@ -149,8 +148,8 @@ def check_size(size: VmSize) -> None:
 
 def _check_size(size: VmSize) -> None:
     check_size(size)
-    if size.vcpus_available < 2 or size.memory_gib < 2:
-        raise ArcError(f"{size.name} is too small: AKS needs nodes with at least 2 vCPUs and 2 GiB of memory")
+    if size.vcpus_available < 2:  # "fewer than two CPUs may not be used with AKS": .../aks/quotas-skus-regions
+        raise ArcError(f"{size.name} is too small: AKS needs nodes with at least 2 vCPUs")
 
 
 def check_cluster(resource: Mapping[str, Any], name: str) -> None:

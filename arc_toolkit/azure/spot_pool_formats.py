@@ -9,7 +9,8 @@ from typing import Any
 
 from arc_toolkit.azure.operations import CLUSTER_API
 from arc_toolkit.azure.scope import Cluster
-from arc_toolkit.azure.spot_pool import SPOT_TAINT, SpotPool, pool_body, price_text
+from arc_toolkit.azure.spot_pool import SpotPool, pool_body, price_text
+from arc_toolkit.kube.taints import SPOT_TAINT
 
 API_VERSION = CLUSTER_API["managedClusters"]
 _CLUSTER_TYPE = "Microsoft.ContainerService/managedClusters"

@@ -129,7 +129,8 @@ def spot_namespace(args: argparse.Namespace) -> str:
     if args.spot_namespace is None:
         return ""
     from arc_toolkit.edit.yaml_writer import file_text
-    from arc_toolkit.kube.default_tolerations import SPOT_TAINT, namespace_manifest
+    from arc_toolkit.kube.default_tolerations import namespace_manifest
+    from arc_toolkit.kube.taints import SPOT_TAINT
 
     if args.format != "yaml":
         raise ArcError(
@@ -141,7 +142,8 @@ def spot_namespace(args: argparse.Namespace) -> str:
 
 def spot_notes(selection: Selection, namespace: str | None) -> list[str]:
     """That job pods stay Pending on spot nodes, and what helps; the command where types are made for such nodes."""
-    from arc_toolkit.kube.default_tolerations import SPOT_TAINT, annotate_command
+    from arc_toolkit.kube.default_tolerations import annotate_command
+    from arc_toolkit.kube.taints import SPOT_TAINT
 
     text = "an InstanceType has no tolerations, so job pods stay Pending on spot nodes"
     sized = any(SPOT_TAINT in node.taints for group in selection.groups for node in group.members)

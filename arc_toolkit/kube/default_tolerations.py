@@ -13,10 +13,9 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import is_namespace
-from arc_toolkit.kube.taints import EFFECTS, SPOT_KEY, Taint, Toleration
+from arc_toolkit.kube.taints import EFFECTS, SPOT_TAINT, Toleration
 
 ANNOTATION = "scheduler.alpha.kubernetes.io/defaultTolerations"
-SPOT_TAINT = Taint(SPOT_KEY, "spot", "NoSchedule")
 
 
 def annotation_text() -> str:

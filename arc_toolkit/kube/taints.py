@@ -88,6 +88,7 @@ class Toleration:
         )
 
 
+SPOT_TAINT = Taint(SPOT_KEY, "spot", "NoSchedule")
 # What the pods of AzureML's jobs tolerate: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
 # Not `ml.azure.com/amlarc-system`, which only the services of the extension tolerate.
 AZUREML_TOLERATIONS = (

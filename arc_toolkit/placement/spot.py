@@ -9,7 +9,7 @@ from typing import Any
 
 from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.kube.nodes import POOL_LABELS
-from arc_toolkit.kube.taints import SPOT_KEY, Taint, Toleration
+from arc_toolkit.kube.taints import SPOT_KEY, SPOT_TAINT, Taint, Toleration
 from arc_toolkit.placement.manifests import PodSpec
 
 # Of 1 to 100: others that a user gave keep their say.
@@ -57,7 +57,7 @@ class SpotCapacity:
 #   EKS       https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html: 2 minutes
 #   GKE       https://cloud.google.com/kubernetes-engine/docs/concepts/spot-vms: 30 s, of which pods get 15 s
 CLOUDS = {
-    "aks": SpotCapacity((SPOT_KEY, "spot"), Taint(SPOT_KEY, "spot", "NoSchedule"), 25),
+    "aks": SpotCapacity((SPOT_KEY, "spot"), SPOT_TAINT, 25),
     "aks-nap": SpotCapacity(("karpenter.sh/capacity-type", "spot"), None, 25),
     "eks": SpotCapacity(("eks.amazonaws.com/capacityType", "SPOT"), None, 120),
     "gke": SpotCapacity(
