@@ -170,15 +170,20 @@ def _threads() -> int:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """The commit: whole or not at all."""
-    import json
-
     temporary = folder / _TEMPORARY
-    with open(temporary, "w", encoding="utf-8") as stream:
-        json.dump(manifest, stream, indent=1)
+    with open(temporary, "wb") as stream:
+        stream.write(manifest_bytes(manifest))
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(temporary, folder / NAME)
     sync_folder(folder)
+
+
+def manifest_bytes(manifest: dict[str, Any]) -> bytes:
+    """The one form of a manifest on disk."""
+    import json
+
+    return json.dumps(manifest, indent=1).encode()
 
 
 def read_manifest(folder: Path) -> Checkpoint | Damage:
@@ -200,6 +205,8 @@ def parse_manifest(folder: Path, content: bytes) -> Checkpoint | Damage:
         manifest = json.loads(content)
         if manifest["schema"] != SCHEMA or manifest["digest"] != _own_digest(manifest):
             return Damage(folder, "the manifest is damaged or from another program")
+        if content != manifest_bytes(manifest):  # the digest does not see a blank more or less
+            return Damage(folder, "the manifest is damaged")
         if not _is_complete(manifest):
             return Damage(folder, "the manifest is incomplete, or names files outside of the checkpoint")
         return Checkpoint(folder, manifest)

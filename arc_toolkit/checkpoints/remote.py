@@ -58,6 +58,14 @@ class RemoteFolder:
 
     def download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
         """The checkpoint as a local one, after every byte was compared."""
+        with _one_at_a_time(root):  # the ranks of a node share the folder
+            name = checkpoint.folder.name
+            local = Checkpoint(root / name, checkpoint.manifest)
+            if local.folder.is_dir() and verify(local) is None:
+                return local
+            return self._download(checkpoint, root)
+
+    def _download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
         name = checkpoint.folder.name
         staging = root / f"{_LOADING}{name}"
         for entry in [*checkpoint.manifest["files"], {"path": NAME}]:
@@ -186,6 +194,19 @@ class Uploader:
                     self._after(checkpoint)
             except OSError as error:
                 self._tell(f"{checkpoint.folder.name} is not uploaded to {self._remote.url}: {error}")
+
+
+@contextmanager
+def _one_at_a_time(root: Path) -> Iterator[None]:
+    """Wait for the other processes of this machine that download into a folder."""
+    import fcntl
+
+    handle = os.open(root / f"{_LOADING}lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -94,6 +95,7 @@ class Store:
         self._saves = int(os.environ.get("RANK") or 0) == 0
         self._report = report or _to_stderr
         self._fence = self._local_fence = 0
+        self._fence_lock = threading.Lock()
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
         # Checkpoints that this process has verified, so that they are not read again before older ones are deleted.
         self._verified: set[Path] = set()
@@ -276,18 +278,24 @@ class Store:
         if step < 0:
             raise ValueError(f"a step is a number from 0 on, not {step}")
         if not self._fence:
-            self.root.mkdir(parents=True, exist_ok=True)
-            self._local_fence = self._fence = take_fence(self.root, self._writer)
-            if self._remote is not None:
-                try:
-                    self._fence = self._remote.take_fence(self._writer)
-                except OSError as error:
-                    self._fence = 0  # asked for again at the next save
-                    self._tell(f"{self._remote.url} cannot be written to: {error}")
+            with self._fence_lock:  # threads of one process are one writer
+                if not self._fence:
+                    self._take_fences()
         # A name is never used twice: a retry of the same step by another writer has another number.
         folder = self.root / f"{_STAGING}{step:012d}-{self._fence:06d}-{os.urandom(4).hex()}"
         folder.mkdir()
         return folder
+
+    def _take_fences(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._local_fence = take_fence(self.root, self._writer)
+        if self._remote is None:
+            self._fence = self._local_fence
+            return
+        try:
+            self._fence = self._remote.take_fence(self._writer)
+        except OSError as error:  # asked for again at the next save
+            self._tell(f"{self._remote.url} cannot be written to: {error}")
 
     def _commit(self, folder: Path, fields: dict[str, Any], began: float) -> None:
         fields["writer"]["fence"] = self._fence

@@ -1,0 +1,1 @@
+"""Trials for scripts/bench checkpoints: damage, killed processes, notices."""
