@@ -21,6 +21,7 @@ from tests.support import CORPUS, ROOT, Result, unavailable
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; tests of Ctrl-C need the usual way.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as under nohup
 
 # Tests assert no times: the machines that run them are shared. People look for new examples, CI for the same ones.
 settings.register_profile("arc-toolkit", deadline=None, derandomize=bool(os.environ.get("CI")))

@@ -117,6 +117,7 @@ class ElasticAgent:
             warm=self._warm(),
             port=_free_port(),
             copies_port=self._copy_server.port,
+            doomed=self._watcher is not None and self._watcher.pending(),
         )
         self._selector.register(self._connection, selectors.EVENT_READ, self._from_controller)
 
@@ -268,6 +269,8 @@ class ElasticAgent:
                 self._send("exited", generation=generation, rank=rank, code=1, progress=None)
 
     def _answer(self, process: RankProcess) -> None:
+        if process not in self._processes:
+            return  # its end was handled in the same round
         for line in process.lines(process.answers) or ():
             message = json.loads(line) if line else {}
             if message.get("type") == "ready":
@@ -277,6 +280,8 @@ class ElasticAgent:
                 self._ended(process, message["code"])
 
     def _output(self, process: RankProcess) -> None:
+        if process not in self._processes:
+            return
         for line in process.lines(process.output) or ():
             text = line.decode("utf-8", "replace")
             self._send("output", rank=process.rank, generation=process.generation, text=text)

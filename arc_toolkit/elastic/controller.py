@@ -27,6 +27,7 @@ _SILENCE_SECONDS = 3.0
 _SETTLE_SECONDS = 0.3  # ranks that stop at the same step end within this time of the first one
 _RATE_SECONDS = 5.0
 _SETTLE_TO_GROW_SECONDS = 2.0
+_JOIN_SECONDS = 1.5  # after the last agent that came, for others of the first start
 _PEER_SECONDS = 0.5  # between the error of a rank and the closed connection of the node that its peer was on
 _ADOPT_SECONDS = 5.0  # for all agents to find a controller that came back
 
@@ -65,6 +66,7 @@ class Controller:
         cluster: ClusterPort,
         *,
         host: str = "127.0.0.1",
+        is_restarted: bool = False,
     ) -> None:
         self.config = config
         self.timeline = Timeline(config.name)
@@ -78,6 +80,8 @@ class Controller:
         self._agents: list[AgentLink] = []
         self._generation = 0
         self._placement: Placement | None = None
+        # Ranks may have gone on while no controller was there.
+        self._is_restarted = is_restarted
         self._adopted: dict[int, str] = {}
         self._exits: dict[int, int] = {}
         self._steps: dict[int, int] = {}
@@ -86,6 +90,7 @@ class Controller:
         self._stop_reason = ""
         self._stop_at = self._copy_until = 0.0
         self._waiting_since: float | None = time.monotonic()
+        self._last_join = 0.0
         self._failed_rank: tuple[int, int, float] | None = None
         self._failed_on: set[str] = set()
         self._code: int | None = None
@@ -206,8 +211,9 @@ class Controller:
     def _welcome(self, agent: AgentLink, message: Message) -> None:
         agent.node, agent.slots, agent.warm = message["node"], message["slots"], message["warm"]
         agent.address, agent.port = message["address"], message["port"]
-        agent.copies_port = message["copies_port"]
+        agent.copies_port, agent.doomed = message["copies_port"], message["doomed"]
         self._agents.append(agent)
+        self._last_join = time.monotonic()
         self._send(
             agent,
             "welcome",
@@ -221,11 +227,14 @@ class Controller:
         )
         self.timeline.add("joined", node=agent.node, slots=agent.slots)
         for row in message["running"]:
-            self._adopt(agent, row["generation"], row["rank"], row["size"])
+            if self._placement is None:
+                self._adopt(agent, row["generation"], row["rank"], row["size"])
+            elif row["generation"] != self._generation:
+                self._send(agent, "kill", generation=row["generation"])  # the run went on without it
 
     def _adopt(self, agent: AgentLink, generation: int, rank: int, size: int) -> None:
         """A controller that comes back finds ranks that went on: they are its generation once all have been seen."""
-        if self._placement is not None or generation < self._generation:
+        if generation < self._generation:
             return
         if generation > self._generation:
             self._generation, self._adopted = generation, {}
@@ -304,9 +313,11 @@ class Controller:
         ready = place_ranks(self._capacities(), self.config.most, warm_only=True)
         possible = place_ranks(self._capacities(), self.config.most, warm_only=False)
         waited = now - self._waiting_since
-        if self._adopted and waited < _ADOPT_SECONDS:
+        if (self._adopted or self._is_restarted) and waited < _ADOPT_SECONDS:
             return
         is_first = self._generation == 0
+        if is_first and possible.size < self.config.most and now - self._last_join < _JOIN_SECONDS:
+            return  # agents of a cluster come one after the other; a start with one of them would soon be stopped
         # The first start waits for standbys of the nodes that are there; later ones go on with those that are warm.
         is_enough = ready.size >= max(self.config.least, possible.size if is_first else 1)
         if not is_enough and waited > self.config.rescale_timeout:
@@ -323,6 +334,7 @@ class Controller:
     def _start(self, placement: Placement) -> None:
         self._generation += 1
         self._placement, self._exits, self._steps, self._adopted = placement, {}, {}, {}
+        self._is_restarted = False
         self._stop_reason, self._rate_from, self._waiting_since = "", None, None
         links = {agent.node: agent for agent in self._agents}
         first = links[placement.nodes[0]]

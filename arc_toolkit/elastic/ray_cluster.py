@@ -163,7 +163,8 @@ class RayController:
         self._config = RunConfig(**config)
         nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
         host = ray.util.get_node_ip_address()
-        self._controller = Controller(self._config, nodes, host=host)
+        restarted = bool(ray.get_runtime_context().was_current_actor_reconstructed)
+        self._controller = Controller(self._config, nodes, host=host, is_restarted=restarted)
         self._code: int | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # Between the agreement on a step and its arrival at every rank.
-_AGREEMENT_SECONDS = 0.4
+_AGREEMENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)

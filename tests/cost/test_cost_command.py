@@ -28,14 +28,13 @@ def as_json(arc: Arc, *words: str) -> dict[str, Any]:
 
 def test_the_table_answers_the_question(arc: Arc) -> None:
     # By hand: dedicated 3.673 x 8 x 40 = 1175.36; spot 0.444433 x 8 x 40 x 1.026145 = 145.94, 88 % cheaper.
-    result = arc(*A100, "--eviction-rate", "5%")
+    result = arc(*A100, "--eviction-rate", "5%", "--spot-price", "0.444433")
     assert result.code == 0
     assert re.search(r"dedicated +3.673 +40.00 +1,175.36", result.out)
     assert re.search(r"spot +0.4444 +41.05 +145.94 .* 88 %", result.out)
     assert re.search(r"low-priority +unknown +41.05 +unknown", result.out)
     assert "Spot is 88 % cheaper and takes 2.6 % longer; it " in result.out
     assert "Save every 27 min" in result.out
-    assert "warning: the spot price is of 2024-08-19" in result.err
     assert "no price is known for low-priority" in result.err
     assert "assumed: 90% of the evictions" in result.err
 
@@ -58,8 +57,9 @@ def test_json_has_the_same_figures(arc: Arc) -> None:
 
 
 def test_a_band_is_computed_in_its_middle_and_its_ends_are_in_the_range(arc: Arc) -> None:
-    sure = as_json(arc, *A100, "--eviction-rate", "7.5%")["tiers"][1]
-    band = as_json(arc, *A100, "--eviction-rate", "5-10%")["tiers"][1]
+    words = (*A100, "--spot-price", "12%")
+    sure = as_json(arc, *words, "--eviction-rate", "7.5%")["tiers"][1]
+    band = as_json(arc, *words, "--eviction-rate", "5-10%")["tiers"][1]
     assert band["price"] == pytest.approx(sure["price"])
     assert band["price_low"] < sure["price_low"] < sure["price_high"] < band["price_high"]
 
@@ -133,7 +133,8 @@ def test_explain_shows_the_formula_in_numbers(arc: Arc) -> None:
 
 
 def test_simulation_and_deadline(arc: Arc) -> None:
-    words = (*A100, "--eviction-rate", "5%", "--missing", "50%:3h", "--simulate", "300", "--deadline", "60h")
+    spot = ("--spot-price", "12%", "--eviction-rate", "5%", "--missing", "50%:3h")
+    words = (*A100, *spot, "--simulate", "300", "--deadline", "60h")
     data = as_json(arc, *words)
     assert data["simulation"]["runs"] == 300
     assert data["simulation"]["mean_hours"] == pytest.approx(data["expected"]["hours"], rel=0.02)
@@ -235,7 +236,7 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         (("--hours", "1e300"), "at most 100,000"),
         (("--fallback", "10m"), "goes with --missing"),
         (("--simulate", "0"), "use 1 to 1,000,000 runs"),
-        (("--deadline", "10h"), "nothing can meet it"),
+        (("--deadline", "10h", "--spot-price", "20%"), "nothing can meet it"),
         (("--deadline", "60h", "--region", "uksouth"), "needs the prices"),
         (("--prices", "nowhere.csv"), "nowhere.csv"),
         (("--spot-price", "0"), "more than 0"),

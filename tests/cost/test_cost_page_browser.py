@@ -43,7 +43,18 @@ CASES = {
         "--spot-price",
         "30%",
     ),
-    "deadline": ("--eviction-rate", "5%", "--missing", "50%:3h", "--deadline", "50h", "--simulate", "50"),
+    "deadline": (
+        "--eviction-rate",
+        "5%",
+        "--missing",
+        "50%:3h",
+        "--deadline",
+        "50h",
+        "--simulate",
+        "50",
+        "--spot-price",
+        "12%",
+    ),
     "small job": ("--hours", "0.2", "--eviction-rate", "5%", "--spot-price", "20%"),
 }
 

@@ -22,14 +22,14 @@ def test_a_run_without_incidents(tmp_path: Path) -> None:
 
 
 def test_a_notice_shrinks_the_run_at_once_and_loses_no_step(tmp_path: Path) -> None:
-    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 200, 0.02) as run:
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 300, 0.02) as run:
         run.until_step(30)
         (run.notices / "b").write_text("25")
         run.until(lambda: len(run.events("start")) == 2)
         assert run.cluster.drained == ["b"]
         assert run.wait() == 0
     assert [event["workers"] for event in run.events("start")] == [3, 2]
-    assert f"total {expected_total(200)} workers 2" in run.text()
+    assert f"total {expected_total(300)} workers 2" in run.text()
     timeline = run.controller.timeline
     assert (timeline.steps_redone, timeline.evictions, timeline.failures) == (0, 1, 0)
 
@@ -66,12 +66,12 @@ def test_a_new_node_is_used_after_a_save(tmp_path: Path) -> None:
 
 
 def test_a_crash_uses_the_budget_and_evictions_do_not(tmp_path: Path) -> None:
-    with elastic_run(tmp_path, LocalCluster("a", "b"), 80, 0.02, "crash", max_failures=1) as run:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 260, 0.02, "crash", max_failures=1) as run:
         run.until(lambda: len(run.events("start")) == 2)
         run.until_step(50)
         (run.notices / "a").write_text("25")
         assert run.wait() == 0
-    assert f"total {expected_total(80)} workers 1" in run.text()
+    assert f"total {expected_total(260)} workers 1" in run.text()
     assert (run.controller.timeline.failures, run.controller.timeline.evictions) == (1, 1)
 
 

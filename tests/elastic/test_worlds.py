@@ -25,7 +25,7 @@ def test_the_first_rank_goes_where_the_checkpoint_is() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "rate", "expected"),
-    [([10, 10], 0.0, 11), ([10, 11], 0.1, 13), ([100, 99], 5.0, 103), ([1000], 100.0, 1041)],
+    [([10, 10], 0.0, 11), ([10, 11], 0.1, 13), ([100, 99], 5.0, 106), ([1000], 100.0, 1101)],
 )
 def test_no_rank_has_passed_the_step_to_stop_after(steps: list[int], rate: float, expected: int) -> None:
     assert stop_step(steps, rate) == expected
