@@ -52,3 +52,12 @@ ensure_env() {
   "$PY" -m pip install -q --disable-pip-version-check "$@" || return 1
   echo "$want $what" >"$stamp"
 }
+
+# Ray for `elastic`, into the environment of the checkout; says so if it cannot be installed.
+ensure_ray() {
+  "$PY" -c 'import ray' 2>/dev/null && return
+  echo "installing Ray into $VENV; the first time takes half a minute" >&2
+  "$PY" -m pip install -q --disable-pip-version-check 'ray[client]>=2.40' && return
+  echo "Ray cannot be installed here, so elastic is left out" >&2
+  return 1
+}
