@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from arc_toolkit.diagnosis.model import ClusterFacts, DiagnosisReport, Restart, Stats
     from arc_toolkit.diagnosis.recorder import Recovery
     from arc_toolkit.diagnosis.sources.inventory import Inventory
+    from arc_toolkit.diagnosis.sources.ray_workers import RayWorkers
 
 FORMATS = ("table", "json", "csv", "markdown", "html")
 FAIL_ON = ("failed", "retried", "bad-node", "suspect-node")
@@ -95,6 +96,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="number of processes for reading (default: chosen by the number of logs)",
     )
+    out.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="read the logs on the workers of this Ray cluster: ray://HEAD:10001, HOST:6379 or auto",
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -164,7 +170,17 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     from arc_toolkit.diagnosis import collect, report
     from arc_toolkit.diagnosis.model import Stats
 
-    scans = collect.read_logs(inventory, args.jobs, console.progress)
+    workers = _workers(args, console, inventory)
+    try:
+        scans = collect.read_logs(inventory, args.jobs, console.progress, workers)
+    finally:
+        if workers is not None:
+            workers.close()
+    if workers is not None and workers.read_here:
+        console.warn(
+            f"{workers.read_here} logs could be read by this process only ({workers.problem}): use folders that every "
+            "node has, and nodes that have what is needed for az://"
+        )
     stats = Stats(len(scans), inventory.seen, sum(scan.size for scan in scans), skipped=inventory.counts)
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
     prs_evidence += collect.read_side_logs(inventory, args.jobs, scans, stats)
@@ -174,6 +190,25 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     if not (scans or stats.prs_files or facts or args.metrics):
         raise ArcError(_nothing(inventory))
     return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats, release=True)
+
+
+def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -> RayWorkers | None:
+    """The cluster of --ray, unless one process is faster."""
+    if not args.ray:
+        return None
+    from arc_toolkit.diagnosis.sources import ray_workers
+
+    logs, blobs = len(inventory.logs), sum(map(ray_workers.is_blob, inventory.streams))
+    if not ray_workers.pays(logs, blobs):
+        console.note(
+            f"{logs + blobs} logs are read here: one process is faster than Ray with up to {ray_workers.LOCAL_FROM} "
+            f"logs in folders and {ray_workers.BLOBS_FROM} in Blob storage"
+        )
+        return None
+    console.progress(f"connecting to Ray at {args.ray}")
+    workers = ray_workers.connect(args.ray)
+    console.note(f"{logs + blobs} logs are read by {workers.count} workers of Ray")
+    return workers
 
 
 def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> list[ClusterFacts]:

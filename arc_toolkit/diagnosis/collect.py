@@ -22,18 +22,25 @@ from arc_toolkit.errors import ArcError
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from arc_toolkit.diagnosis.sources.ray_workers import RayWorkers
+
 BATCH = 100
 PARALLEL_FROM = 2000  # files; with fewer, starting processes costs more than it saves
 
 Progress = Callable[[str], None]
 
 
-def read_logs(inventory: Inventory, jobs: int, progress: Progress) -> list[LogScan]:
-    """Every log once, in the order of their paths. Files that cannot be read are added to the inventory's skipped."""
+def read_logs(
+    inventory: Inventory, jobs: int, progress: Progress, workers: RayWorkers | None = None
+) -> list[LogScan]:
+    """Every log once, in the order of their paths; by `workers`, if there are any.
+
+    Files that cannot be read are added to the inventory's skipped.
+    """
     logs = sorted(inventory.logs, key=lambda log: log.path)
     scans: list[LogScan] = []
     done, total = 0, len(logs) + len(inventory.streams)
-    for batch in chain(_local(logs, jobs), _streams(inventory.streams, jobs)):
+    for batch in chain(_local(logs, jobs, workers), _streams(inventory.streams, jobs, workers)):
         for result in batch:
             if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
@@ -92,16 +99,21 @@ def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
             log.failure = log.failure or side.failure
 
 
-def workers(jobs: int, files: int) -> int:
+def process_count(jobs: int, files: int) -> int:
     """The number of processes; 0 chooses it."""
     if jobs:
         return min(jobs, max(files, 1))
     return min(os.cpu_count() or 1, 8) if files >= PARALLEL_FROM else 1
 
 
-def _local(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFile]]:
+def _local(
+    logs: list[LogFile], jobs: int, workers: RayWorkers | None = None
+) -> Iterator[list[LogScan | SkippedFile]]:
+    if workers is not None:
+        yield from workers.scan(logs)
+        return
     batches = [logs[at : at + BATCH] for at in range(0, len(logs), BATCH)]
-    count = workers(jobs, len(logs))
+    count = process_count(jobs, len(logs))
     if count < 2:
         yield from map(scan.scan_all, batches)
         return
@@ -121,9 +133,19 @@ def _local(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFil
         raise ArcError("a worker process was killed; try again with `--jobs 1`") from None
 
 
-def _streams(logs: list[LogFile], jobs: int) -> Iterator[list[LogScan | SkippedFile]]:
+def _streams(
+    logs: list[LogFile], jobs: int, workers: RayWorkers | None = None
+) -> Iterator[list[LogScan | SkippedFile]]:
     """Blobs and standard input, in threads because reading them is waiting."""
     if not logs:
+        return
+    if workers is not None:
+        from arc_toolkit.diagnosis.sources.ray_workers import is_blob
+
+        blobs = chain.from_iterable(workers.scan([log for log in logs if is_blob(log)], blobs=True))
+        others = chain.from_iterable(_streams([log for log in logs if not is_blob(log)], jobs))
+        for log in logs:
+            yield [next(blobs if is_blob(log) else others)]
         return
     from concurrent.futures import ThreadPoolExecutor
 
