@@ -50,7 +50,8 @@ class Timeline:
 
     def stall(self, cause: str) -> None:
         """The ranks do not train any more, because of this."""
-        if not self._stalled_for:
+        # What looked like the failure of a rank may turn out to be the loss of its peer's node.
+        if self._stalled_for in ("", "failure"):
             self._stalled_for = cause
 
     def summary(self, outcome: str, code: int) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,19 +42,6 @@ def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.Compl
         env=environment,
         check=False,
     )
-
-
-def test_a_cluster_that_shrinks_grows_and_loses_its_controller(frameworks: str, tmp_path: Path) -> None:
-    words = [frameworks, "-m", "tests.elastic.ray_scenario", str(tmp_path)]
-    result = isolated(words, tmp_path, 600)
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
-    lines: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-    scenario = lines[-1]
-    assert scenario["code"] == 0
-    assert scenario["weights"] == scenario["expected"]
-    assert scenario["causes"][:3] == ["start", "eviction", "lost node"]
-    assert scenario["adopted"]
-    assert scenario["attached"] == 0
 
 
 def test_a_local_ray_needs_no_cluster(frameworks: str, tmp_path: Path) -> None:
