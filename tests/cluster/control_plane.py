@@ -308,9 +308,21 @@ class ControlPlane:
             return False
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float = 120, every: float = 0.1) -> None:
-        """Poll until ready; a RuntimeError says what did not come."""
+        """Poll until ready; a RuntimeError says what did not come.
+
+        A server that swaps the storage of a changed CRD answers 503 for a moment: that is "not yet".
+        """
+
+        def is_ready() -> bool:
+            try:
+                return ready()
+            except ApiError as error:
+                if error.status != 503:
+                    raise
+                return False
+
         end = time.monotonic() + seconds
-        while not ready():
+        while not is_ready():
             if time.monotonic() > end:
                 raise RuntimeError(f"waited {seconds} s for {what}")
             time.sleep(every)
