@@ -57,8 +57,12 @@ class Loader(_Base):  # type: ignore[misc]
         return MAP if kind is MappingNode else SEQ
 
 
-# An alias is a token of its own: `&&` and `*.py` of a shell command come without it.
-_ALIAS = re.compile(r"(?:^|[\s\[{,:?-])\*[^\s\[\]{},]", re.MULTILINE)
+# What is before a token is looked at last, because a search for literal text is fast. Aliases and anchors are of letters,
+# digits, `-` and `_`: neither `*.py` nor `&&` of a shell command.
+_ALIAS = re.compile(r"\*[\w-](?<![^\s\[{,:?-]..)")
+_ANCHOR = re.compile(r"&[\w-](?<![^\s\[{,:?-]..)")
+# What a mapping begins with that has a mapping as its key; not `${{`, nor `"{{` as workflows of Argo have it.
+_DOUBLE_BRACE = re.compile(r"\{\{(?<![^\s\[{,:]..)")
 # `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
 _COMPACT_NESTING = re.compile(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}")
 _TEMPLATE = re.compile(r"(?<!\$)\{\{|\{%|^\s*<<[^:\n]*>>|<[A-Z][A-Z0-9_]*>|__[A-Z][A-Z0-9_]*__", re.MULTILINE)
@@ -102,9 +106,9 @@ def compose(text: str, loader: type[Loader] = Loader) -> tuple[Node | None, ...]
         raise _unreadable(text, error) from None
     except RecursionError:
         raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
-    if text.count("{{") > text.count("${{"):
+    if "{{" in text and _DOUBLE_BRACE.search(text):
         _refuse_templates(documents)
-    if "*" in text and "&" in text and _ALIAS.search(text):
+    if "*" in text and "&" in text and _ALIAS.search(text) and _ANCHOR.search(text):
         _guard_expansion(documents)
     return documents
 
