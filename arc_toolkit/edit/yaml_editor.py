@@ -29,6 +29,8 @@ from arc_toolkit.edit.yaml_writer import YamlStyle
 
 # The number of the document, then keys and indexes.
 Path = tuple[str | int, ...]
+# How far a path goes in the file, the node there, its key (None for an item), and whether it is in a flow collection.
+Place = tuple[int, Node | None, Node | None, bool]
 _NO_PREFERENCE = YamlStyle()
 
 
@@ -48,6 +50,7 @@ class Editor:
         self._removed: dict[int, Edit] = {}
         self._others = False
         self._own_pairs: dict[int, dict[str, tuple[Node, Node]]] = {}
+        self._last: tuple[Path, Place] = ((-1,), (0, None, None, False))
 
     @property
     def empty(self) -> bool:
@@ -76,7 +79,10 @@ class Editor:
         """Put `value` at `path`. A value that is there and equal is not a change; a list or mapping is not replaced."""
         if _is_collection(value):
             value = deepcopy(value) if value else copy(value)  # `append` may add to it
-        depth, node, key, flow = self._descend(path)
+        self._set(path, value, self._descend(path))
+
+    def _set(self, path: Path, value: Value, place: Place) -> None:
+        depth, node, key, flow = place
         rest = path[depth:]
         if any(isinstance(step, int) for step in rest):
             raise Refused(f"there is no `{_shown(path)}`")
@@ -108,14 +114,15 @@ class Editor:
     def append(self, path: Path, item: Value) -> None:
         """Put `item` at the end of the list at `path`, unless an item is the same; the list may be one that was set."""
         self._others = True
-        depth, node, key, _ = self._descend(path)
+        place = depth, node, key, _ = self._descend(path)
         sequence = node if depth == len(path) and isinstance(node, yaml.SequenceNode) else None
         if sequence is not None and any(holds(child, item) for child in sequence.value):
             return
         if sequence is None:
-            if self._planned(path) is None:
-                self.set(path, [])
             items = self._planned(path)
+            if items is None:
+                items = []
+                self._set(path, items, place)
         else:
             items = self._planned((*path, APPENDED))
             if items is None:
@@ -232,21 +239,25 @@ class Editor:
 
     # --- finding nodes -------------------------------------------------------------------------------------
 
-    def _descend(self, path: Path) -> tuple[int, Node | None, Node | None, bool]:
-        """As far down a path as there are nodes: the number of steps, the node there, its key (None for an item), and
-        whether it is inside a flow collection."""
-        documents, first = self._source.documents, int(path[0])
-        node = documents[first] if first < len(documents) else None
-        key: Node | None = None
-        flow = False
-        for depth, step in enumerate(path[1:], start=1):
+    def _descend(self, path: Path) -> Place:
+        """As far down a path as there are nodes."""
+        # Operations come in groups: most often one begins where the one before it ended.
+        last, place = self._last
+        if path[: len(last)] == last:
+            start, node, key, flow = place
+        else:
+            documents, first = self._source.documents, int(path[0])
+            start, node, key, flow = 1, documents[first] if first < len(documents) else None, None, False
+        for depth in range(start, len(path)):
+            step = path[depth]
             below: tuple[Node | None, Node] | None = None
             if isinstance(node, yaml.MappingNode):
                 below = self._own(node, str(step))
             elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
                 below = None, node.value[step]
             if below is None or not isinstance(node, yaml.CollectionNode):
-                return depth, node, key, flow
+                self._last = path[:depth], (depth, node, key, flow)
+                return self._last[1]
             flow = flow or bool(node.flow_style)
             key, node = below
         return len(path), node, key, flow

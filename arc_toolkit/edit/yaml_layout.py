@@ -341,7 +341,7 @@ class YamlLayout:
         return Writer(self._style)
 
     def _writer(self, value: Any) -> Writer:
-        return Writer(self._style, self._indent, self._list_indent() if _has_list(value) else 0)
+        return Writer(self._style, self._indent, self._list_indent if _has_list(value) else 0)
 
     @cached_property
     def _indent(self) -> int:
@@ -355,6 +355,7 @@ class YamlLayout:
                             return int(step)
         return 2
 
+    @cached_property
     def _list_indent(self) -> int:
         """The blanks by which this file indents the dashes of a list below their key: most often none or two."""
         for node in walk(self._source.documents):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 from arc_toolkit.edit.edits import Refused
@@ -23,6 +24,14 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 _NOT_TEXT = re.compile(r"true|false|yes|no|on|off|null|y|n|0[xob].*", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def _is_word(text: str) -> bool:
+    """Whether it is text to every reader without quotes; new values have the same words again and again."""
+    return bool(_WORD.fullmatch(text)) and not _NOT_TEXT.fullmatch(text)
+
+
 # Longer text is folded in a new file.
 WIDTH = 110
 
@@ -114,7 +123,7 @@ class Writer:
         text = str(value)
         if quote:
             return quoted(text)
-        if _WORD.fullmatch(text) and not _NOT_TEXT.fullmatch(text) and not (self.prose and len(text) > WIDTH):
+        if _is_word(text) and not (self.prose and len(text) > WIDTH):
             return text
         if self.style.plain is not None and not flow and self.style.plain.fullmatch(text):
             return text

@@ -79,6 +79,8 @@ class PlacePlan(ABC):
     kinds: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     roles: set[str] = field(default_factory=set)
+    # What the editor was asked for.
+    done: RecordedOperations = field(default_factory=RecordedOperations)
 
     @property
     @abstractmethod
@@ -87,6 +89,10 @@ class PlacePlan(ABC):
     @abstractmethod
     def new_editor(self) -> SpecEditor:
         """An editor of the same file without any operation, to try some."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Go on with a new editor, because an operation was refused after others of its group."""
 
     @property
     def workloads(self) -> Iterator[Workload]:
@@ -119,12 +125,14 @@ class PlacePlan(ABC):
         asked = RecordedOperations()
         try:
             operation(asked)
-            if len(asked.calls) > 1:
-                asked.replay(self.new_editor())
             asked.replay(self.editor)
         except Refused as refusal:
+            if asked.calls:
+                self.restart()
+                self.done.replay(self.editor)
             self.refuse(rule, message, at, str(refusal))
             return False
+        self.done.calls += asked.calls
         return True
 
 
@@ -142,6 +150,9 @@ class ManifestPlan(PlacePlan):
 
     def new_editor(self) -> Editor:
         return self._editor.fresh()
+
+    def restart(self) -> None:
+        self._editor = self.new_editor()
 
 
 def place_objects(plan: PlacePlan) -> None:

@@ -34,6 +34,8 @@ _MANAGER = "arc-toolkit.local/place"
 
 def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
     """`Refused` if an entry is for jobs that belong on different nodes: by `roles`, or for a coordinator and others."""
+    if workload.kind.retry is not Retry.RUNTIME:
+        return
     names = _targets(workload, spec)
     if len({name in roles if roles else name in COORDINATOR_NAMES for name in names}) > 1:
         raise Refused(f"an entry is for {' and '.join(names)}, which belong on different nodes: make two of it")
@@ -41,8 +43,10 @@ def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
 
 def lacks_training(workload: Workload) -> bool:
     """Whether the entries that are there are for other jobs than the one in which the training runs."""
+    if workload.kind.retry is not Retry.RUNTIME:
+        return False
     names = {name for spec in workload.pod_specs for name in _targets(workload, spec)}
-    return workload.kind.retry is Retry.RUNTIME and bool(names) and names <= COORDINATOR_NAMES | _INITIALIZERS
+    return bool(names) and names <= COORDINATOR_NAMES | _INITIALIZERS
 
 
 def _targets(workload: Workload, spec: PodSpec) -> list[str]:

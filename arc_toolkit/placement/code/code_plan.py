@@ -39,7 +39,7 @@ class CodePlan(PlacePlan):
         entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
         super().__init__(path, settings, entries, _ignores(code.sources))
         self.code = code
-        self._editor = self.new_editor()
+        self.restart()
 
     @property
     def editor(self) -> CodeEditor:
@@ -47,6 +47,9 @@ class CodePlan(PlacePlan):
 
     def new_editor(self) -> CodeEditor:
         return CodeEditor(self.found.reader, self.documents, self._tasks)
+
+    def restart(self) -> None:
+        self._editor = self.new_editor()
 
     @property
     def is_unchanged(self) -> bool:
