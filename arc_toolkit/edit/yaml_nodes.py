@@ -57,8 +57,8 @@ class Loader(_Base):  # type: ignore[misc]
         return MAP if kind is MappingNode else SEQ
 
 
-# What is before a token is looked at last, because a search for literal text is fast. Aliases and anchors are of letters,
-# digits, `-` and `_`: neither `*.py` nor `&&` of a shell command.
+# What is before a token is looked at last, because a search for literal text is fast. Aliases and anchors are of
+# letters, digits, `-` and `_`: neither `*.py` nor `&&` of a shell command.
 _ALIAS = re.compile(r"\*[\w-](?<![^\s\[{,:?-]..)")
 _ANCHOR = re.compile(r"&[\w-](?<![^\s\[{,:?-]..)")
 # What a mapping begins with that has a mapping as its key; not `${{`, nor `"{{` as workflows of Argo have it.
