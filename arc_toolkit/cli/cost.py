@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arc_toolkit.cost.prices import Tier, VmPrice
     from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 
-DEFAULT_REGION = "eastus"
+DEFAULT_REGION = "westeurope"  # the shipped table has all three prices there
 
 EPILOG = """\
 examples:
@@ -159,7 +159,8 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
     unknown = [tier.value for tier in prices.Tier if tier not in known]
     if unknown:
         report.notes.append(
-            f"no price is known for {' and '.join(unknown)}: --prices FILE or --spot-price sets it"
+            f"no price is known for {' and '.join(unknown)} in {args.region}: run `python -m scripts.refresh_prices "
+            f"{args.region} -o prices.csv` in a clone of arc-toolkit (no sign-in), and use --prices prices.csv"
         )
     report.notes += missing_notes
     if rate.open_end:

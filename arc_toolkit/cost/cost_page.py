@@ -11,11 +11,11 @@ from typing import Any
 from arc_toolkit import resources
 from arc_toolkit.checkpoints.interval import daly_interval
 from arc_toolkit.cost.cost_report import CostReport
-from arc_toolkit.cost.cost_text import cost_json, explain_cost, interval_sentence, mix_sentence, money, span
+from arc_toolkit.cost.cost_text import cost_json, explain_cost, interval_sentence, mix_sentence, span
 from arc_toolkit.cost.eviction_rates import percent
 from arc_toolkit.cost.formulas import expected
 from arc_toolkit.cost.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, LinePlot
-from arc_toolkit.cost.prices import Tier
+from arc_toolkit.cost.prices import Tier, money
 from arc_toolkit.output.page_policy import page_policy
 
 POINTS = 120

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from arc_toolkit.cost.eviction_rates import EvictionRate, percent
 from arc_toolkit.cost.formulas import Expected, break_even, expected
 from arc_toolkit.cost.mix import MixReport
-from arc_toolkit.cost.prices import Tier, VmPrice
+from arc_toolkit.cost.prices import Tier, VmPrice, money
 from arc_toolkit.cost.share_price import ShareUse
 from arc_toolkit.cost.simulation import Runs, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import TrainingJob
@@ -42,6 +42,7 @@ class CostReport:
     rows: list[TierCost]
     expected: Expected
     break_even: float | None  # None: it pays at any rate, a price is unknown, or there is no formula
+    pays_below: float | None = None  # the spot price at which both cost the same; None: unknown
     fallback: bool = False  # time and price come from the simulation
     runs: Runs | None = None  # with --simulate
     share: ShareUse | None = None
@@ -110,12 +111,23 @@ def build_cost(
         rows.append(row)
     spot = prices.get(Tier.SPOT)
     even = break_even(job, dedicated.amount, spot.amount) if dedicated and spot and not fallback else None
-    report = CostReport(size, region, job, rate, rows, result, even, fallback, simulated if runs else None)
+    below = _pays_below(job, result, simulated if fallback else None, dedicated.amount) if dedicated else None
+    report = CostReport(size, region, job, rate, rows, result, even, below, fallback, simulated if runs else None)
     if fallback:
         report.notes.append(
             f"time and price with a fallback come from {count:,} simulated runs: there is no formula"
         )
     return report
+
+
+def _pays_below(job: TrainingJob, result: Expected, simulated: Runs | None, dedicated: float) -> float:
+    """Both prices are sums of hours times prices: equal at what dedicated leaves for the hours on spot."""
+    limit = dedicated * job.nodes * job.work_seconds / 3600
+    if simulated is None:
+        return limit / result.price(1.0, job.nodes)
+    spot = mean_of(simulated.prices(1.0, 0.0, job.nodes))
+    on_demand = mean_of(simulated.prices(0.0, dedicated, job.nodes))
+    return max(0.0, limit - on_demand) / spot
 
 
 def _dedicated(job: TrainingJob, price: VmPrice | None) -> TierCost:
@@ -129,9 +141,17 @@ def answer(report: CostReport) -> str:
     spot, dedicated = report.row(Tier.SPOT), report.row(Tier.DEDICATED)
     longer = f"takes {percent(spot.slower)} longer" if spot.slower else "takes no longer"
     if spot.cost is None or dedicated.cost is None:
-        unknown = "spot" if spot.price is None else "dedicated"
         where = f"{report.size} in {report.region}"
-        return f"The {unknown} price of {where} is unknown, and so is the saving; spot {longer}."
+        if dedicated.price is None or report.pays_below is None:
+            unknown = "price" if spot.price is None else "dedicated price"
+            return f"The {unknown} of {where} is unknown, and so is the saving; spot {longer}."
+        if not report.pays_below:
+            return f"The spot price of {where} is unknown: spot pays at no price, and {longer}."
+        part = percent(report.pays_below / dedicated.price.amount)
+        return (
+            f"The spot price of {where} is unknown: spot pays below {money(report.pays_below)} {report.currency} per "
+            f"hour ({part} of dedicated), and {longer}."
+        )
     even = (
         f"; it stops paying above {percent(report.break_even)} evictions per hour"
         if report.break_even is not None

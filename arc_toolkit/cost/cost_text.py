@@ -10,20 +10,13 @@ from arc_toolkit.checkpoints.interval import best_interval, daly_interval
 from arc_toolkit.cost.cost_report import CostReport, TierCost
 from arc_toolkit.cost.eviction_rates import percent
 from arc_toolkit.cost.mix import MixResult
-from arc_toolkit.cost.prices import Tier
+from arc_toolkit.cost.prices import Tier, money
 from arc_toolkit.cost.simulation import mean_of, quantile
 from arc_toolkit.output.table import plural, table
 
 Style = Callable[..., str]
 BAR = 32
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-def money(amount: float | None) -> str:
-    """Two decimals; four for prices below 10."""
-    if amount is None:
-        return "unknown"
-    return f"{amount:,.2f}" if amount >= 10 else f"{amount:.4g}"
 
 
 def span(seconds: float) -> str:
@@ -235,6 +228,7 @@ def cost_json(report: CostReport) -> dict[str, Any]:
         },
         "tiers": [_tier_json(row) for row in report.rows],
         "break_even_rate": report.break_even,
+        "break_even_price": report.pays_below,
         "answer": report.sentence,
         "share": _share_json(report),
         "simulation": _simulation_json(report),

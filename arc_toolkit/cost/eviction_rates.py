@@ -33,9 +33,11 @@ class EvictionRate:
 
 
 def percent(share: float) -> str:
-    """`5 %`, `7.5 %`, `0.25 %`: two digits that matter, whole above ten."""
+    """`5 %`, `7.5 %`, `0.25 %`: two digits that matter, whole above ten; below 100 is never shown as 100."""
     value = 100 * share
-    return f"{value:,.0f} %" if value >= 9.95 or value == round(value) else f"{value:.2g} %"
+    if 99 < value < 100:
+        return f"{math.floor(10 * value) / 10:g} %"
+    return f"{value:,.0f} %" if abs(value) >= 9.95 or value == round(value) else f"{value:.2g} %"
 
 
 def parse_rate(text: str, source: str = "--eviction-rate") -> EvictionRate:

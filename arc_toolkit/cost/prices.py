@@ -102,6 +102,13 @@ def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier
     return prices
 
 
+def money(amount: float | None) -> str:
+    """Two decimals; four digits below 10."""
+    if amount is None:
+        return "unknown"
+    return f"{amount:,.2f}" if amount >= 10 else f"{amount:.4g}"
+
+
 def old_prices(prices: Mapping[Tier, VmPrice], today: date) -> list[str]:
     """A sentence for each price that is older than a year."""
     notes = []

@@ -109,6 +109,9 @@ DOCUMENTS: Documents = {
             "break_even_rate": or_null(
                 number("above it spot costs more than dedicated; null: it pays at any rate, or is unknown")
             ),
+            "break_even_price": or_null(
+                number("spot price per VM and hour above which it costs more than dedicated; null: unknown")
+            ),
             "answer": text("one sentence"),
             "share": or_null(record(_SHARE, "with --share; else null")),
             "simulation": or_null(record(_SIMULATION, "with --simulate; else null")),

@@ -16,7 +16,8 @@ from arc_toolkit.diagnosis.history import History, RecordedChange
 from tests.support import Result
 
 Arc = Callable[..., Result]
-A100 = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--nodes", "8", "--hours", "40")
+# In eastus only the dedicated price is known; the figures by hand are with it.
+A100 = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--nodes", "8", "--hours", "40", "--region", "eastus")
 
 
 def as_json(arc: Arc, *words: str) -> dict[str, Any]:
@@ -35,7 +36,9 @@ def test_the_table_answers_the_question(arc: Arc) -> None:
     assert re.search(r"low-priority +unknown +41.05 +unknown", result.out)
     assert "Spot is 88 % cheaper and takes 2.6 % longer; it " in result.out
     assert "Save every 27 min" in result.out
-    assert "no price is known for low-priority" in result.err
+    assert (
+        "no price is known for low-priority in eastus: run `python -m scripts.refresh_prices eastus" in result.err
+    )
     assert "assumed: 90% of the evictions" in result.err
 
 
@@ -69,13 +72,59 @@ def test_spot_that_does_not_pay_is_said(arc: Arc) -> None:
     assert re.match(r"Spot is \d+ % more expensive and takes \d+ % longer; it stops paying above ", data["answer"])
 
 
-def test_an_unknown_price_is_unknown_and_the_time_is_not(arc: Arc) -> None:
-    # M = 34168 s, tau = 3201.6 s: 1.0104 by numeric integration.
+def test_all_three_tiers_have_a_price_out_of_the_box(arc: Arc) -> None:
+    # westeurope, by hand: M = 3600 / -ln 0.9 = 34168 s, so 8 nodes 4271 s and with 90 % notices 42710 s;
+    # dedicated 4.775 x 8 x 40 = 1528; low priority is 0.955 / 4.775 = 20.0 % and spot 1.097295 / 4.775 = 23.0 % of it.
+    words = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--nodes", "8", "--hours", "40")
+    result, data = arc(*words), as_json(arc, *words)
+    dedicated, spot, low = data["tiers"]
+    assert (dedicated["price"], data["region"]) == (pytest.approx(1528), "westeurope")
+    assert spot["price"] / spot["hours"] == pytest.approx(8 * 1.097295)
+    assert low["price"] / spot["price"] == pytest.approx(0.955 / 1.097295)
+    assert {row["price_source"] for row in data["tiers"]} == {"azure-pricing-radar"}
+    assert {row["price_date"] for row in data["tiers"]} == {"2026-08-22"}
+    assert "unknown" not in result.out + result.err
+    assert "no price" not in result.err
+
+
+def test_an_unknown_spot_price_is_answered_by_the_price_at_which_it_pays(arc: Arc) -> None:
+    # M = 34168 s, tau = 3201.6 s: 1.0104 by numeric integration. Dedicated 0.444: 0.444 / 1.0104 = 0.4394.
     data = as_json(arc, "cost", "--sku", "Standard_D8s_v5", "--region", "uksouth", "--hours", "2")
     assert data["answer"] == (
-        "The spot price of Standard_D8s_v5 in uksouth is unknown, and so is the saving; spot takes 1 % longer."
+        "The spot price of Standard_D8s_v5 in uksouth is unknown: "
+        "spot pays below 0.4394 USD per hour (99 % of dedicated), and takes 1 % longer."
     )
-    assert data["tiers"][1]["price"] is None
+    assert (data["tiers"][1]["price"], data["break_even_rate"]) == (None, None)
+    assert data["break_even_price"] == pytest.approx(0.4394, abs=1e-4)
+
+
+@pytest.mark.parametrize("more", [(), ("--missing", "50%:3h"), ("--missing", "50%:3h", "--fallback", "30m")])
+def test_at_the_price_of_the_answer_spot_costs_as_much_as_dedicated(arc: Arc, more: tuple[str, ...]) -> None:
+    words = (*A100, "--eviction-rate", "20%", "--no-notice", *more)
+    price = as_json(arc, *words)["break_even_price"]
+    even = as_json(arc, *words, "--spot-price", str(price))
+    assert even["tiers"][1]["saving"] == pytest.approx(0, abs=1e-9)
+    assert even["break_even_price"] == price
+
+
+def test_spot_that_costs_more_on_demand_than_dedicated_does_pays_at_no_price(arc: Arc) -> None:
+    # An eviction comes after 34 min on average and sends the job on demand for good, with a restart of 1 h.
+    words = (*A100, "--eviction-rate", "20%", "--no-notice", "--restart", "1h")
+    data = as_json(arc, *words, "--missing", "100%:10000h", "--fallback", "0s", "--simulate", "200")
+    assert data["break_even_price"] == 0
+    assert "unknown: spot pays at no price, and takes " in data["answer"]
+
+
+def test_without_the_dedicated_price_nothing_can_be_compared(arc: Arc, tmp_path: Path) -> None:
+    own = tmp_path / "mine.csv"
+    own.write_text("size,region,tier,price\nStandard_D8s_v5,mine,spot,1\n")
+    words = ("cost", "--region", "mine", "--hours", "2", "--prices", str(own), "--sku")
+    known, unknown = as_json(arc, *words, "Standard_D8s_v5"), as_json(arc, *words, "Standard_D64s_v5")
+    assert known["answer"].startswith(
+        "The dedicated price of Standard_D8s_v5 in mine is unknown, and so is the saving"
+    )
+    assert unknown["answer"].startswith("The price of Standard_D64s_v5 in mine is unknown, and so is the saving")
+    assert known["break_even_price"] is unknown["break_even_price"] is None
 
 
 def test_own_prices(arc: Arc, tmp_path: Path) -> None:

@@ -99,15 +99,24 @@ def test_lives_of_spot_nodes_end_in_an_eviction_a_scale_down_or_unclear() -> Non
     assert list(node_lives(nodes, events, since=noon, until=noon + 4 * 3600, pool="other")) == []
 
 
-def test_percent_has_two_digits_that_matter() -> None:
-    assert [percent(value) for value in (0.05, 0.075, 0.0025, 0.714, 0.0, 0.996)] == [
-        "5 %",
-        "7.5 %",
-        "0.25 %",
-        "71 %",
-        "0 %",
-        "100 %",
-    ]
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.05, "5 %"),
+        (0.075, "7.5 %"),
+        (0.0025, "0.25 %"),
+        (0.714, "71 %"),
+        (0.0, "0 %"),
+        (0.996, "99.6 %"),
+        (0.9999, "99.9 %"),
+        (1.0, "100 %"),
+        (-2.51, "-251 %"),
+        (-0.025, "-2.5 %"),
+        (12.34, "1,234 %"),
+    ],
+)
+def test_percent_has_two_digits_that_matter_and_is_never_100_by_rounding(share: float, text: str) -> None:
+    assert percent(share) == text
 
 
 OWN = ["size,region,tier,price,currency,date", "Standard_D8s_v5,westeurope,on-demand,0.40,usd,2026-01-02"]
@@ -116,10 +125,11 @@ OWN = ["size,region,tier,price,currency,date", "Standard_D8s_v5,westeurope,on-de
 def test_own_prices_win_and_the_rest_is_from_the_shipped_table() -> None:
     own = read_prices([*OWN, "standard_d8s_v5,,spot,0.05"], "mine.csv")
     prices = prices_of("Standard_D8s_v5", "westeurope", [own, shipped_prices()])
+    assert prices[Tier.LOW_PRIORITY].amount == 0.092
     assert prices[Tier.DEDICATED] == VmPrice(0.40, "USD", date(2026, 1, 2), "mine.csv")
     assert prices[Tier.SPOT].amount == 0.05  # a row without a region is for all of them
-    assert Tier.LOW_PRIORITY not in prices
     shipped = prices_of("Standard_D8s_v5", "eastus", [shipped_prices()])
+    assert list(shipped) == [Tier.DEDICATED]
     assert shipped[Tier.DEDICATED].amount == 0.384
 
 
@@ -154,12 +164,24 @@ def test_a_price_older_than_a_year_is_a_warning() -> None:
     assert old_prices(prices, date(2026, 6, 18)) == []
 
 
-def test_every_shipped_price_is_of_a_known_size_with_date_and_source_and_spot_is_cheaper() -> None:
+def test_every_shipped_price_is_of_a_known_size_with_date_and_source_and_none_is_above_dedicated() -> None:
     table = shipped_prices()
-    assert len(table) > 100
-    for (size, region, tier), price in table.items():
+    assert len(table) > 900
+    for (size, region, _), price in table.items():
         assert vm_sizes.find(size), size
         assert price.day, size
-        assert price.source in ("karpenter",)
-        if tier is Tier.SPOT:
-            assert price.amount < table[size, region, Tier.DEDICATED].amount
+        assert price.source in ("azure-pricing-radar", "karpenter")
+        # Spot of ND96isr_H200_v5 does cost as much as dedicated.
+        assert price.amount <= table[size, region, Tier.DEDICATED].amount
+
+
+def test_low_priority_is_a_fifth_of_dedicated_as_azure_says() -> None:
+    # "up to 80 %": all but a few sizes of Linux have exactly that.
+    table = shipped_prices()
+    shares = [
+        price.amount / table[size, region, Tier.DEDICATED].amount
+        for (size, region, tier), price in table.items()
+        if tier is Tier.LOW_PRIORITY
+    ]
+    assert len(shares) > 200
+    assert sum(abs(share - 0.2) < 0.005 for share in shares) / len(shares) > 0.95
