@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -32,9 +32,10 @@ from arc_toolkit.sizing import vm_sizes
 API = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
 PAGE = 100  # the documented size; a page that is full and has no link is followed by another
-TRIES = 5
+TRIES = 7  # about a minute in all: half of one was needed when many asked
 SOURCE = "Azure retail price API"
-_OTHER_PRODUCTS = ("Windows", "Cloud Services", "CloudServices", "Dedicated Host")
+# Windows is also written `NCCadsv5 Srs Win`. Cloud Services have the names of VM sizes, at the price of Windows.
+_OTHER_PRODUCTS = (" Win", "Cloud Services", "CloudServices", "Dedicated Host", "DedicatedHost")
 
 Row = tuple[str, str, Tier, VmPrice]
 
@@ -51,7 +52,11 @@ def read_region(
     saved = json.loads(state.read_text(encoding="utf-8")) if state.exists() else {}
     items: list[dict[str, Any]] = saved.get("items", [])
     url: str | None = saved.get("next", first_url(api, region))
+    seen: set[str] = set()
     while url:
+        if url in seen:
+            raise SystemExit(f"the API points to a page that was read already: {url}")
+        seen.add(url)
         page = fetch(url)
         rows = page.get("Items") or []
         items += [_kept(row) for row in rows]
@@ -75,6 +80,9 @@ _KEPT = (
     "unitOfMeasure",
     "type",
     "isPrimaryMeterRegion",
+    "tierMinimumUnits",
+    "effectiveStartDate",
+    "effectiveEndDate",
 )
 
 
@@ -92,22 +100,37 @@ def _same_host(api: str, link: object) -> str | None:
 
 
 def rows_of(items: Iterable[Mapping[str, Any]], day: date) -> list[Row]:
-    """Linux VMs of sizes that we know: one row per size and tier, of the primary meter if there are several."""
-    best: dict[tuple[str, str, Tier], tuple[bool, VmPrice]] = {}
+    """Linux VMs of sizes that we know: one row per size and tier, of the primary and newest of several meters."""
+    best: dict[tuple[str, str, Tier], tuple[tuple[bool, str], VmPrice]] = {}
     for item in items:
-        size = vm_sizes.find(str(item.get("armSkuName") or ""))
+        size = vm_sizes.find(str(item.get("armSkuName") or "").strip())
         product, names = str(item.get("productName")), f"{item.get('skuName')} {item.get('meterName')}"
         price = item.get("retailPrice")
         if size is None or item.get("type") != "Consumption" or item.get("unitOfMeasure") != "1 Hour":
             continue
         if any(word in product for word in _OTHER_PRODUCTS) or not isinstance(price, int | float) or price <= 0:
             continue
+        if item.get("tierMinimumUnits") or not _in_force(item, day):
+            continue
         tier = Tier.SPOT if " Spot" in names else Tier.LOW_PRIORITY if " Low Priority" in names else Tier.DEDICATED
         key = (size.name, str(item["armRegionName"]), tier)
-        primary = bool(item.get("isPrimaryMeterRegion"))
-        if key not in best or (primary and not best[key][0]):
-            best[key] = (primary, VmPrice(float(price), str(item.get("currencyCode") or "USD"), day, SOURCE))
+        rank = (bool(item.get("isPrimaryMeterRegion")), str(item.get("effectiveStartDate") or ""))
+        if key not in best or rank > best[key][0]:
+            best[key] = (rank, VmPrice(float(price), str(item.get("currencyCode") or "USD"), day, SOURCE))
     return sorted((*key, price) for key, (_, price) in best.items())
+
+
+def _in_force(item: Mapping[str, Any], day: date) -> bool:
+    """A price that was announced is in the answers before it holds."""
+    start, end = _day(item.get("effectiveStartDate")), _day(item.get("effectiveEndDate"))
+    return (start is None or start <= day) and (end is None or day <= end)
+
+
+def _day(text: object) -> date | None:
+    try:
+        return datetime.fromisoformat(str(text)).date()
+    except ValueError:
+        return None
 
 
 def merged(old: str, rows: Iterable[Row], regions: Iterable[str]) -> str:
@@ -137,7 +160,8 @@ def fetch_page(url: str) -> dict[str, Any]:
         except HTTPError as error:
             if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES - 1:
                 raise SystemExit(f"the retail price API answered {error.code}: run again to continue") from None
-            wait = float(error.headers.get("Retry-After") or 2**attempt)
+            told = error.headers.get("Retry-After") or ""  # seconds; the standard also allows a date
+            wait = float(told) if told.isdigit() else 2.0**attempt
         except (URLError, TimeoutError, ConnectionError) as error:
             if attempt == TRIES - 1:
                 raise SystemExit(f"cannot reach the retail price API ({error}): run again to continue") from None
@@ -159,7 +183,11 @@ def main(argv: list[str] | None = None) -> None:
         items = read_region(
             args.api, region, state, fetch_page, lambda count: print(f"{count} meters", end="\r", file=sys.stderr)
         )
-        rows += rows_of(items, date.today())
+        found = rows_of(items, date.today())
+        if not found:
+            state.unlink()
+            raise SystemExit(f"{region}: the API has no prices of Linux VMs there: write it like westeurope")
+        rows += found
         states.append(state)
     old = args.output.read_text(encoding="utf-8") if args.output.exists() else ""
     write_atomic(args.output, merged(old, rows, args.regions))

@@ -58,6 +58,56 @@ METERS = [
     meter("Dsv5_Type1", 9.0, "Dsv5 Type1", "Dsv5 Series Dedicated Host"),
     meter("Standard_NC24ads_A100_v4", 4.775, "NC24ads A100 v4", "Virtual Machines NCads A100 v4 Series"),
 ]
+# size, skuName, meterName, product and three prices as they were in westeurope on 2026-08-22.
+RECORDED = """\
+NC24ads_A100_v4;Standard_NC24ads_A100_v4;NC24ads_A100_v4;NCads A100 v4 Series Linux;4.775;1.097295;0.955
+NC24ads_A100_v4;Standard_NC24ads_A100_v4;NC24ads_A100_v4;NCads A100 v4 Series Windows;5.879;1.350994;2.352
+NCC40ads_H100_v5;NCC40adsH100v5;NCC40adsH100v5;Virtual Machines NCCadsv5 Srs Win;10.74;1.984752;4.296
+NCC40ads_H100_v5;NCC40adsH100v5;NCC40adsH100v5;Virtual Machines NCCadsv5 Srs;8.9;1.64472;1.78
+D8ads_v5;Standard_D8ads_v5;D8ads v5;Dadsv5 Series Cloud Services;0.868;;0.347
+D8ads_v5;Standard_D8ads_v5;D8ads v5;Virtual Machines Dadsv5 Series;0.5;0.0924;0.1
+ND96asr_v4;ND96asr_A100_v4;ND96asr_A100_v4;Virtual Machines NDasr A100 v4 Series;35.357;7.77854;7.071
+ND96asr_v4;NDasrA100v4 Type1;NDasrA100v4 Type1;NDasr A100 v4 Series Dedicated Host;38.893;;
+"""
+WORDS = {"dedicated": "", "spot": " Spot", "low-priority": " Low Priority"}
+
+
+def test_names_and_products_of_real_answers() -> None:
+    items = [
+        meter(f"Standard_{size}", float(price), meter_name + word, product, skuName=sku + word)
+        for size, sku, meter_name, product, *prices in (row.split(";") for row in RECORDED.splitlines())
+        for word, price in zip(WORDS.values(), prices, strict=True)
+        if price
+    ]
+    expected = {
+        ("Standard_NC24ads_A100_v4", 4.775, 1.097295, 0.955),
+        ("Standard_NCC40ads_H100_v5", 8.9, 1.64472, 1.78),
+        ("Standard_D8ads_v5", 0.5, 0.0924, 0.1),
+        ("Standard_ND96asr_v4", 35.357, 7.77854, 7.071),
+    }
+    for order in (items, items[::-1]):  # the first of several is not better than the last
+        rows = {(size, tier): price.amount for size, _, tier, price in refresh_prices.rows_of(order, date.today())}
+        assert {(size, *(rows[size, Tier(name)] for name in WORDS)) for size, _ in rows} == expected
+
+
+def test_a_price_of_the_future_or_past_does_not_count_and_the_newest_does() -> None:
+    today = date(2026, 8, 22)
+    items = [
+        meter(D8, 0.4, "D8s v5", effectiveStartDate="2021-11-01T00:00:00Z"),
+        meter(D8, 0.5, "D8s v5", effectiveStartDate="2026-08-01T00:00:00Z"),
+        meter(D8, 0.6, "D8s v5", effectiveStartDate="2026-09-01T00:00:00Z"),
+        meter(
+            D8, 0.7, "D8s v5", effectiveStartDate="2026-08-02T00:00:00Z", effectiveEndDate="2026-08-20T00:00:00Z"
+        ),
+        meter(D8, 0.3, "D8s v5", effectiveStartDate="2026-08-03T00:00:00Z", tierMinimumUnits=100.0),
+        meter(f" {D8} ", 0.05, "D8s v5 Spot"),  # blanks were seen in its names
+        meter(D8, 0.02, "D8s v5", type="DevTestConsumption"),
+    ]
+    for order in (items, items[::-1]):
+        assert [(tier, price.amount) for _, _, tier, price in refresh_prices.rows_of(order, today)] == [
+            (Tier.DEDICATED, 0.5),
+            (Tier.SPOT, 0.05),
+        ]
 
 
 class PriceServer(ThreadingHTTPServer):
@@ -65,6 +115,8 @@ class PriceServer(ThreadingHTTPServer):
 
     page, links = 4, True
     broken: list[int]
+    status, retry_after = 503, "0"
+    turning = False  # every link is to the second page
     asked: list[dict[str, list[str]]]
 
 
@@ -79,11 +131,14 @@ def server() -> Iterator[PriceServer]:
             skip = int(query.get("$skip", ["0"])[0])
             if skip in own.broken:
                 own.broken.remove(skip)
-                self.send_response(503)
-                self.send_header("Retry-After", "0")
+                self.send_response(own.status)
+                self.send_header("Retry-After", own.retry_after)
                 self.end_headers()
                 return
             items = METERS[skip : skip + own.page]
+            if "nowhere" in query["$filter"][0]:
+                items, skip = [], len(METERS)
+            skip = 0 if own.turning else skip
             more = skip + own.page < len(METERS) and own.links
             link = f"http://127.0.0.1:{own.server_address[1]}{urlsplit(self.path).path}?" if more else None
             if link:
@@ -167,6 +222,58 @@ def test_a_server_that_is_busy_once_is_asked_again(server: PriceServer, tmp_path
     server.broken = [0, 4]
     refresh_prices.main(["westeurope", "-o", str(tmp_path / "p.csv"), "--api", api(server)])
     assert amounts(tmp_path / "p.csv") == EXPECTED
+
+
+def test_a_busy_server_says_when_or_not(
+    server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("scripts.refresh_prices.time.sleep", waits.append)
+    server.status, server.retry_after, server.broken = 429, "17", [0]
+    refresh_prices.main(["westeurope", "-o", str(tmp_path / "p.csv"), "--api", api(server)])
+    # A date is allowed too; then it waits ever longer.
+    server.retry_after, server.broken = "Tue, 17 Nov 2026 05:24:38 GMT", [4, 4, 4]
+    refresh_prices.main(["westeurope", "-o", str(tmp_path / "p.csv"), "--api", api(server)])
+    assert waits == [17, 1, 2, 4]
+    assert amounts(tmp_path / "p.csv") == EXPECTED
+
+
+def test_a_run_that_was_interrupted_in_its_second_region_asks_for_no_page_twice(
+    server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, pages = tmp_path / "prices.csv", refresh_prices.fetch_page
+
+    def interrupted(url: str) -> dict[str, Any]:
+        if len(server.asked) == 4:
+            raise KeyboardInterrupt
+        return pages(url)
+
+    words = ["westeurope", "eastus", "-o", str(target), "--api", api(server)]
+    monkeypatch.setattr(refresh_prices, "fetch_page", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        refresh_prices.main(words)
+    assert not target.exists()
+    monkeypatch.setattr(refresh_prices, "fetch_page", pages)
+    server.asked = []
+    refresh_prices.main(words)
+    assert amounts(target) == EXPECTED
+    assert [query.get("$skip") for query in server.asked] == [["4"], ["8"]]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_links_that_turn_in_a_circle_and_regions_without_prices_end_it(
+    server: PriceServer, tmp_path: Path
+) -> None:
+    target = tmp_path / "p.csv"
+    target.write_text("size,region,tier,price\nStandard_D8s_v5,nowhere,spot,0.04\n")
+    before = target.read_text()
+    with pytest.raises(SystemExit, match="nowhere: the API has no prices of Linux VMs there"):
+        refresh_prices.main(["nowhere", "-o", str(target), "--api", api(server)])
+    assert (target.read_text(), list(tmp_path.iterdir())) == (before, [target])
+    server.turning = True
+    with pytest.raises(SystemExit, match="was read already"):
+        refresh_prices.main(["westeurope", "-o", str(target), "--api", api(server)])
+    assert target.read_text() == before
 
 
 def test_full_pages_without_links_are_followed_by_number(
