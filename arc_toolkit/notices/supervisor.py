@@ -15,7 +15,7 @@ import time
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.files import reason
-from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
 from arc_toolkit.notices.run_log import run_line, utc
 from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, clear_progress, read_progress, takes_part
 from arc_toolkit.notices.watcher import Watcher
@@ -69,6 +69,7 @@ class Supervisor:
         self._interrupted = False
         self._told: Notice | None = None
         self._told_at = 0.0
+        self._deadline = 0.0  # of that notice
         self._saved_at: float | None = None
         self._signalled: signal.Signals | None = None
 
@@ -168,19 +169,26 @@ class Supervisor:
     # --- notices -------------------------------------------------------------------------------------------
 
     def _handle_notice(self) -> None:
-        notice = self._stop or self._watcher.notice
+        notice = earliest([*self._watcher.notices, *([self._stop] if self._stop else [])])
         if self._told is None:
             if notice is not None:
+                self._told_at = time.time()
                 self._announce(notice)
+                self._notify()
         elif notice is None and self._signalled is None:
             self._log(run_line("withdrawn", kind=self._told.kind.value, source=self._told.source))
             self._file.withdraw()
             self._told = None
-        elif self._told is not None:
-            self._end_in_time(self._told)
+        else:
+            if notice is not None and self._end_of(notice) < self._deadline:  # a second one leaves less time
+                self._announce(notice)
+            self._end_in_time()
+
+    def _end_of(self, notice: Notice) -> float:
+        return notice.deadline if notice.deadline is not None else time.time() + self._grace
 
     def _announce(self, notice: Notice) -> None:
-        self._told, self._told_at = notice, time.time()
+        self._told, self._deadline = notice, self._end_of(notice)
         deadline = utc(notice.deadline) if notice.deadline is not None else None
         self._log(
             run_line("notice", kind=notice.kind.value, source=notice.source, deadline=deadline, step=self._step())
@@ -189,15 +197,16 @@ class Supervisor:
             self._file.write(notice)
         except OSError as error:
             self._log(run_line("trouble", message=f"the notice file cannot be written: {reason(error)}"))
+
+    def _notify(self) -> None:
         if self._tell is not None:
             self._kill(self._tell)
         elif not self._takes_part and not takes_part(self._file.path):
             self._signal(signal.SIGTERM)
 
-    def _end_in_time(self, notice: Notice) -> None:
+    def _end_in_time(self) -> None:
         """SIGTERM after the save or shortly before the deadline, then SIGKILL."""
-        now = time.time()
-        end = notice.deadline if notice.deadline is not None else self._told_at + self._grace
+        now, end = time.time(), self._deadline
         if self._saved_at is None and (step := self._saved(self._told_at)) is not None:
             self._saved_at = now
             self._log(run_line("saved", step=step, seconds=f"{now - self._told_at:.1f}"))

@@ -187,6 +187,19 @@ def test_what_ignores_sigterm_is_killed_at_the_end_of_the_grace(start: Callable[
     assert not is_running(pid)
 
 
+def test_the_notice_that_leaves_the_least_time_counts(start: Callable[..., Run], tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
+    run = start("--grace", "4s", "--notice-file", stop, "--on-notice", "file", "--", sys.executable, "-c", code)
+    run.until("up")
+    stop.write_text("3600")  # a move to another host, an hour before
+    run.until("notice kind=stop source=file")
+    run.process.terminate()  # and now somebody deletes the pod
+    run.until("notice kind=stop source=sigterm")
+    assert run.code() == 143
+    assert "signal name=SIGKILL" in run.text()
+
+
 def test_a_process_in_any_language_is_notified_with_a_signal(start: Callable[..., Run]) -> None:
     shell = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
     run = start("--on-notice", "USR1", "--", "bash", "-c", shell)
