@@ -59,6 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     rates.add_argument(
         "--from-azure", action="store_true", help="rate and spot price from Azure Resource Graph, signed in"
     )
+    rates.add_argument(
+        "--together",
+        type=float,
+        default=1.0,
+        metavar="N",
+        help="nodes of the job that are evicted at once, on average (default: 1)",
+    )
     rates.add_argument("--no-notice", action="store_true", help="no eviction notice is used for a save")
     rates.add_argument(
         "--notice",
@@ -139,6 +146,7 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
     use = share_price.share_use(size, args.share, args.nodes) if args.share else None
     if use:
         job = replace(job, nodes=use.vms)
+    job = replace(job, together=args.together)
     rate, azure_price = rate_of(args, size, console)
     known = prices_of(args, size, azure_price)
     if args.simulate is not None and not 1 <= args.simulate <= MOST_RUNS:
@@ -163,6 +171,11 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
             f"{args.region} -o prices.csv` in a clone of arc-toolkit (no sign-in), and use --prices prices.csv"
         )
     report.notes += missing_notes
+    if rate.together > 1 and args.together == 1 and job.nodes > 1:
+        report.notes.append(
+            f"recorded evictions took {rate.together:.2g} nodes at once: if those are nodes of one job, "
+            f"use --together {min(rate.together, job.nodes):.2g}"
+        )
     if rate.open_end:
         report.warnings.append(f"{rate.text}: the band has no upper end, and its lower end is computed with")
     return report

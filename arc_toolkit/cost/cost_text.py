@@ -12,6 +12,7 @@ from arc_toolkit.cost.eviction_rates import percent
 from arc_toolkit.cost.mix import MixResult
 from arc_toolkit.cost.prices import Tier, money
 from arc_toolkit.cost.simulation import mean_of, quantile
+from arc_toolkit.cost.training_job import TrainingJob
 from arc_toolkit.output.table import plural, table
 
 Style = Callable[..., str]
@@ -140,9 +141,10 @@ def explain_cost(report: CostReport, style: Style) -> str:
         return "No evictions: spot takes as long as dedicated."
     save, mean, noticed = job.save_seconds, job.mean, job.noticed
     young, daly = best_interval(save, mean, noticed), daly_interval(save, mean, noticed)
+    node = mean * job.nodes / job.together
     steps = [
-        ["node", f"M1 = 3600 / -ln(1 - {job.rate:.4g})", span(mean * job.nodes), "between evictions of one node"],
-        ["job", f"M = M1 / {job.nodes}", span(mean), "of any of its nodes"],
+        ["node", f"M1 = 3600 / -ln(1 - {job.rate:.4g})", span(node), "between evictions of one node"],
+        ["job", _mean_formula(job), span(mean), "of any of its nodes"],
         ["notice", f"q = {noticed:.0%}", span(mean / (1 - noticed) if noticed < 1 else math.inf), "M / (1 - q)"],
         [
             "Young",
@@ -186,6 +188,10 @@ def explain_cost(report: CostReport, style: Style) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _mean_formula(job: TrainingJob) -> str:
+    return f"M = M1 / {job.nodes}" if job.together == 1 else f"M = M1 x {job.together:g} / {job.nodes}"
+
+
 def cost_json(report: CostReport) -> dict[str, Any]:
     """Everything as data; times in seconds unless their name says hours."""
     job, rate, result = report.job, report.rate, report.expected
@@ -200,6 +206,7 @@ def cost_json(report: CostReport) -> dict[str, Any]:
             "save_seconds": job.save_seconds,
             "restart_seconds": job.restart_seconds,
             "notice_works": job.noticed,
+            "evicted_together": job.together,
             "missing_share": job.missing.share,
             "missing_seconds": job.missing.mean_seconds,
             "fallback_seconds": job.missing.fallback_seconds,

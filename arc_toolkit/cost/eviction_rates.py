@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.output.table import plural
 
 _RATE = re.compile(r"(?P<low>\d+(?:\.\d+)?)\s*%?\s*(?:(?P<plus>\+)\s*%?|-\s*(?P<high>\d+(?:\.\d+)?)\s*%?)?")
 CONFIDENCE = 0.95
+WAVE_SECONDS = 300.0  # nodes that Azure takes for one need for capacity go within minutes
+HIGHEST_MEASURED = 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class EvictionRate:
     high: float
     source: str
     open_end: bool = False  # `20+%` has no upper end
+    together: float = 1.0  # measured: nodes that were evicted at once, on average
 
     @property
     def text(self) -> str:
@@ -59,28 +64,49 @@ class NodeLife:
     hours: float
     evicted: bool = False
     unclear: bool = False  # it vanished, and nothing says why
+    ended: float | None = None  # when, in seconds since 1970
 
 
 def measured_rate(lives: Iterable[NodeLife], source: str) -> EvictionRate:
     """The rate from node lifetimes with the exact 95 % interval for few events (Garwood 1936).
 
-    Nodes that vanished without a reason may have been evicted or scaled down: the upper end counts them, the lower does
-    not. Without any eviction half of one is assumed, because a rate of 0 would be a promise.
+    Nodes that go together are one event: ten nodes of one wave say as little about the next as one does. Nodes that
+    vanished without a reason may have been evicted or scaled down: the upper end counts them, the lower does not.
+    Without any eviction half of one is assumed, because a rate of 0 would be a promise.
     """
     rows = list(lives)
     hours = math.fsum(row.hours for row in rows)
-    sure = sum(row.evicted for row in rows)
-    unclear = sum(row.unclear for row in rows)
+    sure = [row for row in rows if row.evicted]
+    unclear = [row for row in rows if row.unclear]
     if hours <= 0:
         raise ArcError(f"{source}: no spot node was recorded")
-    tail = (1 - CONFIDENCE) / 2
-    low = _poisson_mean(sure, 1 - tail, upper=False) / hours
-    high = _poisson_mean(sure + unclear, tail, upper=True) / hours
-    middle = (sure + unclear / 2 or 0.5) / hours
-    per_hour = [-math.expm1(-value) for value in (low, middle, high)]
-    counts = f"{sure} evictions of {len(rows)} spot nodes in {hours:.0f} node hours"
-    counts += f", {unclear} more vanished without a reason" if unclear else ""
-    return EvictionRate(per_hour[0], per_hour[1], min(per_hour[2], 0.999), f"{source}: {counts}")
+    (low, _), (_, high) = _mean_evictions(sure), _mean_evictions([*sure, *unclear])
+    middle = len(sure) + len(unclear) / 2 or 0.5
+    per_hour = [-math.expm1(-value / hours) for value in (low, middle, high)]
+    waves = _waves(sure)
+    shown = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+    counts = f"{plural(len(sure), 'eviction')} of {plural(len(rows), 'spot node')} in {shown} node hours"
+    counts += f", {plural(waves, 'wave')}" if waves < len(sure) else ""
+    counts += f", {len(unclear)} more vanished without a reason" if unclear else ""
+    if per_hour[1] > HIGHEST_MEASURED:
+        raise ArcError(f"{source}: {counts}: that is too little to compute with: record for longer")
+    together = len(sure) / waves if waves else 1.0
+    high_rate = min(per_hour[2], HIGHEST_MEASURED)
+    return EvictionRate(per_hour[0], per_hour[1], high_rate, f"{source}: {counts}", together=together)
+
+
+def _mean_evictions(rows: Sequence[NodeLife]) -> tuple[float, float]:
+    """The exact interval of the mean number of evictions: that of the waves, times their size."""
+    waves, tail = _waves(rows), (1 - CONFIDENCE) / 2
+    size = len(rows) / waves if waves else 1.0
+    return size * _poisson_mean(waves, 1 - tail, upper=False), size * _poisson_mean(waves, tail, upper=True)
+
+
+def _waves(rows: Sequence[NodeLife]) -> int:
+    """How often nodes were evicted, those within minutes of each other counted once."""
+    ends = sorted(row.ended for row in rows if row.ended is not None)
+    gaps = sum(later - earlier > WAVE_SECONDS for earlier, later in pairwise(ends))
+    return gaps + bool(ends) + sum(row.ended is None for row in rows)
 
 
 def _poisson_mean(events: int, probability: float, *, upper: bool) -> float:

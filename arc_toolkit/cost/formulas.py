@@ -67,7 +67,7 @@ def expected(job: TrainingJob, interval: float | None = None) -> Expected | None
         restarts=restarts,
         redone=redone,
         waits=evictions * _wait(job, math.inf),
-        idle_nodes=(job.nodes - 1) * evictions * _wait(job, IDLE_SECONDS),
+        idle_nodes=job.waiting_nodes * evictions * _wait(job, IDLE_SECONDS),
         evictions=evictions,
     )
 

@@ -148,7 +148,7 @@ class MixRun:
         if self.policy.ahead is not None:
             wait = min(wait, max(0.0, self._slack() - self._threshold(self.left)))
         self.clock += wait
-        self.idle += (self.job.nodes - 1) * min(wait, IDLE_SECONDS)
+        self.idle += self.job.waiting_nodes * min(wait, IDLE_SECONDS)
         if self.available <= self.clock:
             return
         change = self.job.restart_seconds

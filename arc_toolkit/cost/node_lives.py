@@ -43,21 +43,23 @@ def node_lives(
             for reason, moment in reasons.get(node.name, ())
             if moment is None or created <= moment <= deleted + AFTER_SECONDS
         }
-        evicted = bool(said & _reasons_of("node event", "spot-preemption")) or _drained_for_eviction(node)
-        scaled_down = bool(said & _reasons_of("node event", "scale-down"))
-        yield NodeLife(hours, evicted, not evicted and not scaled_down)
+        causes = _causes(node, said)
+        evicted = "spot-preemption" in causes
+        yield NodeLife(hours, evicted, not evicted and "scale-down" not in causes, deleted)
 
 
 @cache
-def _reasons_of(where: str, cause: str) -> frozenset[str]:
-    """The reason strings that prove a cause, from the table that `diagnose` uses."""
-    return frozenset(
-        row["reason"] for row in data_rows("signals.csv") if (row["where"], row["kind"]) == (where, cause)
-    )
+def _signals() -> dict[tuple[str, str], str]:
+    """What the reasons of a node prove, from the table that `diagnose` uses."""
+    return {(row["where"], row["reason"]): row["kind"] for row in data_rows("signals.csv")}
 
 
-def _drained_for_eviction(node: Node) -> bool:
-    return any(taint.key in _reasons_of("node taint", "spot-preemption") for taint in node.taints)
+def _causes(node: Node, reasons: Iterable[str]) -> set[str | None]:
+    """Events, and what the node had when it was last seen: the autoscaler and Karpenter mark it before they end it."""
+    signs = [("node event", reason) for reason in reasons]
+    signs += [("node taint", taint.key) for taint in node.taints]
+    signs += [("node condition", item.type) for item in node.conditions if item.status == "True"]
+    return {_signals().get(sign) for sign in signs}
 
 
 def _reasons_by_node(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, float | None]]]:

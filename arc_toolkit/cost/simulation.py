@@ -70,7 +70,7 @@ def _run(job: TrainingJob, uniform: Callable[[], float]) -> tuple[float, float, 
     )
     if math.isinf(mean):
         return job.work_seconds, job.work_seconds, 0.0, 0.0, 0
-    missing, span, others = job.missing.share, interval + save, job.nodes - 1
+    missing, span, others = job.missing.share, interval + save, job.waiting_nodes
     left, spot, on_demand, waits, idle = job.work_seconds, 0.0, 0.0, 0.0, 0.0
     starting = 0.0  # the first start is the same on dedicated nodes
     for evictions in range(MOST_EVICTIONS):

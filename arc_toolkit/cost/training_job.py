@@ -41,10 +41,13 @@ class TrainingJob:
     restart_seconds: float = 60.0
     noticed: float = NOTICE_WORKS
     missing: MissingCapacity = MissingCapacity()
+    together: float = 1.0  # nodes of the job that one eviction takes, on average: evictions come in waves
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ArcError(f"--nodes {self.nodes}: a job needs at least one node")
+        if not 1 <= self.together <= self.nodes:
+            raise ArcError(f"--together {self.together:g}: use 1 to {self.nodes}, the nodes of the job")
         if not 0 < self.work_seconds <= MOST_HOURS * 3600:
             raise ArcError(f"--hours: a job takes more than 0 hours, and at most {MOST_HOURS:,}")
         if not 0 <= self.rate < 1:
@@ -56,8 +59,13 @@ class TrainingJob:
 
     @property
     def mean(self) -> float:
-        """Seconds between evictions of any node; infinite without evictions."""
-        return mean_seconds(self.rate, self.nodes) if self.rate else math.inf
+        """Seconds between evictions of the job; infinite without evictions. Nodes that go at once stop it once."""
+        return mean_seconds(self.rate, self.nodes) * self.together if self.rate else math.inf
+
+    @property
+    def waiting_nodes(self) -> float:
+        """Those that an eviction leaves, which wait for the others."""
+        return self.nodes - self.together
 
     @property
     def interval(self) -> float:

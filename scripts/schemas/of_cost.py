@@ -34,6 +34,7 @@ _JOB = {
     "save_seconds": number("of one save"),
     "restart_seconds": number("from an eviction to the first new step"),
     "notice_works": number("share of evictions whose notice leads to a save"),
+    "evicted_together": number("nodes of the job that one eviction takes, on average"),
     "missing_share": number("share of evictions after which no spot capacity is available"),
     "missing_seconds": number("for how long, on average"),
     "fallback_seconds": or_null(number("on demand after waiting so long; null: never")),

@@ -255,9 +255,16 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         store.write([RecordedChange("nodes", "Node", version="10")], noon + 72000)
     rate = as_json(arc, *A100, "--history", path)["eviction_rate"]
     assert rate["used"] == pytest.approx(1 - 2.718281828 ** (-2 / 60), rel=1e-6)
-    assert rate["source"].endswith("2 evictions of 4 spot nodes in 60 node hours")
-    # Garwood for 2 events: 0.2422 to 7.225.
-    assert (rate["low"], rate["high"]) == pytest.approx((0.2422 / 60, 7.225 / 60), rel=0.07)
+    assert rate["source"].endswith("2 evictions of 4 spot nodes in 60 node hours, 1 wave")
+    # Both at once are one event. Garwood for 1: 0.02532 to 5.572, of 2 nodes each.
+    ends = [1 - 2.718281828 ** (-2 * mean / 60) for mean in (0.02532, 5.572)]
+    assert [rate["low"], rate["high"]] == pytest.approx(ends, rel=1e-3)
+    assert "use --together 2" in arc(*A100, "--history", path).err
+    together = as_json(arc, *A100, "--history", path, "--together", "2")
+    assert together["interval"]["mean_between_evictions_seconds"] == pytest.approx(
+        60 / 8 * 3600
+    )  # 30 h a node, 2 of 8
+    assert "--together" not in arc(*A100, "--history", path, "--together", "2").err
     assert "no spot node of pool other" in arc(*A100, "--history", path, "--pool", "other").err
 
 
@@ -268,6 +275,9 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         (("--region", "westeurop"), "did you mean westeurope"),
         (("--nodes", "0"), "at least one node"),
         (("--nodes", "-3"), "at least one node"),
+        (("--together", "0.5"), "--together 0.5: use 1 to 8, the nodes of the job"),
+        (("--together", "9"), "--together 9: use 1 to 8, the nodes of the job"),
+        (("--together", "nan"), "--together nan: use 1 to 8, the nodes of the job"),
         (("--hours", "0"), "more than 0 hours"),
         (("--hours", "-4"), "more than 0 hours"),
         (("--hours", "inf"), "more than 0 hours"),

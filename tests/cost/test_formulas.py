@@ -112,6 +112,20 @@ def test_missing_capacity_adds_waits_and_idle_nodes() -> None:
     assert mean_of(runs.prices(0.5, None, 8)) == pytest.approx(result.price(0.5, 8), rel=0.02)
 
 
+def test_nodes_that_are_evicted_together_stop_the_job_once() -> None:
+    # M1 = 70185 s; 4 of 8 nodes at once: M = 4 x 70185 / 8 = 35092 s, as of 2 nodes that go one by one.
+    waves = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.0, MissingCapacity(0.5, HOUR), together=4)
+    few = TrainingJob(40 * HOUR, 2, 0.05, 15, 60, 0.0, MissingCapacity(0.5, HOUR))
+    assert waves.mean == pytest.approx(35092, abs=1)
+    result, other, runs = expected(waves), expected(few), simulate(waves, 4000, seed=8)
+    assert result
+    assert other
+    assert (result.elapsed, result.evictions) == pytest.approx((other.elapsed, other.evictions))
+    assert result.idle_nodes == pytest.approx(4 * other.idle_nodes)  # 4 nodes wait for 4, instead of 1 for 1
+    assert mean_of(runs.elapsed) == pytest.approx(result.elapsed, rel=0.02)
+    assert mean_of(runs.prices(1.0, None, 8)) == pytest.approx(result.price(1.0, 8), rel=0.02)
+
+
 def test_the_price_by_hand() -> None:
     # 40 h x 1.068023 x 8 nodes x 0.444433 = 151.89; dedicated: 40 x 8 x 3.673 = 1175.36
     job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.0)

@@ -55,6 +55,24 @@ def test_measured_with_the_exact_interval() -> None:
     assert none.high == pytest.approx(per_hour(3.689), rel=1e-3)
 
 
+def test_nodes_that_go_together_are_one_event() -> None:
+    # 12 evictions of 3 waves say as much as 3: Garwood 0.6187 to 8.767, of 4 nodes each; the rate itself is the same.
+    moments = [0.0, 10, 200, 450] + [9000.0] * 4 + [86400.0, 86460, 86470, 86480]
+    waves = measured_rate([NodeLife(25, evicted=True, ended=moment) for moment in moments], "h.db")
+    single = measured_rate([NodeLife(25, evicted=True, ended=1000.0 * number) for number in range(12)], "h.db")
+    assert (waves.used, waves.together) == (single.used, 4)
+    ends = [1 - math.exp(-4 * mean / 300) for mean in (0.6187, 8.767)]
+    assert [waves.low, waves.high] == pytest.approx(ends, rel=1e-3)
+    assert waves.low < single.low < single.high < waves.high
+    assert "12 evictions of 12 spot nodes in 300 node hours, 3 waves" in waves.source
+    assert (single.together, "wave" in single.source) == (1, False)
+
+
+def test_a_recording_of_minutes_is_too_little() -> None:
+    with pytest.raises(ArcError, match=r"1 eviction of 2 spot nodes in 0\.07 node hours: .* record for longer"):
+        measured_rate([NodeLife(0.05, evicted=True), NodeLife(0.02)], "h.db")
+
+
 def test_nodes_that_vanished_widen_the_interval_upwards() -> None:
     rate = measured_rate([NodeLife(50, evicted=True), NodeLife(50, unclear=True)], "h.db")
     sure = measured_rate([NodeLife(50, evicted=True), NodeLife(50)], "h.db")
@@ -91,12 +109,28 @@ def test_lives_of_spot_nodes_end_in_an_eviction_a_scale_down_or_unclear() -> Non
     ]
     lives = list(node_lives(nodes, events, since=noon, until=noon + 4 * 3600))
     assert lives == [
-        NodeLife(2.0, evicted=True),
-        NodeLife(1.0),
-        NodeLife(1.5, unclear=True),
+        NodeLife(2.0, evicted=True, ended=noon + 2 * 3600),
+        NodeLife(1.0, ended=noon + 3600),
+        NodeLife(1.5, unclear=True, ended=noon + 1.5 * 3600),
         NodeLife(1.0),
     ]
     assert list(node_lives(nodes, events, since=noon, until=noon + 4 * 3600, pool="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "evicted", "unclear"),
+    [  # what karpenter-provider-azure, AKS and the autoscaler write on a node before it goes
+        ({"status": {"conditions": [{"type": "PreemptionScheduled", "status": "True"}]}}, True, False),
+        ({"status": {"conditions": [{"type": "PreemptionScheduled", "status": "False"}]}}, False, True),
+        ({"spec": {"taints": [{"key": "cloudprovider.azure.microsoft.com/draining"}]}}, True, False),
+        ({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler"}]}}, False, False),
+        ({"spec": {"taints": [{"key": "sku"}]}}, False, True),
+    ],
+)
+def test_marks_on_the_node_itself_say_how_it_ended(mark: dict[str, object], evicted: bool, unclear: bool) -> None:
+    item = node("n", "2026-07-01T12:00:00Z", "2026-07-01T14:00:00Z") | mark
+    [life] = node_lives([item], [], since=None, until=1_782_907_200.0 + 7200)
+    assert (life.evicted, life.unclear, life.hours) == (evicted, unclear, 2.0)
 
 
 @pytest.mark.parametrize(
