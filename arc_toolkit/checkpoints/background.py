@@ -7,7 +7,8 @@ import threading
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from arc_toolkit.checkpoints.save_folder import SaveFolder
 
 _PIECE = 16 * 1024 * 1024
 
@@ -51,15 +52,13 @@ class BackgroundSave:
     def abandon(self) -> None:
         self._stop.set()
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, folder: SaveFolder, name: str, content: bytes) -> None:
         """Raises `Abandoned` if the save is not wanted any more."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "wb", buffering=0) as stream:
-            rest = memoryview(content)
-            while len(rest):
+        with folder.stream(name) as stream:
+            for start in range(0, len(content), _PIECE):
                 if self._stop.is_set():
                     raise Abandoned
-                rest = rest[stream.write(rest[:_PIECE]) :]
+                stream.write(memoryview(content)[start : start + _PIECE])
 
     def _run(self, call: Callable[[], None]) -> None:
         try:

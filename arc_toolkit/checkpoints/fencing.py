@@ -8,7 +8,10 @@ never write into the same folder.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FOLDER = ".writers"
 

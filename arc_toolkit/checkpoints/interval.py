@@ -12,6 +12,8 @@ import math
 # The lowest and the highest of Azure's published bands of eviction rates are 0-5 % and 20+ % per hour; 10 % is assumed
 # unless the caller knows better.
 EVICTIONS_PER_HOUR = 0.10
+NOTICE_SECONDS = 30.0  # Azure's Scheduled Events announce Preempt at least 30 s before, best effort
+NOTICE_WORKS = 0.9  # assumed: Azure publishes no figure for "best effort"
 
 
 def mean_seconds(evictions_per_hour: float, nodes: int = 1) -> float:

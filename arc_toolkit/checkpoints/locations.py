@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def default_root() -> str:
@@ -15,6 +18,7 @@ def local_copy_of(url: str) -> Path:
     """The local folder for the checkpoints of a URL: $ARC_TOOLKIT_CHECKPOINT_CACHE, or one in the temporary folder."""
     import hashlib
     import tempfile
+    from pathlib import Path
 
     folder = os.environ.get("ARC_TOOLKIT_CHECKPOINT_CACHE")
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
@@ -23,6 +27,8 @@ def local_copy_of(url: str) -> Path:
 
 def retry_folders(root: Path) -> list[Path]:
     """What earlier tries of an AzureML job left: `outputs/retry_001/checkpoints` for `outputs/checkpoints`."""
+    from pathlib import Path
+
     parts = root.parts
     if "outputs" not in parts:
         return []

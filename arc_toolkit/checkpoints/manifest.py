@@ -9,20 +9,34 @@ from __future__ import annotations
 # A training job imports this module first thing: what only some functions need is imported there.
 import os
 import stat
-import threading
+import sys
+import time
 from contextlib import suppress
-from pathlib import Path
+
+from arc_toolkit.checkpoints.digests import BLOCK, digest_files, in_thread
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
 NAME = "checkpoint.json"
 SCHEMA = "arc-toolkit/checkpoint/v1"
 _TEMPORARY = f".{NAME}.tmp"
-_BLOCK = 32 * 1024 * 1024  # has a digest of its own
-_PIECE = 4 * 1024 * 1024  # is read at once, per thread
+# Versions that a manifest records, of what is imported anyway.
+_LIBRARIES = (
+    "torch",
+    "lightning",
+    "keras",
+    "tensorflow",
+    "transformers",
+    "lightgbm",
+    "xgboost",
+    "sklearn",
+    "jax",
+    "numpy",
+)
 
 
 class Damage:
@@ -90,11 +104,39 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def seal(folder: Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """Sync every file of a folder, and make the manifest with what was read back from each. Not written yet.
+def save_fields(
+    step: int,
+    *,
+    epoch: int | None,
+    metrics: dict[str, float],
+    world_size: int,
+    writer: str,
+    reason: str,
+    notice: str | None,
+) -> dict[str, Any]:
+    """What a manifest says beside its files: who saved what, when, why, and with which versions."""
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    return {
+        "step": step,
+        "epoch": epoch,
+        "world_size": world_size,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "reason": reason,
+        "notice": notice,
+        "metrics": metrics,
+        "writer": {"id": writer, "fence": 0},
+        "versions": {"python": sys.version.split()[0], **{k: str(v) for k, v in versions.items() if v}},
+    }
+
+
+def seal(
+    folder: Path, fields: dict[str, Any], known: Mapping[str, Sequence[str | None]] | None = None
+) -> dict[str, Any]:
+    """Make the manifest of a folder from what is read back from its files, and everything durable. It is not a
+    checkpoint before `publish`.
 
     Reading back and digesting goes on while the kernel writes the files out: together they take about as long as the
-    slower of the two.
+    slower of the two. Digests that are `known`, because they were made while the file was written, spare that.
     """
     for name in (NAME, _TEMPORARY):
         if os.path.lexists(folder / name):
@@ -102,81 +144,36 @@ def seal(folder: Path, fields: dict[str, Any]) -> dict[str, Any]:
     names = list(files_below(folder))
     failures: list[OSError] = []
     # The names in subfolders have to be durable too; those in the folder itself are synced with the manifest.
-    tops = sorted({folder / top for name in names for top in Path(name).parents} - {folder})
-    join = _in_thread(lambda: _sync([*(folder / name for name in names), *tops], failures))
+    tops: set[str] = set()
+    for name in names:
+        while (name := os.path.dirname(name)) and name not in tops:
+            tops.add(name)
+    join = in_thread(lambda: _sync([folder / name for name in [*names, *sorted(tops)]], failures))
     try:
-        entries = digest_files(folder, names)
+        entries = digest_files(folder, names, known=known)
+        manifest = {"schema": SCHEMA, **fields, "block_size": BLOCK, "files": entries}
+        manifest["digest"] = _own_digest(manifest)
+        with open(folder / _TEMPORARY, "wb") as stream:
+            stream.write(manifest_bytes(manifest))
+            stream.flush()
+            os.fsync(stream.fileno())
     finally:
         join()
     if failures:
         raise failures[0]
-    manifest = {"schema": SCHEMA, **fields, "block_size": _BLOCK, "files": entries}
-    manifest["digest"] = _own_digest(manifest)
     return manifest
 
 
-def digest_files(folder: Path, names: list[str], block_size: int = _BLOCK) -> list[dict[str, Any]]:
-    """Size and the SHA-256 of every block of these files. Blocks are read by as many threads as there are cores,
-    because one core digests less than a disk takes."""
-    sizes = {name: os.stat(folder / name).st_size for name in names}
-    blocks = {name: [""] * -(-sizes[name] // block_size) for name in names}
-    work = [(name, number) for name in names for number in range(len(blocks[name]))]
-    failures: list[OSError] = []
-
-    def digest_some() -> None:
-        import hashlib
-
-        buffer = memoryview(bytearray(_PIECE))
-        try:
-            while work:
-                try:
-                    name, number = work.pop()
-                except IndexError:  # another thread was faster
-                    return
-                digest, start = hashlib.sha256(), number * block_size
-                end = min(start + block_size, sizes[name])
-                with open(folder / name, "rb", buffering=0) as stream:
-                    while start < end and (count := os.preadv(stream.fileno(), [buffer[: end - start]], start)):
-                        digest.update(buffer[:count])
-                        start += count
-                blocks[name][number] = digest.hexdigest() if start == end else ""
-        except OSError as error:
-            failures.append(error)
-
-    helpers = [_in_thread(digest_some) for _ in range(min(len(work), _threads()) - 1)]
-    digest_some()
-    for join in helpers:
-        join()
-    if failures:
-        raise failures[0]
-    return [{"path": name, "size": sizes[name], "sha256": blocks[name]} for name in names]
-
-
-def _in_thread(call: Callable[[], None]) -> Callable[[], None]:
-    """Begin a call; the result waits for its end. Without a thread (too many, or Python is ending) it is done here."""
-    thread = threading.Thread(target=call)
+def publish(folder: Path, final: Path) -> None:
+    """The commit: the folder gets its own name, and then the manifest its own."""
+    os.rename(folder, final)
     try:
-        thread.start()
-    except RuntimeError:
-        call()
-        return lambda: None
-    return thread.join
-
-
-def _threads() -> int:
-    """At most four: a training job needs its cores for other things."""
-    return min(4, len(os.sched_getaffinity(0)))
-
-
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """The commit: whole or not at all."""
-    temporary = folder / _TEMPORARY
-    with open(temporary, "wb") as stream:
-        stream.write(manifest_bytes(manifest))
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, folder / NAME)
-    sync_folder(folder)
+        os.replace(final / _TEMPORARY, final / NAME)
+        sync_folder(final)
+        sync_folder(final.parent)
+    except OSError:
+        remove(final)
+        raise
 
 
 def manifest_bytes(manifest: dict[str, Any]) -> bytes:
@@ -224,7 +221,7 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
         all(type(number) is int and number >= 0 for number in numbers)
         and block_size > 0
         and len(set(paths)) == len(paths)
-        and all(isinstance(path, str) and _is_inside(path) for path in paths)
+        and all(isinstance(path, str) and is_inside(path) for path in paths)
         and all(
             type(entry["size"]) is int
             and isinstance(entry["sha256"], list)
@@ -234,7 +231,8 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
     )
 
 
-def _is_inside(path: str) -> bool:
+def is_inside(path: str) -> bool:
+    """Whether this is the name of a file in a checkpoint, below its folder and not its manifest."""
     parts = path.split("/")
     return "\0" not in path and not {"", ".", ".."} & set(parts) and path not in (NAME, _TEMPORARY)
 

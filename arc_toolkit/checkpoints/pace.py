@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from arc_toolkit.checkpoints.interval import best_interval
+from arc_toolkit.checkpoints.interval import NOTICE_SECONDS, NOTICE_WORKS, best_interval
 from arc_toolkit.durations import parse_seconds
 
 # A save is only begun if it fits into the time that is left, with this much to spare.
@@ -16,10 +16,11 @@ _REMEMBERED = 10
 
 
 class Pace:
-    """The time of the last saves, and what follows from it. `mean` is the time between evictions."""
+    """The time of the last saves, and what follows from it. `mean` is the time between evictions; `has_notices`:
+    whether most of them leave time for a save."""
 
-    def __init__(self, mean: float) -> None:
-        self._mean = mean
+    def __init__(self, mean: float, *, has_notices: bool = False) -> None:
+        self._mean, self._has_notices = mean, has_notices
         self._every: int | float | str = "auto"
         self._durations: list[float] = []
         self._last_time, self._last_step = time.monotonic(), -1
@@ -46,7 +47,14 @@ class Pace:
             return passed >= self._every
         if not self._durations:
             return passed >= _FIRST
-        return passed >= max(best_interval(self.save_seconds, self._mean), _SHORTEST)
+        return passed >= self.interval
+
+    @property
+    def interval(self) -> float:
+        """Seconds between saves with "auto", after the first one: what `arc-toolkit cost` computes, with the time that
+        saves took here."""
+        noticed = NOTICE_WORKS if self._has_notices and self.fits(NOTICE_SECONDS) else 0.0
+        return max(best_interval(self.save_seconds, self._mean, noticed), _SHORTEST)
 
     def fits(self, seconds: float) -> bool:
         """Whether a save takes less than that, by the slowest of the last ten and a margin."""

@@ -7,57 +7,27 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from arc_toolkit.checkpoints.background import Abandoned, BackgroundSave
+from arc_toolkit.checkpoints.ending import Ending
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
 from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
-from arc_toolkit.checkpoints.locations import default_root, local_copy_of, retry_folders
-from arc_toolkit.checkpoints.manifest import (
-    Checkpoint,
-    Damage,
-    read_manifest,
-    remove,
-    seal,
-    sync_folder,
-    verify,
-    write_manifest,
-)
+from arc_toolkit.checkpoints.locations import default_root, local_copy_of
+from arc_toolkit.checkpoints.manifest import Checkpoint, Damage, publish, save_fields, seal, verify
 from arc_toolkit.checkpoints.pace import Pace
-from arc_toolkit.notices.notice import Notice, NoticeKind
-from arc_toolkit.notices.sources.notice_file import Progress, notice_file
+from arc_toolkit.checkpoints.shelf import STAGING, Shelf
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Any, Protocol
+    from typing import Any
 
+    from arc_toolkit.checkpoints.ending import NoticeReader
     from arc_toolkit.checkpoints.remote import RemoteFolder
+    from arc_toolkit.checkpoints.save_folder import SaveFolder
+    from arc_toolkit.notices.notice import Notice
 
-    class NoticeReader(Protocol):
-        """Whatever knows of an end of this process: a `notices.Watcher`, or the file of `arc-toolkit run`."""
-
-        @property
-        def notice(self) -> Notice | None: ...
-
-
-_STAGING = ".saving-"
-_ASIDE = "damaged"
-# Versions that a manifest records, of what is imported anyway.
-_LIBRARIES = (
-    "torch",
-    "lightning",
-    "keras",
-    "tensorflow",
-    "transformers",
-    "lightgbm",
-    "xgboost",
-    "sklearn",
-    "jax",
-    "numpy",
-)
 EVICTED = 143  # the exit code "evicted, resumable": 128 + SIGTERM
-_PROBE = 1024 * 1024
 
 
 class CheckpointError(Exception):
@@ -88,6 +58,8 @@ class Store:
         root = default_root() if root is None else root
         if "://" in os.fspath(root):
             remote, root = os.fspath(root), local_copy_of(os.fspath(root))
+        from pathlib import Path
+
         self.root = Path(root)
         self._keep, self._strict = keep, strict
         self._world_size = world_size if world_size is not None else int(os.environ.get("WORLD_SIZE") or 1)
@@ -97,19 +69,9 @@ class Store:
         self._fence = self._local_fence = 0
         self._fence_lock = threading.Lock()
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
-        # Checkpoints that this process has verified, so that they are not read again before older ones are deleted.
-        self._verified: set[Path] = set()
-        self._pace = Pace(mean_seconds(evictions_per_hour))
-        # Under `arc-toolkit run` the supervisor tells of an end, and wants to know the step.
-        supervised = notice_file()
-        self._notices: NoticeReader | None = notices or supervised
-        self._progress: Progress | None = None
-        if supervised is not None:
-            with suppress(OSError):
-                self._progress = Progress(supervised.path)
-        self._announced: Notice | None = None
-        # The end for which a save was made, so that it is made once.
-        self._saved_for: str | None = None
+        self._shelf = Shelf(self.root, keep, self._tell)
+        self._ending = Ending(notices)
+        self._pace = Pace(mean_seconds(evictions_per_hour), has_notices=self._ending.is_watched)
         self._background = BackgroundSave()
         # What `latest` gave, while nothing was saved since: `steps` goes on after the state that the caller loaded.
         self._loaded: tuple[Checkpoint | None] | None = None
@@ -119,50 +81,45 @@ class Store:
 
             self._remote = RemoteFolder(remote, storage_options)
             self._uploader = Uploader(self._remote, self._may_upload, self._retain_remote, self._tell)
-        # What went wrong and did not end the run.
+        # What went wrong and did not end the run, and what the last `latest` did not use, with the reasons.
         self.problems: list[str] = []
+        self.skipped: list[Damage] = []
 
     # --- reading -------------------------------------------------------------------------------------------
 
     def latest(self) -> Checkpoint | None:
         """The newest valid checkpoint, after every byte of it was compared; None if there is none.
 
-        Damaged ones are reported and moved aside, never deleted; the one before is used. One that is only at the URL is
-        downloaded.
+        What is newer and was not used is in `skipped`; damaged ones are reported and moved aside, never deleted.
+        One that is only at the URL is downloaded.
         """
         local = self.listing()
         names = {entry.folder.name for entry in local}
         entries = sorted([*local, *self._only_remote(names)], key=lambda entry: entry.order, reverse=True)
+        self.skipped, newest = [], None
         for entry in entries:
-            checked = self._checked(entry)
+            checked = self._checked(entry, is_here=entry.folder.name in names)
             if isinstance(checked, Checkpoint):
-                self._verified.add(checked.folder)
-                self._loaded = (checked,)
-                return checked
-            if checked.committed:
-                self._set_aside(checked)
-        self._loaded = (None,)
-        return None
+                newest = checked
+                self._shelf.verified.add(checked.folder)
+                break
+            self.skipped.append(checked)
+            if checked.committed:  # else it may still be being written
+                self._tell(f"{checked.folder.name} is skipped: {checked.reason}")
+                if self._saves:
+                    self._shelf.set_aside(checked)
+        self._loaded = (newest,)
+        return newest
 
     def listing(self) -> list[Checkpoint | Damage]:
         """Every local folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
-        folders: list[Path] = []
-        for root in [self.root, *retry_folders(self.root)]:
-            try:
-                folders += [root / name for name in os.listdir(root) if name.startswith("step-")]
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                self._tell(f"{root} cannot be read: {error}")
-        entries = [read_manifest(folder) for folder in folders if folder.is_dir()]
-        return sorted(entries, key=lambda entry: entry.order, reverse=True)
+        return self._shelf.listing()
 
-    def _checked(self, entry: Checkpoint | Damage) -> Checkpoint | Damage:
+    def _checked(self, entry: Checkpoint | Damage, *, is_here: bool) -> Checkpoint | Damage:
         if isinstance(entry, Damage):
             return entry
-        if entry.folder.is_absolute() or entry.folder.parent != Path("."):
+        if is_here or self._remote is None:
             return verify(entry) or entry
-        assert self._remote is not None
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             return self._remote.download(entry, self.root)
@@ -170,7 +127,7 @@ class Store:
             return Damage(entry.folder, f"it cannot be downloaded: {error}")
 
     def _only_remote(self, names: set[str]) -> list[Checkpoint | Damage]:
-        """What is at the URL and not here; its `folder` is only a name."""
+        """What is at the URL and not here."""
         if self._remote is None:
             return []
         try:
@@ -178,17 +135,6 @@ class Store:
         except OSError as error:
             self._tell(f"{self._remote.url} cannot be read, so that only the checkpoints here are known: {error}")
             return []
-
-    def _set_aside(self, damage: Damage) -> None:
-        self._tell(f"{damage.folder.name} is skipped: {damage.reason}")
-        if damage.folder.parent != self.root or not self._saves:
-            return  # of another try or at the URL: only this run's own folder is changed, and by one process
-        target = self.root / _ASIDE / f"{damage.folder.name}-{os.urandom(2).hex()}"
-        try:
-            target.parent.mkdir(exist_ok=True)
-            os.rename(damage.folder, target)
-        except OSError as error:
-            self._tell(f"{damage.folder.name} could not be moved aside: {error}")
 
     # --- saving --------------------------------------------------------------------------------------------
 
@@ -200,7 +146,7 @@ class Store:
         epoch: int | None = None,
         metrics: Mapping[str, float] | None = None,
         reason: str | None = None,
-    ) -> Iterator[Path]:
+    ) -> Iterator[SaveFolder]:
         """A folder for the files of a checkpoint; it is committed at the end of the block.
 
         If the disk is full or fails, the new checkpoint is lost and reported, and nothing else.
@@ -215,14 +161,15 @@ class Store:
             self._commit(folder, self._fields(step, epoch, metrics, reason), began)
         except OSError as error:
             self._failed(step, folder, failure or error)
-        except Exception as error:
+        except Exception:
             # Not every library says with OSError that a disk is full.
-            if failure is None and (failure := _disk_trouble(folder)) is None:
-                remove(folder)
+            failure = failure or folder.disk_trouble()
+            if failure is None:
+                folder.discard()
                 raise
-            self._failed(step, folder, failure or OSError(str(error)))
+            self._failed(step, folder, failure)
         except BaseException:
-            remove(folder)
+            folder.discard()
             raise
 
     def save_later(
@@ -250,19 +197,20 @@ class Store:
 
     def _save_copies(self, step: int, files: Mapping[str, bytes], fields: dict[str, Any]) -> None:
         began = time.monotonic()
-        folder: Path | None = None
+        folder: SaveFolder | None = None
         try:
             folder = self._stage(step)
             for name, content in files.items():
-                self._background.write(folder / name, content)
+                self._background.write(folder, name, content)
             self._commit(folder, fields, began)
         except Abandoned:
-            remove(folder)
+            if folder is not None:
+                folder.discard()
             self._tell(f"step {step} is abandoned: it would not be saved before the announced end")
         except OSError as error:
             self._failed(step, folder, error)
 
-    def _staged(self, step: int) -> tuple[Path, OSError | None]:
+    def _staged(self, step: int) -> tuple[SaveFolder, OSError | None]:
         """A folder to write to. If there can be none in the store, one that is thrown away, and why: the block of a
         `with` cannot be left out."""
         try:
@@ -270,11 +218,15 @@ class Store:
         except OSError as error:
             import tempfile
 
-            with suppress(OSError):
-                return Path(tempfile.mkdtemp(prefix="arc-toolkit-not-saved-")), error
-            return self.root / f"{_STAGING}not-possible", error
+            from arc_toolkit.checkpoints.save_folder import SaveFolder
 
-    def _stage(self, step: int) -> Path:
+            with suppress(OSError):
+                return SaveFolder.at(tempfile.mkdtemp(prefix="arc-toolkit-not-saved-")), error
+            return SaveFolder.at(self.root / f"{STAGING}not-possible"), error
+
+    def _stage(self, step: int) -> SaveFolder:
+        from arc_toolkit.checkpoints.save_folder import SaveFolder
+
         if step < 0:
             raise ValueError(f"a step is a number from 0 on, not {step}")
         if not self._fence:
@@ -282,7 +234,7 @@ class Store:
                 if not self._fence:
                     self._take_fences()
         # A name is never used twice: a retry of the same step by another writer has another number.
-        folder = self.root / f"{_STAGING}{step:012d}-{self._fence:06d}-{os.urandom(4).hex()}"
+        folder = SaveFolder.at(self.root / f"{STAGING}{step:012d}-{self._fence:06d}-{os.urandom(4).hex()}")
         folder.mkdir()
         return folder
 
@@ -297,32 +249,27 @@ class Store:
         except OSError as error:  # asked for again at the next save
             self._tell(f"{self._remote.url} cannot be written to: {error}")
 
-    def _commit(self, folder: Path, fields: dict[str, Any], began: float) -> None:
+    def _commit(self, folder: SaveFolder, fields: dict[str, Any], began: float) -> None:
         fields["writer"]["fence"] = self._fence
-        manifest = seal(folder, fields)
+        manifest = seal(folder, fields, folder.finish())
         if newest_fence(self.root) > self._local_fence:
             raise OSError("another process has taken over this store, so that this one may not save any more")
-        final = self.root / f"step-{folder.name.removeprefix(_STAGING)}"
-        os.rename(folder, final)
-        try:
-            sync_folder(self.root)
-            write_manifest(final, manifest)
-        except OSError:
-            remove(final)
-            raise
+        final = self.root / f"step-{folder.name.removeprefix(STAGING)}"
+        publish(folder, final)
         self._loaded = None
-        self._verified.add(final)
+        self._shelf.verified.add(final)
         self._pace.saved(fields["step"], time.monotonic() - began)
-        self._saved_for = fields["notice"]
+        self._ending.saved_for = fields["notice"]
         if self._remote is not None:
             self._uploader.add(Checkpoint(final, manifest))
         try:
-            self._retain()
+            self._shelf.retain(self._local_fence, self._fence)
         except OSError as error:
             self._tell(f"older checkpoints could not be deleted: {error}")
 
-    def _failed(self, step: int, folder: Path | None, error: OSError) -> None:
-        remove(folder)
+    def _failed(self, step: int, folder: SaveFolder | None, error: OSError) -> None:
+        if folder is not None:
+            folder.discard()
         self._pace.failed()
         message = f"step {step} could not be saved: {error}"
         self._tell(message)
@@ -332,46 +279,18 @@ class Store:
     def _fields(
         self, step: int, epoch: int | None, metrics: Mapping[str, float] | None, reason: str | None
     ) -> dict[str, Any]:
-        notice = self._ending_at(step)
-        versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
-        return {
-            "step": step,
-            "epoch": epoch,
-            "world_size": self._world_size,
-            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "reason": reason or ("notice" if notice else "interval"),
-            "notice": notice.id if notice else None,
-            "metrics": dict(metrics or {}),
-            "writer": {"id": self._writer, "fence": 0},
-            "versions": {"python": sys.version.split()[0], **{k: str(v) for k, v in versions.items() if v}},
-        }
+        notice = self._ending.at(step)
+        return save_fields(
+            step,
+            epoch=epoch,
+            metrics=dict(metrics or {}),
+            world_size=self._world_size,
+            writer=self._writer,
+            reason=reason or ("notice" if notice else "interval"),
+            notice=notice.id if notice else None,
+        )
 
-    # --- what is kept --------------------------------------------------------------------------------------
-
-    def _retain(self) -> None:
-        """Delete what is older than the newest `keep`, all of which are verified first."""
-        entries = [entry for entry in self.listing() if isinstance(entry, Checkpoint) and self._is_own(entry)]
-        kept: list[Checkpoint] = []
-        for entry in entries:
-            if len(kept) < self._keep:
-                if entry.folder in self._verified or verify(entry) is None:
-                    self._verified.add(entry.folder)
-                    kept.append(entry)
-                continue
-            remove(entry.folder)
-        self._sweep()
-
-    def _sweep(self) -> None:
-        """Delete what writers before this one did not finish; it never was a checkpoint."""
-        names = [name for name in os.listdir(self.root) if name.startswith(_STAGING)]
-        # Looked at after the names: a writer takes its number before it makes a folder.
-        if newest_fence(self.root) == self._local_fence:
-            for name in names:
-                if f"-{self._fence:06d}-" not in name:
-                    remove(self.root / name)
-
-    def _is_own(self, entry: Checkpoint) -> bool:
-        return entry.folder.parent == self.root
+    # --- the copy at a URL -----------------------------------------------------------------------------------
 
     def _may_upload(self) -> None:
         if self._remote is None or self._fence == 0:
@@ -409,10 +328,10 @@ class Store:
 
     def exit_if_evicted(self, step: int) -> None:
         """After the save for an announced end there is nothing more to do on this machine: end with 143."""
-        notice = self._ending_at(step)
+        notice = self._ending.at(step)
         if notice is None or not self._background.wait(notice.seconds_left()):
             return
-        if self._saved_for == notice.id or (notice.step is not None and not self._saves):
+        if self._ending.saved_for == notice.id or (notice.step is not None and not self._saves):
             self.wait(notice.seconds_left())
             self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
             raise SystemExit(EVICTED)
@@ -422,35 +341,27 @@ class Store:
 
         Of several ranks ($RANK) only the first one saves.
         """
-        if self._progress is not None:
-            with suppress(OSError):
-                self._progress.write(step)
+        self._ending.tell_step(step)
         if not self._saves:
             return False
-        notice = self._ending_at(step)
+        notice = self._ending.at(step)
         left = notice.seconds_left() if notice is not None else None
         if not self._background.wait(0):
             if left is not None and not self._pace.fits(left):
                 self._background.abandon()
             return False
         if notice is not None:
-            return self._saved_for != notice.id and (left is None or self._pace.fits(left))
+            return self._ending.saved_for != notice.id and (left is None or self._pace.fits(left))
         return self._pace.due(step)
-
-    def _ending_at(self, step: int) -> Notice | None:
-        """The notice after whose save this process ends; not before the step that all ranks agreed on."""
-        notice = self.notice
-        return notice if notice is not None and (notice.step is None or step >= notice.step) else None
 
     @property
     def notice(self) -> Notice | None:
         """What announces the end of this process: `announce`, `arc-toolkit run`, or the `notices` of the store."""
-        return self._announced or (self._notices.notice if self._notices is not None else None)
+        return self._ending.notice
 
     def announce(self, seconds: float) -> None:
         """The process will end in so many seconds: the next `due` is true if a save fits into them."""
-        deadline = time.time() + seconds
-        self._announced = Notice(NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline)
+        self._ending.announce(seconds)
 
     @property
     def save_seconds(self) -> float:
@@ -460,20 +371,6 @@ class Store:
     def _tell(self, message: str) -> None:
         self.problems.append(message)
         self._report(f"checkpoints: {message}")
-
-
-def _disk_trouble(folder: Path) -> OSError | None:
-    """Why a file cannot be written into this folder; None if it can."""
-    probe = folder / ".probe"
-    try:
-        with open(probe, "wb") as stream:
-            stream.write(bytes(_PROBE))
-            stream.flush()
-            os.fsync(stream.fileno())
-        probe.unlink()
-    except OSError as error:
-        return error
-    return None
 
 
 def _to_stderr(text: str) -> None:

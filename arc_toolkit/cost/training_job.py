@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
+from arc_toolkit.checkpoints.interval import NOTICE_WORKS, best_interval, mean_seconds
 from arc_toolkit.errors import ArcError
 
-NOTICE_SECONDS = 30.0  # Azure's Scheduled Events announce Preempt at least 30 s before, best effort
-NOTICE_WORKS = 0.9  # assumed: Azure publishes no figure for "best effort"
 SHORTEST_INTERVAL = 1.0
 MOST_HOURS = 100_000
 # Nodes of a gang that wait for one that is missing are paid until the autoscaler removes them:

@@ -41,44 +41,49 @@ def newest_step(root: Path) -> int | None:
 
 # What a save does to the disk, in the order in which it does it. The process dies at the n-th of them.
 DYING = """
-import os, sys
-from pathlib import Path
+import itertools, os, sys
 from arc_toolkit.checkpoints import Store
-from arc_toolkit.checkpoints import manifest as manifests
-at, calls = int(sys.argv[2]), 0
+at, calls, size = int(sys.argv[2]), itertools.count(1), int(sys.argv[4])
 def dying(real, after):
     def call(*words, **options):
-        global calls
-        calls += 1
-        if calls == at and not after:
+        number = next(calls)
+        if number == at and not after:
             os._exit(9)
-        result = real(*words, **options)
-        if calls == at and after:
-            os._exit(9)
-        return result
+        try:
+            return real(*words, **options)
+        finally:
+            if number == at and after:
+                os._exit(9)
     return call
 store = Store(sys.argv[1], keep=2)
 for step in (1, 2):
     with store.save(step) as folder:
-        (folder / "model.bin").write_bytes(bytes([step]) * 5000)
-for name in ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir"):
+        (folder / "model.bin").write_bytes(bytes([step]) * size)
+for name in ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "pwrite", "utime"):
     setattr(os, name, dying(getattr(os, name), bool(int(sys.argv[3]))))
 with store.save(3) as folder:
-    (folder / "model.bin").write_bytes(bytes([3]) * 5000)
+    if size > 5000:
+        with folder.stream("model.bin") as stream:
+            stream.write(bytes([3]) * size)
+    else:
+        (folder / "model.bin").write_bytes(bytes([3]) * size)
     (folder / "sub").mkdir()
     (folder / "sub" / "x").write_bytes(b"x")
-print("saved", calls, flush=True)
+print("saved", flush=True)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_process_that_dies_at_any_call_of_a_save_leaves_a_valid_newest(tmp_path: Path, after: int) -> None:
+@pytest.mark.parametrize("size", [5000, 9_000_000], ids=["path", "stream"])
+def test_a_process_that_dies_at_any_call_of_a_save_leaves_a_valid_newest(
+    tmp_path: Path, after: int, size: int
+) -> None:
     deaths = 0
     for at in range(1, 60):
         root = tmp_path / str(at)
         done = subprocess.run(
-            [sys.executable, "-c", DYING, str(root), str(at), str(after)],
+            [sys.executable, "-c", DYING, str(root), str(at), str(after), str(size)],
             capture_output=True,
             text=True,
             cwd=ROOT,
@@ -87,7 +92,7 @@ def test_a_process_that_dies_at_any_call_of_a_save_leaves_a_valid_newest(tmp_pat
         newest = quiet(root).latest()
         assert newest is not None, at
         assert newest.step in ((3,) if done.stdout else (2, 3)), at
-        assert (newest / "model.bin").read_bytes() == bytes([newest.step]) * 5000
+        assert (newest / "model.bin").read_bytes() == bytes([newest.step]) * size
         # The next process goes on, and cleans up what was not finished.
         store = quiet(root, keep=2)
         save(store, 4)
@@ -200,10 +205,10 @@ def test_a_failing_commit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
     store = quiet(tmp_path)
     save(store, 1)
 
-    def fail(folder: Path, manifest: dict[str, Any]) -> None:
+    def fail(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("arc_toolkit.checkpoints.store.write_manifest", fail)
+    monkeypatch.setattr(os, "replace", fail)
     save(store, 2)
     assert [name for name in os.listdir(tmp_path) if "000000000002" in name] == []
     assert newest_step(tmp_path) == 1
@@ -217,7 +222,7 @@ def test_a_save_is_not_lost_because_older_ones_cannot_be_deleted(
     def fail(*words: object) -> None:
         raise OSError("not permitted")
 
-    monkeypatch.setattr("arc_toolkit.checkpoints.store.remove", fail)
+    monkeypatch.setattr("arc_toolkit.checkpoints.shelf.remove", fail)
     for step in range(4):
         save(store, step)
     assert newest_step(tmp_path) == 3

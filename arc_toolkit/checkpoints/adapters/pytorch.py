@@ -57,8 +57,7 @@ class TorchState:
         import torch
 
         with store.save(step, **fields) as folder:
-            # Into an open file: with a path PyTorch reports a full disk as RuntimeError.
-            with open(folder / _NAME, "wb") as stream:
+            with folder.stream(_NAME) as stream:
                 torch.save(self._states(), stream)
             save_random_state(folder)
 

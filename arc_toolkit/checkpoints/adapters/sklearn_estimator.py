@@ -51,6 +51,6 @@ class EstimatorState:
     def save(self, store: Store, step: int, **fields: Any) -> None:
         """`fields` are those of `Store.save`: epoch, metrics, reason."""
         with store.save(step, **fields) as folder:
-            with open(folder / _NAME, "wb") as stream:
+            with folder.stream(_NAME) as stream:
                 pickle.dump({name: getattr(self, name) for name in self._names}, stream, protocol=5)
             save_random_state(folder)

@@ -1,0 +1,59 @@
+"""Whether this process is about to end: what was announced, by whom, and whether a save for it was made."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.sources.notice_file import Progress, notice_file
+
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class NoticeReader(Protocol):
+        """Whatever knows of an end of this process: a `notices.Watcher`, or the file of `arc-toolkit run`."""
+
+        @property
+        def notice(self) -> Notice | None: ...
+
+
+class Ending:
+    """Notices of a reader, of `arc-toolkit run`, and of the training code itself."""
+
+    def __init__(self, notices: NoticeReader | None = None) -> None:
+        # Under `arc-toolkit run` the supervisor tells of an end, and wants to know the step.
+        supervised = notice_file()
+        self._reader: NoticeReader | None = notices or supervised
+        self._progress: Progress | None = None
+        if supervised is not None:
+            with suppress(OSError):
+                self._progress = Progress(supervised.path)
+        self._announced: Notice | None = None
+        # The notice for which a save was made, so that it is made once.
+        self.saved_for: str | None = None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether an eviction would be noticed at all."""
+        return self._reader is not None
+
+    @property
+    def notice(self) -> Notice | None:
+        return self._announced or (self._reader.notice if self._reader is not None else None)
+
+    def at(self, step: int) -> Notice | None:
+        """The notice after whose save this process ends; not before the step that all ranks agreed on."""
+        notice = self.notice
+        return notice if notice is not None and (notice.step is None or step >= notice.step) else None
+
+    def announce(self, seconds: float) -> None:
+        deadline = time.time() + seconds
+        self._announced = Notice(NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline)
+
+    def tell_step(self, step: int) -> None:
+        """For the supervisor, if there is one."""
+        if self._progress is not None:
+            with suppress(OSError):
+                self._progress.write(step)
