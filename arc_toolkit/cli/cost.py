@@ -137,7 +137,7 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
     from datetime import date
 
     from arc_toolkit.cost import cost_report, prices, share_price
-    from arc_toolkit.cost.mix import MIX_RUNS, cheapest_mix
+    from arc_toolkit.cost.mix import LEAST_RUNS, MIX_RUNS, cheapest_mix
     from arc_toolkit.cost.simulation import MOST_RUNS
     from arc_toolkit.sizing import vm_sizes
 
@@ -162,7 +162,8 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
             )
         console.progress("comparing policies")
         deadline, both = seconds("--deadline", args.deadline), (spot.amount, dedicated.amount)
-        report.mix = cheapest_mix(report.job, deadline, both, runs=args.simulate or MIX_RUNS, seed=args.seed)
+        runs = max(args.simulate or MIX_RUNS, LEAST_RUNS)
+        report.mix = cheapest_mix(report.job, deadline, both, runs=runs, seed=args.seed)
     report.warnings += prices.old_prices(known, date.today())
     unknown = [tier.value for tier in prices.Tier if tier not in known]
     if unknown:
@@ -300,8 +301,8 @@ def prices_of(args: argparse.Namespace, size: str, azure_price: VmPrice | None) 
                 raise ArcError(
                     f"{name} {option}: use a price per hour such as 0.45, or a share such as 20%"
                 ) from None
-        if not 0 < amount < float("inf"):
-            raise ArcError(f"{name} {option}: a price is more than 0")
+        if not 0 < amount < prices.HIGHEST_PRICE:
+            raise ArcError(f"{name} {option}: a price is more than 0 and less than {prices.HIGHEST_PRICE:,}")
         known[tier] = VmPrice(amount, dedicated.currency if dedicated else "USD", None, name)
     return known
 

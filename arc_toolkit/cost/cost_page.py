@@ -11,7 +11,7 @@ from typing import Any
 from arc_toolkit import resources
 from arc_toolkit.checkpoints.interval import daly_interval
 from arc_toolkit.cost.cost_report import CostReport
-from arc_toolkit.cost.cost_text import cost_json, explain_cost, interval_sentence, mix_sentence, span
+from arc_toolkit.cost.cost_text import cost_json, explain_cost, interval_sentence, mix_sentence, price_range, span
 from arc_toolkit.cost.eviction_rates import percent
 from arc_toolkit.cost.formulas import expected
 from arc_toolkit.cost.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, LinePlot
@@ -46,6 +46,7 @@ def cost_values(report: CostReport) -> dict[str, Any]:
         "waste_plot": waste_plot(report),
         "mix_answer": mix_sentence(report) if report.mix else "",
         "money": money,
+        "price_range": price_range,
         "percent": percent,
         "box": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP}
         | {"bottom": HEIGHT - BOTTOM},

@@ -10,9 +10,10 @@ from arc_toolkit.cost.formulas import Expected, break_even, expected
 from arc_toolkit.cost.mix import MixReport
 from arc_toolkit.cost.prices import Tier, VmPrice, money
 from arc_toolkit.cost.share_price import ShareUse
-from arc_toolkit.cost.simulation import Runs, mean_of, quantile, simulate
+from arc_toolkit.cost.simulation import MOST_EVICTIONS, Runs, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import TrainingJob
 from arc_toolkit.errors import ArcError
+from arc_toolkit.output.table import plural
 
 RANGE = (0.05, 0.95)
 RANGE_RUNS = 1000  # for the range without --simulate
@@ -29,7 +30,7 @@ class TierCost:
     slower: float
     cost: float | None = None
     low: float | None = None
-    high: float | None = None
+    high: float | None = None  # None with `low`: no end, because the rate has none or the job would hardly get on
     saving: float | None = None
 
 
@@ -75,14 +76,17 @@ def build_cost(
     """Everything but the deadline; `runs` as with --simulate."""
     job = job.at(rate.used)
     result = expected(job)
-    if result is None:
+    simulated = _simulated(job, runs, seed)
+    if result is None or simulated is None:
         raise ArcError(
-            f"at {percent(rate.used)} evictions per hour and {job.nodes} nodes the job is evicted every "
+            f"at {percent(rate.used)} evictions per hour and {plural(job.nodes, 'node')} the job is evicted every "
             f"{job.mean:.0f} s and hardly makes progress: use fewer nodes, a faster save or a shorter restart"
         )
-    count = runs or max(100, min(RANGE_RUNS, int(RANGE_EVICTIONS / (1 + result.evictions))))
-    simulated = simulate(job, count, seed)
-    ends = [simulated if end == job.rate else simulate(job.at(end), count, seed) for end in (rate.low, rate.high)]
+    low, high = (
+        simulated if end == job.rate else _simulated(job.at(end), runs, seed) for end in (rate.low, rate.high)
+    )
+    assert low, "fewer evictions than what can be computed with"
+    high = None if rate.open_end else high
     fallback = job.missing.fallback_seconds is not None and job.missing.share > 0
     elapsed = mean_of(simulated.elapsed) if fallback else result.elapsed
     dedicated = prices.get(Tier.DEDICATED)
@@ -92,7 +96,6 @@ def build_cost(
         row = TierCost(tier, price, elapsed / 3600, elapsed / job.work_seconds - 1)
         if price and not (fallback and dedicated is None):
             dear = dedicated.amount if dedicated else None
-            spread = [end.prices(price.amount, dear, job.nodes) for end in ends]
             cost = (
                 mean_of(simulated.prices(price.amount, dear, job.nodes))
                 if fallback
@@ -104,8 +107,8 @@ def build_cost(
                 row.hours,
                 row.slower,
                 cost,
-                quantile(spread[0], RANGE[0]),
-                quantile(spread[1], RANGE[1]),
+                quantile(low.prices(price.amount, dear, job.nodes), RANGE[0]),
+                quantile(high.prices(price.amount, dear, job.nodes), RANGE[1]) if high else None,
                 1 - cost / rows[0].cost if rows[0].cost else None,
             )
         rows.append(row)
@@ -115,9 +118,18 @@ def build_cost(
     report = CostReport(size, region, job, rate, rows, result, even, below, fallback, simulated if runs else None)
     if fallback:
         report.notes.append(
-            f"time and price with a fallback come from {count:,} simulated runs: there is no formula"
+            f"time and price with a fallback come from {len(simulated.elapsed):,} simulated runs: there is no formula"
         )
     return report
+
+
+def _simulated(job: TrainingJob, runs: int, seed: int) -> Runs | None:
+    """None if the job hardly gets on."""
+    result = expected(job)
+    if result is None or result.evictions > MOST_EVICTIONS / 2:
+        return None
+    count = runs or max(100, min(RANGE_RUNS, int(RANGE_EVICTIONS / (1 + result.evictions))))
+    return simulate(job, count, seed)
 
 
 def _pays_below(job: TrainingJob, result: Expected, simulated: Runs | None, dedicated: float) -> float:
@@ -136,10 +148,14 @@ def _dedicated(job: TrainingJob, price: VmPrice | None) -> TierCost:
     return TierCost(Tier.DEDICATED, price, hours, 0.0, cost, cost, cost, 0.0 if price else None)
 
 
+def _dearer(spot: VmPrice, dedicated: VmPrice | None) -> bool:
+    return dedicated is not None and spot.amount >= dedicated.amount
+
+
 def answer(report: CostReport) -> str:
     """`Spot is 71 % cheaper and takes 6 % longer; it stops paying above 31 % evictions per hour.`"""
     spot, dedicated = report.row(Tier.SPOT), report.row(Tier.DEDICATED)
-    longer = f"takes {percent(spot.slower)} longer" if spot.slower else "takes no longer"
+    longer = f"takes {percent(spot.slower)} longer" if spot.slower > 1e-6 else "takes no longer"
     if spot.cost is None or dedicated.cost is None:
         where = f"{report.size} in {report.region}"
         if dedicated.price is None or report.pays_below is None:
@@ -157,6 +173,7 @@ def answer(report: CostReport) -> str:
         if report.break_even is not None
         else "; it pays at any eviction rate up to 99.9 % per hour"
     )
+    even = "; it pays at no eviction rate" if spot.price and _dearer(spot.price, dedicated.price) else even
     even = "" if report.fallback else even
     if spot.cost <= dedicated.cost:
         return f"Spot is {percent(1 - spot.cost / dedicated.cost)} cheaper and {longer}{even}."

@@ -39,7 +39,7 @@ def cost_table(report: CostReport) -> str:
             money(row.price.amount if row.price else None),
             f"{row.hours:,.2f}",
             money(row.cost),
-            _range(row),
+            price_range(row),
             "unknown" if row.saving is None else percent(row.saving) if row.tier is not Tier.DEDICATED else "",
         ]
         for row in report.rows
@@ -57,16 +57,18 @@ def cost_table(report: CostReport) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _range(row: TierCost) -> str:
-    if row.low is None or row.high is None or row.tier is Tier.DEDICATED:
+def price_range(row: TierCost) -> str:
+    if row.low is None or row.tier is Tier.DEDICATED:
         return ""
-    return f"{money(row.low)} to {money(row.high)}"
+    return f"{money(row.low)} or more" if row.high is None else f"{money(row.low)} to {money(row.high)}"
 
 
 def interval_sentence(report: CostReport) -> str:
     job = report.job
     if math.isinf(job.mean):
         return "Without evictions no save is needed."
+    if job.noticed == 1:
+        return "The saves at the notices are enough."
     if job.interval >= job.work_seconds:
         return "One save at the end of the job is enough."
     added = percent(report.row(Tier.SPOT).slower)

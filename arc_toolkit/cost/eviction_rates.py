@@ -40,6 +40,8 @@ class EvictionRate:
 def percent(share: float) -> str:
     """`5 %`, `7.5 %`, `0.25 %`: two digits that matter, whole above ten; below 100 is never shown as 100."""
     value = 100 * share
+    if 0 < abs(value) < 1e-4:
+        return "less than 0.0001 %"
     if 99 < value < 100:
         return f"{math.floor(10 * value) / 10:g} %"
     return f"{value:,.0f} %" if abs(value) >= 9.95 or value == round(value) else f"{value:.2g} %"

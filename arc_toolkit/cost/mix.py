@@ -25,6 +25,7 @@ from arc_toolkit.errors import ArcError
 
 CERTAINTY = 0.95
 MIX_RUNS = 2000
+LEAST_RUNS = 200  # fewer cannot show 95 %
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST_LEAD = 60.0  # seconds ahead of the line before it stops on demand, however fast a changeover is
 

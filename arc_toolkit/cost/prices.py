@@ -19,6 +19,7 @@ from arc_toolkit.resources import data_file
 REQUIRED = ("size", "region", "tier", "price")
 FIELDS = (*REQUIRED, "currency", "date", "source")
 OLD_DAYS = 365
+HIGHEST_PRICE = 1_000_000  # per VM and hour, in any currency: above it is a slip
 
 
 class Tier(StrEnum):
@@ -134,8 +135,8 @@ def _amount(text: str | None, where: str) -> float:
         amount = float(text or "")
     except ValueError:
         raise ArcError(f"{where}: price {text!r} is not a number") from None
-    if not 0 < amount < float("inf"):
-        raise ArcError(f"{where}: price {text!r}: a price is more than 0")
+    if not 0 < amount < HIGHEST_PRICE:
+        raise ArcError(f"{where}: price {text!r}: a price is more than 0 and less than {HIGHEST_PRICE:,}")
     return amount
 
 

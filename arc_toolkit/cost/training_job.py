@@ -46,8 +46,8 @@ class TrainingJob:
             raise ArcError(f"--nodes {self.nodes}: a job needs at least one node")
         if not 1 <= self.together <= self.nodes:
             raise ArcError(f"--together {self.together:g}: use 1 to {self.nodes}, the nodes of the job")
-        if not 0 < self.work_seconds <= MOST_HOURS * 3600:
-            raise ArcError(f"--hours: a job takes more than 0 hours, and at most {MOST_HOURS:,}")
+        if not 1 <= self.work_seconds <= MOST_HOURS * 3600:
+            raise ArcError(f"--hours: a job takes at least a second, and at most {MOST_HOURS:,} hours")
         if not 0 <= self.rate < 1:
             raise ArcError(f"--eviction-rate {self.rate:.0%}: use 0% or more, and less than 100%")
         if self.save_seconds < 0 or self.restart_seconds < 0:

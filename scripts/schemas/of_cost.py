@@ -70,7 +70,11 @@ _TIER = {
     "slower": number("0.06: takes 6 % longer than the work alone"),
     "price": or_null(number("expected, of the whole job; null if a price is unknown")),
     "price_low": or_null(number("5 % of the runs are cheaper, at the lower end of the rate")),
-    "price_high": or_null(number("5 % of the runs are more expensive, at the upper end of the rate")),
+    "price_high": or_null(
+        number(
+            "5 % of the runs are more expensive, at the upper end of the rate; null with price_low: there is no end"
+        )
+    ),
     "saving": or_null(number("against dedicated, as a share; negative if it costs more")),
 }
 _SHARE = {

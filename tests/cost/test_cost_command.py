@@ -67,6 +67,38 @@ def test_a_band_is_computed_in_its_middle_and_its_ends_are_in_the_range(arc: Arc
     assert band["price_low"] < sure["price_low"] < sure["price_high"] < band["price_high"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [  # a rate at whose upper end 32 nodes hardly get on, and a band without an upper end
+        ("--nodes", "32", "--restart", "10m", "--eviction-rate", "1-90%"),
+        ("--nodes", "8", "--eviction-rate", "20+%"),
+    ],
+)
+def test_a_range_without_an_upper_end_says_so(arc: Arc, words: tuple[str, ...]) -> None:
+    command = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--hours", "10", *words)
+    spot = as_json(arc, *command)["tiers"][1]
+    assert spot["price_low"] < spot["price"]
+    assert spot["price_high"] is None
+    assert re.search(r"^spot .* or more ", arc(*command).out, re.M)
+    assert " or more</td>" in arc(*command, "--format", "html").out
+
+
+def test_spot_that_is_never_cheaper_pays_at_no_rate(arc: Arc) -> None:
+    # Standard_ND96isr_H200_v5 in northeurope has the same price.
+    words = ("cost", "--sku", "Standard_ND96isr_H200_v5", "--region", "northeurope", "--hours", "40")
+    answer = as_json(arc, *words)["answer"]
+    assert re.fullmatch(
+        r"Spot is 1.1 % more expensive and takes 1.1 % longer; it pays at no eviction rate.", answer
+    )
+
+
+def test_hardly_any_evictions_and_notices_that_always_work(arc: Arc) -> None:
+    rare = arc(*A100, "--eviction-rate", "0.0000001%", "--spot-price", "20%").out
+    assert "Spot is 80 % cheaper and takes no longer" in rare
+    assert "e-" not in rare
+    assert "The saves at the notices are enough." in arc(*A100, "--notice-works", "100%").out
+
+
 def test_spot_that_does_not_pay_is_said(arc: Arc) -> None:
     data = as_json(arc, *A100, "--eviction-rate", "60%", "--no-notice", "--spot-price", "80%", "--restart", "10m")
     assert re.match(r"Spot is \d+ % more expensive and takes \d+ % longer; it stops paying above ", data["answer"])
@@ -278,9 +310,11 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         (("--together", "0.5"), "--together 0.5: use 1 to 8, the nodes of the job"),
         (("--together", "9"), "--together 9: use 1 to 8, the nodes of the job"),
         (("--together", "nan"), "--together nan: use 1 to 8, the nodes of the job"),
-        (("--hours", "0"), "more than 0 hours"),
-        (("--hours", "-4"), "more than 0 hours"),
-        (("--hours", "inf"), "more than 0 hours"),
+        (("--hours", "0"), "at least a second"),
+        (("--hours", "-4"), "at least a second"),
+        (("--hours", "inf"), "at least a second"),
+        (("--hours", "nan"), "at least a second"),
+        (("--hours", "1e-300"), "at least a second"),
         (("--hours", "long"), "use a number of hours"),
         (("--eviction-rate", "100%"), "less than 100%"),
         (("--eviction-rate", "-5%"), "write a rate per hour"),
@@ -299,6 +333,9 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         (("--deadline", "60h", "--region", "uksouth"), "needs the prices"),
         (("--prices", "nowhere.csv"), "nowhere.csv"),
         (("--spot-price", "0"), "more than 0"),
+        (("--spot-price", "1e300"), "less than 1,000,000"),
+        (("--spot-price", "nan"), "more than 0"),
+        (("--spot-price", "120%"), "0% to 100%"),
         (("--spot-price", "cheap"), "use a price per hour"),
         (("--history", "nowhere.db"), "does not exist"),
         (("--history", "a.db", "--from-azure"), "use one of"),
