@@ -173,7 +173,8 @@ _STEP_SHAPES = (("trial", "sweep"), ("task", "parallel"), ("jobs", "pipeline"))
 # A file without any of these at the start of a line is not composed at all.
 HINTS = re.compile(
     r"""
-    ^["']?(?:\$schema|type|command|jobs|trial|apiVersion)["']?[ \t]*:
+    ^["']?(?:\$schema|type|command|jobs|trial)["']?[ \t]*:
+    | ^["']?apiVersion["']?[ \t]*:[ \t]*["']?amlarc\.
     | ^\s*\{                                         # all in braces, as in JSON
     | \A(?:[ \t]*(?:\#[^\n]*)?\r?\n)*[ \t]+[^\s#]    # all of it indented
     """,

@@ -66,6 +66,8 @@ def test_kinds(text: str, kind: str) -> None:
         ("type: object\nproperties: {}\n", "not AzureML"),
         ("type: command\nrun: x\n", "not AzureML"),
         ("apiVersion: v1\nkind: Pod\n", "not AzureML"),
+        # Not composed: nothing in it is about AzureML, so that it is broken is no business of ours.
+        ("apiVersion: v1\nkind: [Pod\n", "not AzureML"),
         ("name: env\ndependencies: [python]\n", "not AzureML"),
         (V2.format("environment") + "image: x\n", "an AzureML document"),
         (V2.format("data") + "type: uri_folder\n", "an AzureML document"),
