@@ -53,6 +53,8 @@ class Plan(ABC):
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
+        # The compute of a target, by its path, for the rules that ask for it.
+        self.computes: dict[Path, str | None] = {}
         # Whether a target has a value that was asked for.
         self.has_asked = False
         # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which

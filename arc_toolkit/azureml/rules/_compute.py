@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from arc_toolkit.azureml.documents import Target, is_bound
 from arc_toolkit.azureml.plan import Plan
@@ -18,7 +19,7 @@ _VM_SIZE = re.compile(r"(?i)^(?:standard|basic|singularity)[_.]")
 def kubernetes(plan: Plan, target: Target) -> str:
     """Why the compute is taken for Kubernetes; empty where nothing says so."""
     compute = _compute(plan, target)
-    if compute and _KUBERNETES.search(compute.removeprefix("azureml:")):
+    if compute and _matches(_KUBERNETES, compute):
         return f"compute {compute} looks like Kubernetes"
     if any(name.startswith("AMLARC_") for name in plan.variables(target)):
         return "it sets AMLARC variables"
@@ -29,14 +30,28 @@ def kubernetes(plan: Plan, target: Target) -> str:
 
 def is_elsewhere(plan: Plan, target: Target) -> bool:
     """Whether it runs on VMs, which have just the cores that a process sees."""
-    instance_type = plan.instance_type(target)
-    if (instance_type and _VM_SIZE.match(instance_type)) or text_of(target.get("queue_settings", "job_tier")):
-        return True
     compute = _compute(plan, target)
-    return bool(compute) and bool(_CLUSTER_OF_VMS.search((compute or "").removeprefix("azureml:")))
+    if compute and _matches(_CLUSTER_OF_VMS, compute):
+        return True
+    if text_of(target.get("queue_settings", "job_tier")):
+        return True
+    instance_type = plan.instance_type(target)  # last, because it may be in another file
+    return instance_type is not None and _VM_SIZE.match(instance_type) is not None
+
+
+# A run has few computes, each in many files.
+@lru_cache(maxsize=256)
+def _matches(pattern: re.Pattern[str], compute: str) -> bool:
+    return pattern.search(compute.removeprefix("azureml:")) is not None
 
 
 def _compute(plan: Plan, target: Target) -> str | None:
+    if target.path not in plan.computes:
+        plan.computes[target.path] = _find_compute(plan, target)
+    return plan.computes[target.path]
+
+
+def _find_compute(plan: Plan, target: Target) -> str | None:
     holder: Target | None = target
     while holder is not None:
         compute = plan.planned(holder, "compute") or plan.planned(holder, "settings", "default_compute")

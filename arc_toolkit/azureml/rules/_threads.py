@@ -30,7 +30,9 @@ def check_threads(plan: Plan, framework: Framework) -> None:
             continue
         if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
             continue
-        if not any(item.what == framework for item in plan.evidence(target)):
+        is_on_kubernetes = _is_on_kubernetes(plan, target)
+        # In this order: what a target runs is read from other files.
+        if is_on_kubernetes is False or not any(item.what == framework for item in plan.evidence(target)):
             continue
         auto = replace(plan.settings, threads="auto", exports=(), manual=False)
         right = decide_for(plan, target, settings=auto, literal_only=sweeping)
@@ -41,9 +43,9 @@ def check_threads(plan: Plan, framework: Framework) -> None:
                 rule = all_rules()[f"{framework}-threads"]
                 reason = f"{right.reason}; `patch --threads auto` sets them"
                 message = f"{target.shown}: {problem}"
-                if is_known := _is_on_kubernetes(plan, target):
+                if is_on_kubernetes:
                     plan.report(rule, message, target.at, reason=reason)
-                elif is_known is None:
+                else:
                     reason = f"if its compute is Kubernetes: {reason}"
                     plan.add_finding(rule.id, "note", message, target.at, reason=reason)
 
