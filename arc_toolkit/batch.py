@@ -16,7 +16,7 @@ from arc_toolkit.edit.discover import InputFile, Problem, Skipped, discover
 from arc_toolkit.edit.edits import SkipCause
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import collector_paused, read_bytes, read_raw, reason, write_atomic
+from arc_toolkit.files import collector_slowed, read_bytes, read_raw, reason, write_atomic
 from arc_toolkit.findings import FileResult, without_changes
 
 _HELD_BYTES = 8 * 1024 * 1024
@@ -55,6 +55,11 @@ class Outcome:
 
 def run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
     """Every file of the given paths, processed in memory."""
+    with collector_slowed():
+        yield from _run(paths, engine, progress)
+
+
+def _run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
     items = list(discover(paths, engine.endings))
     files = [item for item in items if isinstance(item, InputFile)]
     stdin = read_bytes("-") if any(item.path == "-" for item in files) else b""
@@ -103,8 +108,7 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
             return Outcome(problem=Problem(path, f"cannot read {path}: {reason(error)}"))
         return Outcome(skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}"))
     try:
-        with collector_paused():
-            result = engine.process(path, data, in_folder=in_folder, named=named)
+        result = engine.process(path, data, in_folder=in_folder, named=named)
     except RecursionError:  # reading, editing and proving go down as deep as the file
         return _skip(Skipped(path, SkipCause.BROKEN, "nested too deeply"), named, data)
     if result.skipped is not None:

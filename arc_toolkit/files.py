@@ -39,6 +39,17 @@ def read_raw(path: str) -> bytes:
         return stream.read()
 
 
+def is_missing(path: str) -> bool:
+    """Whether nothing is at a path; what is there and cannot be looked at is not missing. Cheaper than to open it."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def read_text(path: str | Path) -> str:
     """UTF-8 text with its newlines as they are; a BOM is dropped."""
     return decode(read_bytes(path), path)
@@ -121,7 +132,7 @@ def collector_paused() -> Iterator[None]:
     """Without the collector of cycles, which walks the many small objects of a parsed text again and again.
 
     36 MB of JSON take 0.5 s instead of 1.1 s, and 244 Python files of azure-ai-ml 1.2 times as long as `ast.parse`
-    alone instead of 2.1 times; `patch` of 230 YAML files has 2 % fewer instructions (CPython 3.11).
+    alone instead of 2.1 times (CPython 3.11).
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -130,6 +141,21 @@ def collector_paused() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def collector_slowed() -> Iterator[None]:
+    """With the collector of cycles at work after 50,000 new objects instead of 700, for a run over many files.
+
+    Hardly any object of a parsed file is in a cycle: `patch` of 415 YAML files takes 5 % less, and `patch` of 2,300
+    files and notebooks has 37 MiB at its peak instead of 32.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50_000, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def make_folder(path: Path) -> None:

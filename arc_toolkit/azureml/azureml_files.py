@@ -12,7 +12,7 @@ from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
 from arc_toolkit.edit.discover import ENDINGS, Problem, foreign_yaml
 from arc_toolkit.edit.edits import SkipCause
-from arc_toolkit.files import read_raw
+from arc_toolkit.files import is_missing, read_raw
 from arc_toolkit.findings import FileResult
 
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
@@ -29,7 +29,7 @@ class AzureMLFiles:
         self._settings = settings
         # The closest folder first: its settings hold for the files below it.
         self._by_folder = sorted((by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True)
-        self._library = Library(read_raw)
+        self._library = Library(read_raw, is_missing)
 
     def prepare(self, path: str, data: bytes) -> None:
         self._library.note_uses(path, data)

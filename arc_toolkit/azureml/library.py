@@ -51,11 +51,15 @@ _REGISTERED = re.compile(
 
 
 class Library:
-    """The files around those that are patched."""
+    """The files around those that are patched.
 
-    def __init__(self, read: Read) -> None:
+    `is_missing` says whether there is nothing at a path; if it is not given, `read` is tried.
+    """
+
+    def __init__(self, read: Read, is_missing: Callable[[str], bool] | None = None) -> None:
         full_path.cache_clear()
         self.read = read
+        self._is_missing = is_missing or self._cannot_be_found
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
         self._evidence = EvidenceReader(self)
@@ -235,15 +239,17 @@ class Library:
     def missing(self, path: str) -> bool:
         """Whether there is no file at a full path."""
         if path not in self._missing:
-            self._missing[path] = False
-            if self._files.get(path) is None:
-                try:
-                    self.read(path)
-                except FileNotFoundError:
-                    self._missing[path] = True
-                except OSError:  # there, and not readable
-                    pass
+            self._missing[path] = self._files.get(path) is None and self._is_missing(path)
         return self._missing[path]
+
+    def _cannot_be_found(self, path: str) -> bool:
+        try:
+            self.read(path)
+        except FileNotFoundError:
+            return True
+        except OSError:  # there, and not readable
+            pass
+        return False
 
     def missing_folder(self, path: str) -> bool:
         """Whether there is neither a folder nor a file at a full path."""
@@ -271,6 +277,9 @@ class Library:
     def read_text(self, path: str) -> str | None:
         """A small file beside the documents (a Dockerfile); None where it cannot be read."""
         try:
+            # Most of the places where an imported module could be are empty.
+            if self._is_missing(path):
+                return None
             return self.read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
         except (OSError, ValueError):
             return None
