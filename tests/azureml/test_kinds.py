@@ -66,7 +66,7 @@ def test_kinds(text: str, kind: str) -> None:
         ("type: object\nproperties: {}\n", "not AzureML"),
         ("type: command\nrun: x\n", "not AzureML"),
         ("apiVersion: v1\nkind: Pod\n", "not AzureML"),
-        # Not composed: nothing in it is about AzureML, so that it is broken is no business of ours.
+        # Broken, which nobody asked about: nothing in it names AzureML.
         ("apiVersion: v1\nkind: [Pod\n", "not AzureML"),
         ("name: env\ndependencies: [python]\n", "not AzureML"),
         (V2.format("environment") + "image: x\n", "an AzureML document"),
