@@ -57,3 +57,9 @@ class Ending:
         if self._progress is not None:
             with suppress(OSError):
                 self._progress.write(step)
+
+    def tell_saved(self, step: int) -> None:
+        """The same for the step of the newest checkpoint."""
+        if self._progress is not None:
+            with suppress(OSError):
+                self._progress.write_saved(step)

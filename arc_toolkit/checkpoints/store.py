@@ -260,6 +260,7 @@ class Store:
         self._shelf.verified.add(final)
         self._pace.saved(fields["step"], time.monotonic() - began)
         self._ending.saved_for = fields["notice"]
+        self._ending.tell_saved(fields["step"])
         if self._remote is not None:
             self._uploader.add(Checkpoint(final, manifest))
         try:
@@ -323,6 +324,8 @@ class Store:
         """For code with a loop of its own, such as callbacks: the step to go on with. `every` is as for `steps`."""
         newest = self._loaded[0] if self._loaded is not None else self.latest()
         first = newest.step + 1 if newest is not None else 0
+        if newest is not None:
+            self._ending.tell_saved(newest.step)
         self._pace.start(every, first - 1)
         return first
 

@@ -28,6 +28,8 @@ as --on-notice says; without it, SIGTERM is sent as soon as there is a notice.
 
 exit codes: that of the process, 128 + N if signal N ended it; 143 evicted, resumable; 2 it cannot be started
 """
+# The variable is set in every case, and a running process cannot get another one: both mean the file that it names.
+_BY_FILE = ("file", "env")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--on-notice",
-        metavar="SIGNAL|file",
-        help="how to notify the process: a signal such as SIGUSR1, or only the file in $ARC_TOOLKIT_NOTICE",
+        metavar="SIGNAL|file|env",
+        help="how to notify the process: a signal such as SIGUSR1; file or env: no signal, only the file that "
+        "$ARC_TOOLKIT_NOTICE names",
     )
     where = parser.add_argument_group("where notices come from")
     where.add_argument(
@@ -119,7 +122,7 @@ def _supervise(args: argparse.Namespace, console: Console, grace: float) -> int:
             grace=grace,
             max_restarts=args.max_restarts,
             tell=tell,
-            takes_part=args.on_notice == "file",
+            takes_part=args.on_notice in _BY_FILE,
             saved=_newest_step(args.checkpoints),
             environment={"ARC_TOOLKIT_CHECKPOINTS": args.checkpoints} if args.checkpoints else {},
             node=os.environ.get("NODE_NAME", ""),
@@ -145,14 +148,14 @@ def _drain_node(args: argparse.Namespace, console: Console, grace: float) -> int
 
 
 def _signal_number(word: str | None) -> int | None:
-    """The number of a signal by its name, with or without SIG; None for `file` and for nothing."""
-    if word in (None, "file"):
+    """The number of a signal by its name, with or without SIG; None for `file`, `env` and for nothing."""
+    if word is None or word in _BY_FILE:
         return None
     name = word.upper() if word.upper().startswith("SIG") else f"SIG{word.upper()}"
     try:
         return signal.Signals[name]
     except KeyError:
-        raise ArcError(f"--on-notice {word}: use the name of a signal, such as SIGUSR1, or file") from None
+        raise ArcError(f"--on-notice {word}: use the name of a signal, such as SIGUSR1, file or env") from None
 
 
 def _newest_step(folder: str | None) -> Callable[[float], int | None]:

@@ -34,7 +34,8 @@ def _of_run(run: RunRecord) -> Evidence | None:
     lost = run.steps_lost
     saved = "nothing is known of a save" if run.saved is None else f"step {run.saved} was saved"
     steps = "" if lost is None else f", {lost} step{'' if lost == 1 else 's'} lost"
-    text = f"`run` saw the notice {run.notice} of {run.notice_source} and ended the process; {saved}{steps}"
+    ended = "and ended the process" if run.end is not None else "and its log ends there"
+    text = f"`run` saw the notice {run.notice} of {run.notice_source} {ended}; {saved}{steps}"
     return Evidence(EvidenceSource.LOG, NOTICED, text, run.notice_time)
 
 

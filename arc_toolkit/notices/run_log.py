@@ -43,7 +43,8 @@ class RunRecord:
 
     @property
     def is_evicted(self) -> bool:
-        return self.reason == "evicted"
+        """Ended for a notice; or the log ends after one, because the machine was faster."""
+        return self.reason == "evicted" or (bool(self.notice) and self.end is None)
 
     @property
     def steps_lost(self) -> int | None:

@@ -17,7 +17,14 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.files import reason
 from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
 from arc_toolkit.notices.run_log import run_line, utc
-from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, clear_progress, read_progress, takes_part
+from arc_toolkit.notices.sources.notice_file import (
+    VARIABLE,
+    NoticeFile,
+    clear_progress,
+    read_progress,
+    read_saved,
+    takes_part,
+)
 from arc_toolkit.notices.watcher import Watcher
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
@@ -71,6 +78,7 @@ class Supervisor:
         self._told_at = 0.0
         self._deadline = 0.0  # of that notice
         self._saved_at: float | None = None
+        self._saved_before: int | None = None
         self._signalled: signal.Signals | None = None
 
     def run(self) -> int:
@@ -172,7 +180,7 @@ class Supervisor:
         notice = earliest([*self._watcher.notices, *([self._stop] if self._stop else [])])
         if self._told is None:
             if notice is not None:
-                self._told_at = time.time()
+                self._told_at, self._saved_before = time.time(), read_saved(self._file.path)
                 self._announce(notice)
                 self._notify()
         elif notice is None and self._signalled is None:
@@ -207,7 +215,7 @@ class Supervisor:
     def _end_in_time(self) -> None:
         """SIGTERM after the save or shortly before the deadline, then SIGKILL."""
         now, end = time.time(), self._deadline
-        if self._saved_at is None and (step := self._saved(self._told_at)) is not None:
+        if self._saved_at is None and (step := self._saved_since_notice()) is not None:
             self._saved_at = now
             self._log(run_line("saved", step=step, seconds=f"{now - self._told_at:.1f}"))
         is_late = now >= end - _LAST_SECONDS
@@ -226,17 +234,24 @@ class Supervisor:
         progress = read_progress(self._file.path)
         return progress[0] if progress is not None else None
 
+    def _saved_since_notice(self) -> int | None:
+        """The step of the save that was made for the notice: as the process says, or as its folder shows."""
+        step = read_saved(self._file.path)
+        return step if step not in (None, self._saved_before) else self._saved(self._told_at)
+
     # --- what the end means --------------------------------------------------------------------------------
 
     def _result(self, code: int) -> int | None:
         """The exit code of `run`; None if the process is started again."""
         told, step = self._told, self._step()
-        saved = self._saved(self._told_at if told else 0.0)
-        if told is not None and self._saved_at is None and saved is not None:
-            self._log(run_line("saved", step=saved, seconds=f"{time.time() - self._told_at:.1f}"))
-        fields = {"code": code, "step": step, "saved": saved}
-        if told is not None and (code != 0 or self._signalled is not None):
-            # With 0 after SIGTERM, Kubernetes would take a half-trained model for a finished one.
+        if told is not None and self._saved_at is None and (late := self._saved_since_notice()) is not None:
+            self._log(run_line("saved", step=late, seconds=f"{time.time() - self._told_at:.1f}"))
+        known = [number for number in (self._saved(0.0), read_saved(self._file.path)) if number is not None]
+        fields = {"code": code, "step": step, "saved": max(known, default=None)}
+        is_done = code == 0 and self._signalled is None and takes_part(self._file.path)
+        if told is not None and not is_done:
+            # Only a process that uses the library says with 0 that it has finished. Of any other, Kubernetes would take
+            # a half-trained model for a finished one.
             is_over = self._stop is None and self._watcher.notice is None
             self._log(run_line("end", reason="withdrawn" if is_over else "evicted", **fields))
             return None if is_over else EVICTED

@@ -16,6 +16,7 @@ NODE = "aks-spot-12345678-vmss000004"
 START = f"arc-toolkit-run 2026-03-03T09:00:01Z start node={NODE} pid=7 restart=0 command=python"
 NOTICE = "arc-toolkit-run 2026-03-03T09:38:17Z notice kind={} source={} deadline=2026-03-03T09:38:46Z step=1200"
 SAVED = "arc-toolkit-run 2026-03-03T09:38:19Z saved step=1201 seconds=1.6"
+WITHDRAWN = "arc-toolkit-run 2026-03-03T09:38:18Z withdrawn kind=preempt source=azure"
 END = "arc-toolkit-run 2026-03-03T09:38:19Z end reason={} code={} step=1203 saved=1201"
 
 
@@ -44,9 +45,18 @@ def test_a_noticed_eviction_is_proved_with_the_steps_lost(arc: Callable[..., Res
     assert cause["evidence"][0]["reason"] == "eviction notice"
 
 
+def test_a_machine_that_was_faster_than_its_notice_is_proved_too(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
+    cause = diagnose(arc, tmp_path, START, NOTICE.format("preempt", "azure"))["cause"]
+    assert (cause["kind"], cause["confidence"]) == ("spot-preemption", "high")
+    assert "its log ends there; nothing is known of a save" in cause["evidence"][0]["message"]
+
+
 @pytest.mark.parametrize(
     "lines",
     [
+        (START, NOTICE.format("preempt", "azure"), WITHDRAWN),
         (START, NOTICE.format("stop", "sigterm"), END.format("evicted", 143)),  # nobody says who asked
         (START, NOTICE.format("preempt", "azure"), END.format("finished", 0)),  # it was done in time
         (START, END.format("failed", 1)),

@@ -137,6 +137,53 @@ def test_a_training_run_saves_on_a_notice_and_resumes_exactly(start: Callable[..
     assert f"total {sum(range(400))}" in again.text()
 
 
+def test_without_the_folder_the_library_tells_what_was_saved(start: Callable[..., Run], tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    words = ("--notice-file", stop, "--", sys.executable, script(tmp_path, TRAINING), tmp_path / "saved", 4000)
+    run = start(*words)
+    run.until("start")
+    time.sleep(1.5)
+    stop.write_text("30")
+    assert run.code() == 143
+    record = read_run(run.text())
+    assert record is not None
+    assert re.search(r" saved step=\d+ seconds=", run.text())
+    assert record.saved == record.step
+    # Resumed, and evicted before there was time for anything: what was saved before still counts.
+    again = start(*words)
+    assert again.code() == 143
+    later = read_run(again.text())
+    assert later is not None
+    assert later.saved is None or later.saved >= (record.saved or 0)
+
+
+def test_steps_lost_are_known_if_nothing_could_be_saved_after_the_notice(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    code = """
+        import sys, time
+        from arc_toolkit.checkpoints import Store
+        store = Store(sys.argv[1])
+        for step in store.steps(10**6, every=10**5):
+            store.due(step)
+            if step == 3:
+                with store.save(step):
+                    pass
+            if step == 8:
+                print("up", flush=True)
+                time.sleep(1000)
+    """
+    stop, folder = tmp_path / "stop", tmp_path / "saved"
+    words = ("--grace", "4s", "--checkpoints", folder, "--notice-file", stop)
+    run = start(*words, "--", sys.executable, script(tmp_path, code), folder)
+    run.until("up")
+    stop.write_text("4")
+    assert run.code() == 143
+    record = read_run(run.text())
+    assert record is not None
+    assert (record.step, record.saved, record.steps_lost) == (8, 3, 5)
+
+
 def test_a_withdrawn_notice_lets_the_process_go_on(start: Callable[..., Run], tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     code = "import time, os; time.sleep(4); print('finished', os.path.exists(os.environ['ARC_TOOLKIT_NOTICE']))"
@@ -205,9 +252,23 @@ def test_a_process_in_any_language_is_notified_with_a_signal(start: Callable[...
     run = start("--on-notice", "USR1", "--", "bash", "-c", shell)
     run.until("up")
     run.process.terminate()
-    assert run.code() == 0
+    assert run.code() == 143, "with 0 Kubernetes would take it for finished"
     assert "saved" in run.text()
     assert "signal name" not in run.text()
+
+
+@pytest.mark.parametrize("word", ["file", "env"])
+def test_a_process_in_any_language_finds_the_notice_in_the_file_of_the_variable(
+    start: Callable[..., Run], tmp_path: Path, word: str
+) -> None:
+    loop = 'while [ ! -e "$ARC_TOOLKIT_NOTICE" ]; do sleep 0.1; done; cat "$ARC_TOOLKIT_NOTICE"'
+    shell = f'trap "echo signalled" TERM; echo up; {loop}'
+    run = start("--on-notice", word, "--notice-file", tmp_path / "stop", "--", "bash", "-c", shell)
+    run.until("up")
+    (tmp_path / "stop").write_text("60")
+    assert run.code() == 143
+    assert '"kind": "stop"' in run.text()
+    assert "signalled" not in run.text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])

@@ -100,15 +100,30 @@ class Progress:
             self._first = step
         os.pwrite(self._handle, b"%-20d%-20d" % (step, self._first), 0)
 
+    def write_saved(self, step: int) -> None:
+        """The newest checkpoint has this step."""
+        os.pwrite(self._handle, b"%-20d" % step, 40)
+
 
 def read_progress(path: str) -> tuple[int, int] | None:
     """The step of a process and its first one; None if it does not take part, or has done none."""
+    step, first, _ = _fields(path)
+    return None if step is None or first is None else (step, first)
+
+
+def read_saved(path: str) -> int | None:
+    """The step of the newest checkpoint of a process, as it says itself; None if it has not."""
+    return _fields(path)[2]
+
+
+def _fields(path: str) -> tuple[int | None, int | None, int | None]:
     try:
         with open(path + _PROGRESS, "rb") as stream:
-            step, first = stream.read(40).split()
-            return int(step), int(first)
-    except (OSError, ValueError):
-        return None
+            text = stream.read(60)
+    except OSError:
+        return None, None, None
+    step, first, saved = (text[start : start + 20].strip(b" \0") for start in (0, 20, 40))
+    return tuple(int(word) if word.isdigit() else None for word in (step, first, saved))  # type: ignore[return-value]
 
 
 def takes_part(path: str) -> bool:
