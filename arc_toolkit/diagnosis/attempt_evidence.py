@@ -193,6 +193,8 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
         candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
         if candidate and _is_own_kill(event, context):
             candidate = replace(candidate, kind=CauseKind.OWN_MEMORY, confidence="medium")
+        if candidate and _is_own_disk_error(event, context):
+            candidate = replace(candidate, confidence="medium")
         late = candidate and (candidate.kind is CauseKind.NODE_FAULT or (event.reason == "Rebooted" and cut_off))
         if candidate is None or (not late and (event.time or 0.0) > end):
             continue
@@ -234,6 +236,12 @@ def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
     return is_within(event.time, context.end, SAME_KILL_SECONDS, 0) and kubelet_messages.fills_limit(
         event.message, limit, 0.0 if lost_a_child else 0.5
     )
+
+
+def _is_own_disk_error(event: ClusterEvent, context: AttemptContext) -> bool:
+    """The kernel reported the error with which the program ended. Alone it may be of a disk that nobody needs."""
+    said = any(item.evidence.reason == LastWords.DISK_ERROR for item, _ in context.prs_evidence)
+    return said and event.reason == "IOError" and is_within(event.time, context.end, SAME_KILL_SECONDS, 0)
 
 
 def _untied(candidate: CauseCandidate) -> CauseCandidate:

@@ -12,6 +12,7 @@ from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.grouping import group
+from arc_toolkit.diagnosis.last_words import LastWords
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -28,6 +29,7 @@ from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
 from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
+LAST_WORDS = frozenset(LastWords)
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
     RunOutcome.FAILED,
@@ -119,7 +121,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     for draft in drafts:
         printed = _prs_evidence_of(draft, job) if job.prs_evidence else []
         draft.outcome = _outcome(
-            draft, last, cluster, ended=any(item.kind is CauseKind.USER for item, _ in printed)
+            draft, last, cluster, ended=any(item.evidence.reason in LAST_WORDS for item, _ in printed)
         )
         if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
             draft.end = None  # a helper may have ended already
@@ -149,7 +151,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
         if not deleted or cause.kind is not CauseKind.UNKNOWN:
             draft.outcome, draft.cause = RunOutcome.FAILED, cause
     if not single:
-        _blame_first(drafts, cluster)
+        _blame_first(drafts, cluster, _lost_peers(job))
     if len(starts) > 1 and any(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
@@ -259,11 +261,16 @@ def _prs_evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[PrsEviden
     """
     result = []
     for folder, item in job.prs_evidence:
-        if folder == (draft.number if draft.folder is None else draft.folder):
+        if folder == _folder(draft):
             named = [other for other in job.drafts if other.number == draft.number and _is_named(item, other)]
             if not named or any(other is draft for other in named):
                 result.append((item, bool(named)))
     return result
+
+
+def _folder(draft: AttemptDraft) -> int:
+    """The number of its attempt in the paths of files."""
+    return draft.number if draft.folder is None else draft.folder
 
 
 def _is_named(item: PrsEvidence, draft: AttemptDraft) -> bool:
@@ -271,7 +278,17 @@ def _is_named(item: PrsEvidence, draft: AttemptDraft) -> bool:
     return item.node is not None and item.node in places
 
 
-def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex) -> None:
+def _lost_peers(job: JobGroup) -> dict[int, Evidence]:
+    """The attempts in which some rank says that a peer went away, and none has an error of its own."""
+    own = {number for number, item in job.prs_evidence if item.evidence.reason == LastWords.OWN_ERROR}
+    return {
+        number: item.evidence
+        for number, item in job.prs_evidence
+        if item.evidence.reason == GpuProof.PEER and number not in own
+    }
+
+
+def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex, lost_peers: dict[int, Evidence]) -> None:
     """In a gang the first rank to fail is the cause and all others are collateral, unless a node is proved at fault.
 
     A rank that says that a peer went away was not the first, whatever the clocks say. A rank whose node was lost cannot
@@ -304,8 +321,11 @@ def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex) -> None:
                 )
                 evidence = Evidence(EvidenceSource.GANG, "first to fail", message, roots[0].end)
                 draft.cause = Cause(CauseKind.GANG, "medium", (evidence, *cause.evidence))
-            elif not unprompted and cause.kind is CauseKind.USER:
+            elif cause.kind is CauseKind.USER and not unprompted:
                 draft.cause = Cause(CauseKind.UNKNOWN, "low", cause.evidence)
+            elif cause.kind is CauseKind.USER and not roots and (said := lost_peers.get(_folder(draft))):
+                # Which rank said so is not known, nor which one failed first; that one may be gone.
+                draft.cause = Cause(CauseKind.UNKNOWN, "low", (said, *cause.evidence))
             elif not roots and (cause.blames_node or cause.countable) and not KINDS[cause.kind].direct:
                 # It is not known which rank failed first, so no node is blamed.
                 draft.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)

@@ -257,8 +257,15 @@ def _loss(findings: AttemptEvidence) -> Answer:
 
 
 def _root_of_loss(findings: AttemptEvidence) -> Answer:
-    """A node may be lost because it ran out of memory, the one retry that Microsoft documents, or had a fault."""
-    strong = [item for item in findings.node if item.confidence != "low"]
+    """A node may be lost because it ran out of memory, the one retry that Microsoft documents, or had a fault.
+
+    That the kubelet or the container runtime is down is not a reason for NotReady: it is what NotReady means.
+    """
+    strong = [
+        item
+        for item in findings.node
+        if item.confidence != "low" and item.evidence.reason not in signals.SURVIVABLE
+    ]
     return _first(strong, CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT)
 
 

@@ -7,8 +7,9 @@
    tests of all nodes, keeps the expected share of wrong names under the level.
 4. A node that runs very much may differ significantly by little, and one that runs very little by two failures: it is
    bad only with three failed votes, and odds of failing five times those of the rest; otherwise it is suspect.
-A pool with several bad nodes looks worse and more uneven than it is and hides them, so nodes that are at least suspect
-are set aside when the others are the rest; at most a tenth of the pool.
+A pool with several bad nodes looks worse and more uneven than it is and hides them. So at first the most unusual nodes,
+at most a tenth of the pool, are set aside when the rest is estimated, and those that are not even suspect when compared
+with it come back. The other way, to begin with all and set aside what stands out, fails with five bad nodes in sixty.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from arc_toolkit.diagnosis.statistics import (
     tails,
 )
 
-BAD_LEVEL = 0.015  # the expected share of wrong names among those called bad
+ANY_BAD_LEVEL = 0.005  # how often chance may make any node bad in a report without bad nodes
+BAD_LEVEL = 0.02  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
 LEAST_BAD_ODDS = 5.0  # its odds of failing against those of the rest
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
 MOST_SET_ASIDE = 0.1  # of a pool
-ROUNDS = 2
+ROUNDS = 4
 EPISODE_FACTOR = 4  # votes tell of every kind of bad node, so episodes get the smaller part of the allowed errors
 
 
@@ -65,14 +67,16 @@ class Comparison:
 def compare(records: Mapping[str, Record]) -> dict[str, Comparison]:
     """A comparison for each node that has something to be compared with."""
     results = _round(records, frozenset(), allow_spread=False)
-    aside: frozenset[str] | None = None
+    aside = _set_aside(records, results, frozenset(name for name, result in results.items() if result.p_value < 1))
     for _ in range(ROUNDS):
-        chosen = _set_aside(records, results, _pass(results, SUSPECT_LEVEL))
-        if chosen == aside:
-            break
-        aside = chosen
         results = _round(records, aside, allow_spread=True)
-    bad = _pass(results, BAD_LEVEL)
+        kept = aside & _pass(results, SUSPECT_LEVEL)
+        if kept == aside:
+            break
+        aside = kept
+    else:
+        results = _round(records, aside, allow_spread=True)
+    bad = _pass(results, BAD_LEVEL) if _pass(results, ANY_BAD_LEVEL) else frozenset[str]()
     suspect = _pass(results, SUSPECT_LEVEL)
     for name, result in results.items():
         result.bad = name in bad and _is_large(records[name], result)

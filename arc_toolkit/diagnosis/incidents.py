@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
@@ -111,27 +112,42 @@ def _bursts(marks: Sequence[Mark], pool: str | None, kind: CauseKind, size: int,
     """Windows with far more marks than usual; those that overlap are one incident."""
     least = max(LEAST_NODES, int(LEAST_SHARE * size) + 1)
     times = [mark.time for mark in marks]
-    spans: list[tuple[int, int]] = []
+    windows: list[tuple[int, int, int]] = []
     first = 0
     for last, time in enumerate(times):
         while time - times[first] > WINDOW_SECONDS:
             first += 1
-        if last - first + 1 < least or (many := _independent(marks[first : last + 1])) < least:
-            continue
-        near = bisect_left(times, times[first] - NEAR_SECONDS), bisect_right(times, time + NEAR_SECONDS)
+        if last - first + 1 >= least and (many := _independent(marks[first : last + 1])) >= least:
+            windows.append((first, last, many))
+    crowds = _joined((first, last) for first, last, _ in windows)
+    begins, ends = [begin for begin, _ in crowds], [end for _, end in crowds]
+    repeated = [0, *accumulate(end - begin for begin, end in crowds)]  # marks beyond the first of each crowd
+    usual = max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS) / WINDOW_SECONDS  # windows at other times
+
+    def is_unusual(first: int, last: int, many: int) -> bool:
+        near = bisect_left(times, times[first] - NEAR_SECONDS), bisect_right(times, times[last] + NEAR_SECONDS)
         elsewhere = len(marks) - (near[1] - near[0])
-        if poisson_tail(many, elsewhere * WINDOW_SECONDS / max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS)) >= CHANCE:
-            continue
-        if spans and first <= spans[-1][1]:
-            spans[-1] = spans[-1][0], last
-        else:
-            spans.append((first, last))
+        # What happened to many nodes at once is one event there too: a pool may have the same incident again.
+        elsewhere -= repeated[bisect_left(ends, near[0])] + repeated[-1] - repeated[bisect_left(begins, near[1])]
+        return poisson_tail(many, elsewhere / usual) < CHANCE
+
     return [
         Incident(
             times[first], times[last], kind, tuple(sorted({mark.node for mark in marks[first : last + 1]})), pool
         )
-        for first, last in spans
+        for first, last in _joined((first, last) for first, last, many in windows if is_unusual(first, last, many))
     ]
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those that overlap as one; they are in order."""
+    result: list[tuple[int, int]] = []
+    for first, last in spans:
+        if result and first <= result[-1][1]:
+            result[-1] = result[-1][0], last
+        else:
+            result.append((first, last))
+    return result
 
 
 def _independent(marks: Sequence[Mark]) -> int:

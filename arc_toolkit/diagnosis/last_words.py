@@ -20,6 +20,7 @@ class LastWords(StrEnum):
 
     OWN_ERROR = "uncaught exception"
     CHILD_KILLED = "child killed"  # a process that the program had started got SIGKILL
+    DISK_ERROR = "input/output error"  # EIO: a disk, or a mount
 
 
 # When a line was collected, the stream of a container, and the rank (`[rank2]: `, torchrun `[default0]:`).
@@ -29,10 +30,13 @@ _PREFIX = re.compile(
 _NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?::|$)")
 # A logger's line before a traceback: the program caught the exception and reported it.
 _LOGGED = re.compile(r"\b(?:ERROR|WARN(?:ING)?|CRITICAL)\b")
-# What may follow an uncaught exception. torch: c10/cuda/CUDAException.cpp; distributed/elastic/multiprocessing/errors;
-# azureml.core's job wrapper; `conda run`; Hydra; multiprocessing/resource_tracker.py; Open MPI; wandb.
+# What may follow an uncaught exception. torch: c10/cuda/CUDAException.cpp; distributed/elastic/multiprocessing; its
+# DataLoader, whose errors are chained; deepspeed/launcher/launch.py; azureml.core's job wrapper; `conda run`;
+# Hydra; multiprocessing/resource_tracker.py; Open MPI; wandb.
 _EPILOGUE = re.compile(
-    r"\s|$|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE|Search for `cudaError"
+    r"\s|$|[WE]\d{4} [\d:.]{8,15} .*torch/distributed/elastic/multiprocessing/|\[[\d ,:-]+\] \[\w+\] \[launch\.py:"
+    r"|The above exception was the direct|RuntimeError: DataLoader worker \(pid"
+    r"|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE|Search for `cudaError"
     r"|=+$|-+$|[\w./-]+ FAILED$|Failures:$|Root Cause |\[\d+\]:$"
     r"|Exception ignored in|Error in atexit|/.*: UserWarning: resource_tracker"
     r"|Cleaning up all outstanding Run|\d+ items? cleaning up|Cleanup took|\[?[\w:. -]*\]? ?Finished context manager"
@@ -54,32 +58,42 @@ _FROM_OUTSIDE = frozenset(
         "BrokenProcessPool",
     }
 )
-# Peers again, and what a disk or a mount does: I/O error, disk full, read-only, not connected, stale, remote I/O error.
+# Peers again, and what a disk or a mount does: disk full, read-only, not connected, stale, remote I/O error.
 _OUTER_MESSAGE = re.compile(
-    r"NCCL|Gloo|gloo|[Cc]onnection (?:closed|reset) by peer|Socket Timeout|\[Errno (?:5|28|30|107|116|121)\]"
+    r"NCCL|Gloo|gloo|[Cc]onnection (?:closed|reset) by peer|Socket Timeout|\[Errno (?:28|30|107|116|121)\]"
 )
+_DISK_ERROR = re.compile(r"\[Errno 5\]")
 _CHILD_KILLED = re.compile(r"killed by signal: Killed")  # torch/utils/data/_utils/signal_handling.py
 _LAUNCHER = "ChildFailedError"  # torchrun reports how the first of its processes ended
+_LAUNCHER_LINE = re.compile(r"(?:torch\.[\w.]+\.)?ChildFailedError: ?$")
 _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
+# deepspeed/launcher/launch.py reports the first of its processes that failed.
+LAUNCH_MARK = b"gkill_handler]"
+_RETURN_CODE = re.compile(r"\[launch\.py:\d+:sigkill_handler\] .* exits with return code = (-?\d{1,3})$")
+_DEEPSPEED = "an error that DeepSpeed's launcher reports"
 
 
 def last_words(tail: bytes) -> tuple[LastWords, str] | None:
     """What the end of a log says, with the name of the exception's class; None if it says nothing certain."""
     lines = [line[_end_of_prefix(line) :] for line in tail.decode("utf-8", "replace").splitlines()]
     headers = [index for index, line in enumerate(lines) if line == _HEADER]
-    if not headers:
-        return None
-    at = headers[-1] + 1
+    at = headers[-1] + 1 if headers else len(lines)
     while at < len(lines) and lines[at].startswith(" "):
         at += 1
+    # A log that several processes write may have lost the header of the launcher's own traceback.
+    at = max((index for index, line in enumerate(lines) if index > at and _LAUNCHER_LINE.match(line)), default=at)
     match = _NAME.match(lines[at]) if at < len(lines) else None
-    if match is None or _is_logged(lines, headers) or not all(map(_EPILOGUE.match, lines[at + 1 :])):
+    if match is None or _is_logged(lines, headers):
+        return _of_deepspeed(lines)
+    if not all(map(_EPILOGUE.match, lines[at + 1 :])):
         return None
     name = match[1].rpartition(".")[2]
     if name == _LAUNCHER:
         return _of_launcher(lines[at + 1 :])
-    if _CHILD_KILLED.search(lines[at]):
+    if any(map(_CHILD_KILLED.search, lines[_start_of_chain(lines, headers) :])):
         return LastWords.CHILD_KILLED, name
+    if _DISK_ERROR.search(lines[at]):
+        return LastWords.DISK_ERROR, name
     if name in _FROM_OUTSIDE or _OUTER_MESSAGE.search(lines[at]):
         return None
     return LastWords.OWN_ERROR, name
@@ -90,13 +104,21 @@ def _end_of_prefix(line: str) -> int:
     return match.end() if match else 0
 
 
+def _start_of_chain(lines: list[str], headers: list[int]) -> int:
+    """The first traceback of the exceptions that led to the last one."""
+    for header in reversed(headers):
+        if not _line_before(lines, header).startswith(_CHAINED):
+            return header
+    return 0
+
+
+def _line_before(lines: list[str], index: int) -> str:
+    return next((line for line in reversed(lines[:index]) if line.strip()), "")
+
+
 def _is_logged(lines: list[str], headers: list[int]) -> bool:
     """The line before the first traceback of a chain is a logger's."""
-    for header in reversed(headers):
-        before = next((line for line in reversed(lines[:header]) if line.strip()), "")
-        if not before.startswith(_CHAINED):
-            return _LOGGED.search(before) is not None
-    return False
+    return bool(headers) and _LOGGED.search(_line_before(lines, _start_of_chain(lines, headers))) is not None
 
 
 def _of_launcher(report: list[str]) -> tuple[LastWords, str] | None:
@@ -105,3 +127,16 @@ def _of_launcher(report: list[str]) -> tuple[LastWords, str] | None:
     if codes and codes[-1] == -9:
         return LastWords.CHILD_KILLED, _LAUNCHER
     return (LastWords.OWN_ERROR, _LAUNCHER) if codes and codes[-1] > 0 else None
+
+
+def _of_deepspeed(lines: list[str]) -> tuple[LastWords, str] | None:
+    """The same, if the process itself left no traceback: a signal ended it, or it called exit."""
+    while lines and not lines[-1].strip():
+        lines.pop()
+    match = _RETURN_CODE.search(lines[-1]) if lines else None
+    if match is None:
+        return None
+    code = int(match[1])
+    if code == -9:
+        return LastWords.CHILD_KILLED, _DEEPSPEED
+    return (LastWords.OWN_ERROR, _DEEPSPEED) if code > 0 else None

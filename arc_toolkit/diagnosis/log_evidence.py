@@ -14,8 +14,9 @@ from arc_toolkit.notices.run_log import RunRecord
 
 _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 _LAST_WORDS: dict[LastWords, tuple[CauseKind | None, str]] = {
-    LastWords.OWN_ERROR: (CauseKind.USER, "which nothing caught; there is no exit code"),
+    LastWords.OWN_ERROR: (CauseKind.USER, "and nothing caught it; there is no exit code"),
     LastWords.CHILD_KILLED: (None, "because a process that it had started was killed"),
+    LastWords.DISK_ERROR: (None, "because a disk or a mount reported an input/output error"),
 }
 # What the notice that `arc-toolkit run` saw means. A request to stop does not say who asked.
 _NOTICES = {

@@ -19,7 +19,7 @@ from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.gpu_messages import ANCHORS, GpuProof, message_at
-from arc_toolkit.diagnosis.last_words import MARK, LastWords, last_words
+from arc_toolkit.diagnosis.last_words import LAUNCH_MARK, MARK, LastWords, last_words
 from arc_toolkit.diagnosis.literals import Find, Search, finders
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
@@ -56,7 +56,7 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 XID = b"VRM: Xid ("
 XID_LINE = re.compile(rb"VRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
 RUN_LINE = b"kit-run 2"  # of `arc-toolkit run`, with the first digit of its time
-TAIL_LITERALS = (XID, MARK, RUN_LINE, *ANCHORS)
+TAIL_LITERALS = (XID, MARK, LAUNCH_MARK, RUN_LINE, *ANCHORS)
 
 # A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs of scripts/bench
 # `-capable device` takes half the time of `CUDA-capable device`.
@@ -314,7 +314,7 @@ def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> No
     """Errors of the GPU or of the program, with which a job ends."""
     start = max(end - TAIL, 0)
     for anchor in search.among(TAIL_LITERALS, start, end):
-        if anchor == MARK:
+        if anchor in (MARK, LAUNCH_MARK):
             result.last_words = last_words(bytes(data[start:end]))
             continue
         if anchor == RUN_LINE:

@@ -16,7 +16,7 @@ docs/diagnose.md has the figures that scripts/bench verdicts measures.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from arc_toolkit.diagnosis import comparison, episodes, incidents, node_votes, suggestions
@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.comparison import Comparison, Record
 from arc_toolkit.diagnosis.episodes import Episode, Symptom
 from arc_toolkit.diagnosis.incidents import IncidentMap, Mark
-from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, Incident, Level, Verdict
+from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, Incident, Level, Verdict, WaitingFor
 from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import excluded_rate, wilson
@@ -35,6 +35,8 @@ UNUSUAL = 0.05  # a node whose p-value is under this is not called ok, even if t
 RECURRENT_EPISODES = 3
 RECURRENT_SECONDS = 7 * 86400
 AGAIN_AND_AGAIN_SECONDS = 12 * 3600
+LEAST_STUCK_JOBS = 2
+UP_AGAIN_SECONDS = 1800
 MOST_EVIDENCE = 8
 
 
@@ -46,6 +48,7 @@ class NodeCase:
     votes: NodeVotes
     episodes: list[Episode] = field(default_factory=list)
     comparison: Comparison | None = None
+    stuck: int = 0  # jobs that wait for their sandbox, on this node and few others
     again: int = 0  # episodes in quick succession that the rest of its pool does not have
 
     @property
@@ -84,6 +87,7 @@ def judge(
     for name, case in cases.items():
         case.comparison = compared.get(name)
     _mark_again_and_again(cases.values())
+    _mark_stuck(cases, attempts)
     judged = [_verdict(case, cluster, now) for case in cases.values()]
     leads = {verdict.node: lead for verdict, lead in judged if lead}
     order = list(Level)
@@ -194,11 +198,51 @@ def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Le
     if compared and compared.suspect:
         reason, episode = _difference(case, compared)
         return Level.SUSPECT, f"{reason}; it may be chance", episode
+    if case.stuck >= LEAST_STUCK_JOBS:
+        return Level.SUSPECT, f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there", None
     if last:
         if good := case.good_since(last.last):
             return Level.RECOVERED, f"recovered, {plural(good, 'good attempt')} since {_text(last)}", last
+        if _is_up_again(case.episodes, cluster, now):
+            return (
+                Level.RECOVERED,
+                f"recovered: ready again, but without a good attempt since {_text(last)}",
+                last,
+            )
         return Level.NOT_ENOUGH_DATA, f"over, but no attempt has succeeded since: {_text(last)}", last
     return *_without_evidence(case), None
+
+
+def _is_up_again(known: Sequence[Episode], cluster: ClusterIndex, now: float | None) -> bool:
+    """A node that was lost, once in half a day, is ready and has been for a while."""
+    lead, last = known[-1].lead, known[-1].last
+    node = cluster.nodes.get(lead.node)
+    if lead.kind is not CauseKind.NODE_LOST or node is None or not node.ready or last is None or now is None:
+        return False
+    before = known[-2].last if len(known) > 1 else None
+    return now - last >= UP_AGAIN_SECONDS and (before is None or last - before > AGAIN_AND_AGAIN_SECONDS)
+
+
+def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
+    """Counts the jobs that wait for their sandbox while nothing else starts there, unless much of the pool has that."""
+    waiting: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        if (
+            attempt.node
+            and attempt.node in cases
+            and attempt.waiting
+            and attempt.waiting.kind is WaitingFor.SANDBOX
+        ):
+            waiting.setdefault(attempt.node, []).append(attempt)
+    sizes = Counter(case.votes.pool for case in cases.values())
+    stuck = Counter(cases[name].votes.pool for name in waiting)
+    for name, own in waiting.items():
+        pool = cases[name].votes.pool
+        first = min((attempt.start for attempt in own if attempt.start is not None), default=None)
+        if first is None or stuck[pool] > max(1, comparison.MOST_SET_ASIDE * sizes[pool]):
+            continue
+        if not any(start > first for start in cases[name].votes.running) and not cases[name].good_since(first):
+            cases[name].stuck = len({attempt.family or attempt.job for attempt in own})
 
 
 def _without_evidence(case: NodeCase) -> tuple[Level, str]:

@@ -69,6 +69,13 @@ def tainted(key: str, value: str) -> dict[str, Any]:
         (pod(disruption="DeletionByPodGC"), [node(spot=True)], [], CauseKind.SPOT),
         (pod(disruption="DeletionByTaintManager"), [], [event("SystemOOM", 24)], CauseKind.NODE_MEMORY),
         (pod(disruption="DeletionByTaintManager"), [], [event("KernelOops", 24)], CauseKind.NODE_FAULT),
+        # A runtime that is down is how a node becomes NotReady, not another cause.
+        (
+            pod(disruption="DeletionByTaintManager"),
+            [],
+            [event("ContainerRuntimeIsDown", 23), event("NodeNotReady", 24)],
+            CauseKind.NODE_LOST,
+        ),
         # status.reason, split by its message
         (pod(reason="Evicted", message=LOW_MEMORY), [], [], CauseKind.NODE_PRESSURE),
         (

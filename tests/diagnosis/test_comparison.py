@@ -22,3 +22,17 @@ def test_a_pool_whose_nodes_differ_by_nature_convicts_no_node_that_is_like_many_
     # Ten nodes with 12 % beside 55 with 2 %: more than a tenth of the pool, so that is how this pool is.
     compared = pool(*[(6, 50)] * 10)
     assert not any(comparison.bad for comparison in compared.values())
+
+
+def test_bad_nodes_that_barely_show_do_not_hide_the_one_that_is_clear() -> None:
+    # Another simulated cluster: no weak one stands out at first, and counted as part of the rest they cleared (12, 66).
+    compared = pool((12, 66), (6, 49), (5, 41), (4, 29), (3, 21))
+    assert compared["n55"].bad
+    assert not any(compared[f"n{number}"].bad for number in range(55))
+
+
+def test_without_a_clear_bad_node_a_doubtful_one_is_only_suspect() -> None:
+    alone, beside = pool((5, 26)), pool((5, 26), (15, 38))
+    assert not alone["n55"].bad
+    assert alone["n55"].suspect
+    assert beside["n55"].bad

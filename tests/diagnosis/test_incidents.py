@@ -63,6 +63,13 @@ def test_what_a_busy_pool_has_all_the_time_is_not_an_incident() -> None:
     assert not find(busy, POOLS, ClusterIndex()).incidents
 
 
+def test_an_incident_that_comes_again_is_an_incident_each_time() -> None:
+    # Six nodes one after the other within ten minutes, three times in a day: the other times do not make it usual.
+    pools: dict[str, str | None] = dict.fromkeys(NAMES[:6], "gpu")
+    again = [mark for hour in (1, 5, 9) for mark in marks(6, every=120, start=3600.0 * hour)]
+    assert [incident.nodes for incident in find(again, pools, ClusterIndex()).incidents] == [tuple(NAMES[:6])] * 3
+
+
 def test_one_broken_sweep_on_many_nodes_is_not_an_incident() -> None:
     sweep = [mark._replace(kind=CauseKind.UNKNOWN, family="sweep") for mark in marks(20)]
     assert not find(sweep, POOLS, ClusterIndex()).incidents

@@ -30,6 +30,18 @@ Root Cause (first observed failure):
   exitcode  : CODE (pid: 33054)
 ============================================================
 """
+# What launchers log themselves: torch/distributed/elastic/{multiprocessing,agent/server}/api.py, deepspeed's launch.py.
+SIGTERM = (
+    "W1022 10:41:11.102000 69 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 1 SIGTERM\n"
+)
+RESTARTED = (
+    "I1022 10:41:12.990000 21 torch/distributed/elastic/agent/server/api.py:694] [default] Starting worker group\n"
+)
+DEEPSPEED = """\
+[2026-10-21 03:14:33,204] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 411
+[2026-10-21 03:14:33,382] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python'] exits with return code = CODE
+"""
+BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +68,27 @@ Root Cause (first observed failure):
             FRAMES + "RuntimeError: DataLoader worker (pid 48211) is killed by signal: Killed. \n",
             (LastWords.CHILD_KILLED, "RuntimeError"),
         ),
+        (
+            FRAMES
+            + "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. \n\nThe above exception was "
+            "the direct cause of the following exception:\n\n"
+            + FRAMES
+            + "RuntimeError: DataLoader worker (pid(s) 7) "
+            "exited unexpectedly\n",
+            (LastWords.CHILD_KILLED, "RuntimeError"),
+        ),
+        (KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1"), (LastWords.OWN_ERROR, "ChildFailedError")),
+        (
+            KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1").partition("main())\n")[2],
+            (OWN[0], "ChildFailedError"),
+        ),
+        (KEY_ERROR + SIGTERM, OWN),
+        (KEY_ERROR + SIGTERM + RESTARTED, None),
+        (DEEPSPEED.replace("CODE", "-9"), (LastWords.CHILD_KILLED, BY_DEEPSPEED)),
+        (DEEPSPEED.replace("CODE", "2"), (LastWords.OWN_ERROR, BY_DEEPSPEED)),
+        (DEEPSPEED.replace("CODE", "-15"), None),  # asked to stop
+        (DEEPSPEED.replace("CODE", "-9") + "epoch 3 loss 2.1\n", None),
+        (KEY_ERROR + DEEPSPEED.replace("CODE", "1"), OWN),
         (TORCHRUN.replace("CODE", "1"), (LastWords.OWN_ERROR, "ChildFailedError")),
         (TORCHRUN.replace("CODE", "-9"), (LastWords.CHILD_KILLED, "ChildFailedError")),
         (TORCHRUN.replace("CODE", "-15"), None),  # asked to stop
@@ -68,6 +101,7 @@ Root Cause (first observed failure):
         (FRAMES + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n", None),
         (FRAMES + "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/data'\n", None),
         (FRAMES + "OSError: [Errno 28] No space left on device\n", None),
+        (FRAMES + "OSError: [Errno 5] Input/output error: '/mnt/x'\n", (LastWords.DISK_ERROR, "OSError")),
     ],
 )
 def test_only_an_error_of_the_program_that_nothing_caught_counts(
@@ -102,6 +136,13 @@ def test_without_a_pod_the_last_words_are_a_hint() -> None:
     assert report.attempts[1].cause.confidence == "low"
     assert "KeyError" in report.attempts[1].cause.evidence[0].message
     assert "labels" not in str(report)
+
+
+def test_a_job_whose_child_was_killed_has_failed_but_not_by_itself() -> None:
+    text = DEEPSPEED.replace("CODE", "-9")
+    assert answers([log(BOOT, NODE_A)], ("job/user_logs/std_log.txt", text)) == [
+        (RunOutcome.FAILED, CauseKind.UNKNOWN)
+    ]
 
 
 def test_in_a_gang_the_rank_with_an_error_of_its_own_was_the_first() -> None:
@@ -170,3 +211,38 @@ def test_a_log_without_a_rank_does_not_say_which_rank_lost_its_peer() -> None:
     evidence = evidence_in([printed("job/user_logs/std_log.txt", text)])
     kinds = [item.cause.kind for item in build([], [facts(ranks, [node()])], evidence).attempts if item.cause]
     assert kinds == [CauseKind.USER, CauseKind.GANG]
+
+
+def test_ranks_that_end_together_because_a_peer_went_away_have_no_error_of_their_own() -> None:
+    ranks = [
+        pod(name=f"azureml-aa-worker-{index}", uid=f"u{index}", containers=[container(code=1)])
+        for index in range(3)
+    ]
+    peer = (
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n"
+    )
+    for text, kind in ((peer, CauseKind.UNKNOWN), (KEY_ERROR, CauseKind.USER), ("", CauseKind.USER)):
+        logs = [
+            printed("job/user_logs/std_log_process_8.txt", text),
+            printed("job/user_logs/std_log_process_16.txt", peer),
+        ]
+        evidence = evidence_in(logs if text else [])
+        kinds = {item.cause.kind for item in build([], [facts(ranks, [node()])], evidence).attempts if item.cause}
+        assert kinds == {kind}
+
+
+@pytest.mark.parametrize(
+    ("text", "minute", "kind"),
+    [
+        (FRAMES + "OSError: [Errno 5] Input/output error\n", 29.9, CauseKind.NODE_FAULT),
+        (FRAMES + "OSError: [Errno 5] Input/output error\n", 25, CauseKind.USER),  # long before: another file
+        (KEY_ERROR, 29.9, CauseKind.USER),  # a disk that the job does not use
+    ],
+)
+def test_a_disk_error_counts_if_the_program_ended_with_it(text: str, minute: float, kind: CauseKind) -> None:
+    failed = pod(containers=[container(code=1)])
+    attempt = first(
+        failed, events=[event("IOError", minute, message="Buffer I/O error on dev nvme0n1")], text=text
+    )
+    assert attempt.cause is not None
+    assert attempt.cause.kind is kind

@@ -480,11 +480,62 @@ def test_one_old_flap_that_was_followed_by_good_attempts_is_recovered() -> None:
     assert verdict.suggestions == ()
 
 
-def test_an_old_flap_without_attempts_since_is_neither_bad_nor_recovered() -> None:
-    report = build([], [facts(LATER, [node(), node(NODE_B)], flaps(10))])
+@pytest.mark.parametrize(
+    ("minutes", "level"),
+    [((10,), Level.RECOVERED), ((671,), Level.NOT_ENOUGH_DATA), ((10, 200), Level.NOT_ENOUGH_DATA)],
+)
+def test_one_flap_is_over_if_the_node_is_ready_for_half_an_hour(minutes: tuple[float, ...], level: Level) -> None:
+    report = build([], [facts(LATER, [node(), node(NODE_B)], flaps(*minutes))])  # data end at 700
+    verdict = next(item for item in report.verdicts if item.node == NODE_A)
+    assert verdict.level is level
+    assert "NodeNotReady" in verdict.reason
+    assert "good attempts" not in verdict.reason
+
+
+def test_a_flap_of_a_node_that_is_not_known_to_be_ready_is_not_over() -> None:
+    report = build([], [facts(LATER, None, flaps(10))])
     verdict = next(item for item in report.verdicts if item.node == NODE_A)
     assert verdict.level is Level.NOT_ENOUGH_DATA
     assert verdict.reason.startswith("over, but no attempt has succeeded since: NodeNotReady")
+
+
+def stuck(where: str, run: str, start: float = 600) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A pod whose sandbox cannot be created, and the event that says so."""
+    name = f"azureml-{run}-worker-0"
+    text = 'Failed to create pod sandbox: plugin type="azure-vnet" failed (add): connection refused'
+    said = event(
+        "FailedCreatePodSandBox", start + 1, about=name, kind="Pod", namespace="azureml", uid=run, message=text
+    )
+    return pod(run, where, run, name=name, phase="Pending", start=start), said
+
+
+@pytest.mark.parametrize(
+    ("runs_there", "places", "level"),
+    [
+        (2, 1, Level.SUSPECT),
+        (1, 1, Level.NOT_ENOUGH_DATA),  # may be the pod
+        (2, 2, Level.NOT_ENOUGH_DATA),  # of ten: the network of the cluster
+    ],
+)
+def test_a_node_on_which_no_sandbox_can_be_created_is_suspect(runs_there: int, places: int, level: Level) -> None:
+    nodes = [NODE_A, *(f"{NODE_A[:-1]}{number}" for number in range(9))]
+    pairs = [
+        stuck(where, f"s{place}{number}")
+        for place, where in enumerate(nodes[:places])
+        for number in range(runs_there)
+    ]
+    pods, events = [made for made, _ in pairs], [said for _, said in pairs]
+    report = build([], [facts([*pods, *LATER], list(map(node, nodes)), events)])
+    verdict = next(item for item in report.verdicts if item.node == NODE_A)
+    assert verdict.level is level
+
+
+def test_a_job_that_started_since_clears_a_node_without_sandboxes() -> None:
+    pairs = [stuck(NODE_A, "s1"), stuck(NODE_A, "s2")]
+    works = pod("works", NODE_A, "u8", phase="Running", start=640)
+    made = facts([*(item for item, _ in pairs), works, *LATER], [node()], [said for _, said in pairs])
+    verdict = next(item for item in build([], [made]).verdicts if item.node == NODE_A)
+    assert verdict.level is Level.NOT_ENOUGH_DATA
 
 
 @pytest.mark.parametrize(("minute", "level"), [(641, Level.BAD), (639, Level.NOT_ENOUGH_DATA)])
@@ -509,7 +560,7 @@ def test_a_heartbeat_is_the_end_of_the_data_too() -> None:
 PEERS = [f"aks-gpu-12345678-vmss0000{number:02d}" for number in range(10)]
 
 
-@pytest.mark.parametrize(("times", "level"), [(1, Level.NOT_ENOUGH_DATA), (4, Level.BAD)])
+@pytest.mark.parametrize(("times", "level"), [(1, Level.RECOVERED), (4, Level.BAD)])
 def test_flaps_that_recur_and_that_the_pool_does_not_have_make_a_node_bad(times: int, level: Level) -> None:
     nodes = [node(), *map(node, PEERS)]
     own = flaps(*(100.0 * number for number in range(times)))
@@ -536,7 +587,7 @@ def test_flaps_that_all_nodes_have_make_none_of_them_bad() -> None:
 def test_symptoms_within_half_an_hour_are_one_episode() -> None:
     nodes = [node(), *map(node, PEERS)]
     report = build([], [facts(LATER, nodes, flaps(0, 10, 20, 30))])
-    assert {verdict.node: verdict.level for verdict in report.verdicts}[NODE_A] is Level.NOT_ENOUGH_DATA
+    assert {verdict.node: verdict.level for verdict in report.verdicts}[NODE_A] is Level.RECOVERED
 
 
 @pytest.mark.parametrize(("times", "level"), [(2, Level.NOT_ENOUGH_DATA), (3, Level.BAD)])
