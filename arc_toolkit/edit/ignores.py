@@ -22,7 +22,7 @@ class Ignores:
     names: tuple[tuple[int, str], ...] = ()
 
     def covers(self, rule: str, line: int) -> bool:
-        return any(rule in self.lines.get(number, ()) for number in (line, 0))
+        return bool(self.lines) and any(rule in self.lines.get(number, ()) for number in (line, 0))
 
 
 _NONE = Ignores()

@@ -76,13 +76,15 @@ class Writer:
                 lines += [f"{blank}# {line}".rstrip() for line in key.splitlines()]
                 continue
             head = f"{blank}{self.scalar(key)}:"
-            if isinstance(value, dict) and value:
+            if isinstance(value, str):
+                text = self.scalar(value, quote=self.style.quoted(key), column=column + self.indent)
+                lines += f"{head} {text}".split("\n")
+            elif isinstance(value, dict) and value:
                 lines += [head, *self.lines(value, column + self.indent)]
             elif _is_long_list(value):
                 lines += [head, *self.items(value, column + self.list_indent)]
             else:
-                quote = isinstance(value, str) and self.style.quoted(key)
-                lines += f"{head} {self._inline(value, quote, column + self.indent)}".split("\n")
+                lines.append(f"{head} {self.flow(value)}")
         return lines
 
     def items(self, values: Sequence[Any], column: int) -> list[str]:
@@ -96,13 +98,11 @@ class Writer:
             elif _is_long_list(value):
                 lines += [head, *self.items(value, column + 2)]
             else:
-                lines += f"{head} {self._inline(value, False, column + 2)}".split("\n")
+                lines += f"{head} {self._inline(value, column + 2)}".split("\n")
         return lines
 
-    def _inline(self, value: Any, quote: bool, column: int) -> str:
-        if isinstance(value, dict | list | tuple):
-            return self.flow(value)
-        return self.scalar(value, quote=quote, column=column)
+    def _inline(self, value: Any, column: int) -> str:
+        return self.scalar(value, column=column) if isinstance(value, str) else self.flow(value)
 
     def flow(self, value: Any, *, quote: bool = False) -> str:
         """`{a: 1, b: [c]}` on one line; with `quote` as JSON."""

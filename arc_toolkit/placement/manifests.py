@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import yaml
 
 from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, items_of, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, is_null, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,
@@ -19,8 +20,12 @@ from arc_toolkit.kube.workloads import (
     workload_kind,
 )
 
+REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+_TERM_FIELDS = ("matchExpressions", "matchFields")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class PodSpec:
     """One pod spec, or the fields that stand for one."""
 
@@ -35,6 +40,25 @@ class PodSpec:
 
     def text(self, *path: str | int) -> str | None:
         return text_of(self.get(*path))
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether it has containers; a patch of kustomize has none."""
+        containers = self.get("containers")
+        is_empty = is_null(containers) or (isinstance(containers, yaml.SequenceNode) and not containers.value)
+        return self.shape is not Shape.POD_SPEC or not (containers is None or is_empty)
+
+    @cached_property
+    def selector(self) -> dict[str, str]:
+        """The nodeSelector; values that are not text are left out, because the API server refuses them."""
+        labels = pairs(self.get("nodeSelector"))
+        return {key: value for key, (_, node) in labels.items() if (value := text_of(node))}
+
+    @cached_property
+    def required_terms(self) -> dict[int, Node]:
+        """The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to."""
+        terms = enumerate(items_of(self.get(*REQUIRED)))
+        return {index: term for index, term in terms if any(items_of(get(term, name)) for name in _TERM_FIELDS)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,21 +20,11 @@ from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, YamlText, compose, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Shape
-from arc_toolkit.placement.manifests import PodSpec
+from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
 from arc_toolkit.placement.place_spec import add_toleration, refuse_contradictions
 from arc_toolkit.placement.spec_editor import SpecEditor
-from arc_toolkit.placement.spot import (
-    PREFERRED,
-    REQUIRED,
-    WEIGHT,
-    Pull,
-    SpotCapacity,
-    SpotPolicy,
-    prefers,
-    pulls,
-    term_pull,
-)
+from arc_toolkit.placement.spot import WEIGHT, Pull, SpotCapacity, SpotPolicy, prefers, pulls, term_pull
 
 KIND = "pipeline"
 # The driver does what these stand for, such as making a volume claim: no pod of theirs runs.

@@ -6,12 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import yaml
-
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, is_null, items_of, place, text_of
+from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, items_of, place, text_of
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import Finding, Rule, Severity
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
@@ -203,7 +201,7 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
             _set_grace(plan, workload, spec, settings.grace)
         _warn_of_grace(plan, workload, settings.grace)
     retries = settings.retries
-    whole = all(map(_is_whole, workload.pod_specs))  # else a patch of kustomize, which has been said
+    whole = all(spec.is_whole for spec in workload.pod_specs)  # else a patch of kustomize, which has been said
     if retries is not None and settings.wants(RETRIES) and whole:
         plan.attempt(
             RETRIES,
@@ -305,7 +303,7 @@ def _place(
     plan: PlacePlan, workload: Workload, spec: PodSpec, spot: SpotPolicy, *, tolerations: bool, affinity: bool
 ) -> None:
     shown = f"{workload.shown}, {spec.role}" if len(workload.pod_specs) > 1 else workload.shown
-    if not _is_whole(spec):
+    if not spec.is_whole:
         reason = "its pod spec has no containers, as in a patch of kustomize: place the manifest that it patches"
         plan.refuse(SPOT, f"{shown} is not changed", spec.node, reason)
         return
@@ -317,12 +315,6 @@ def _place(
         place_pods(editor, spec, spot, capacity, tolerations=tolerations, affinity=affinity)
 
     plan.attempt(SPOT, f"{shown} is not changed", spec.node, operation)
-
-
-def _is_whole(spec: PodSpec) -> bool:
-    containers = get(spec.node, "containers")
-    is_empty = is_null(containers) or (isinstance(containers, yaml.SequenceNode) and not containers.value)
-    return spec.shape is not Shape.POD_SPEC or not (containers is None or is_empty)
 
 
 def chosen_specs(plan: PlacePlan, workload: Workload) -> Iterator[PodSpec]:
@@ -384,7 +376,7 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
     elif not spec.shape.has_grace:
         plan.refuse(GRACE, message, spec.node, "its kind has no field for it")
         return
-    if _is_whole(spec):
+    if spec.is_whole:
         plan.attempt(GRACE, message, spec.node, lambda editor: editor.set(path, value))
 
 

@@ -10,12 +10,10 @@ import yaml
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.python_values import OpaqueNode
 from arc_toolkit.edit.yaml_nodes import get, text_of, walk
-from arc_toolkit.placement.manifests import PodSpec
+from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import (
     PINNING_LABELS,
-    PREFERRED,
-    REQUIRED,
     Pull,
     SpotCapacity,
     SpotPolicy,
@@ -23,8 +21,6 @@ from arc_toolkit.placement.spot import (
     pinned_node,
     prefers,
     pulls,
-    required_terms,
-    selector,
     term_pull,
     tolerates,
 )
@@ -64,7 +60,7 @@ def _require(editor: SpecEditor, spec: PodSpec, pull: Pull, capacity: SpotCapaci
     if pull in pulls(spec, capacity.label):
         return
     added = capacity.term("In" if pull is Pull.TO else "NotIn")
-    terms = required_terms(spec)
+    terms = spec.required_terms
     if not terms:
         if getattr(spec.get(*REQUIRED), "value", None):
             raise Refused("its nodeSelectorTerms are empty, and match no node: take them out first")
@@ -99,7 +95,7 @@ def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacit
     if not fields.keys() - {"tolerations"}:
         return  # most pod specs say nothing about nodes
     directions = pulls(spec, capacity.label)
-    terms = {term_pull(term, capacity.label) for term in required_terms(spec).values()}
+    terms = {term_pull(term, capacity.label) for term in spec.required_terms.values()}
     if spot is SpotPolicy.AVOID:
         if Pull.TO in directions | terms:
             raise Refused("its nodeSelector or required affinity asks for spot nodes: take that out first")
@@ -122,10 +118,10 @@ def _pool(spec: PodSpec, label: tuple[str, str]) -> str:
     """`agentpool=cpu` if the pods are kept in one pool that is not known to be a spot pool."""
     # A pool of Karpenter may have nodes of both sorts, which the label of the capacity then tells apart.
     labels = PINNING_LABELS - {"karpenter.sh/nodepool"} if label[0].startswith("karpenter.sh/") else PINNING_LABELS
-    for key, value in selector(spec).items():
+    for key, value in spec.selector.items():
         if key in labels and (key, value) != label:
             return f"{key}={value}"
-    for term in required_terms(spec).values():
+    for term in spec.required_terms.values():
         for expression in getattr(get(term, "matchExpressions"), "value", ()):
             key, value = text_of(get(expression, "key")) or "", text_of(get(expression, "values", 0)) or ""
             is_in = text_of(get(expression, "operator")) == "In"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, get, items_of, text_of
 from arc_toolkit.kube.nodes import POOL_LABELS
 from arc_toolkit.kube.taints import SPOT_KEY, SPOT_TAINT, Taint, Toleration
-from arc_toolkit.placement.manifests import PodSpec
+from arc_toolkit.placement.manifests import PREFERRED, PodSpec
 
 # Of 1 to 100: others that a user gave keep their say.
 WEIGHT = 100
@@ -78,9 +78,6 @@ SPOT_LABELS: dict[str, frozenset[str]] = {
 }
 # Labels of nodes that are never spot nodes: https://learn.microsoft.com/azure/aks/use-system-pools
 _NEVER_SPOT = ("kubernetes.azure.com/mode", "system")
-REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
-_TERM_FIELDS = ("matchExpressions", "matchFields")
 # Prefixes of labels that only nodes of one vendor have.
 _VENDORS = {
     "kubernetes.azure.com": "Azure",
@@ -110,11 +107,6 @@ def tolerations(spec: PodSpec) -> Iterator[Toleration]:
 
 def tolerates(spec: PodSpec, taint: Taint) -> bool:
     return any(row.tolerates(taint) for row in tolerations(spec))
-
-
-def selector(spec: PodSpec) -> dict[str, str]:
-    """The nodeSelector; values that are not text are left out, because the API server refuses them."""
-    return {key: value for key, (_, node) in pairs(spec.get("nodeSelector")).items() if (value := text_of(node))}
 
 
 def pull_of_label(key: str, value: str, label: tuple[str, str]) -> Pull:
@@ -151,17 +143,11 @@ def term_pull(term: Node, label: tuple[str, str]) -> Pull:
     return Pull.AWAY if Pull.AWAY in directions else Pull.TO if Pull.TO in directions else Pull.NONE
 
 
-def required_terms(spec: PodSpec) -> dict[int, Node]:
-    """The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to."""
-    terms = enumerate(items_of(spec.get(*REQUIRED)))
-    return {index: term for index, term in terms if any(items_of(get(term, name)) for name in _TERM_FIELDS)}
-
-
 def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
     """What the selector and the required affinity say, without what says nothing about spot nodes."""
-    directions = {pull_of_label(key, value, label) for key, value in selector(spec).items()}
+    directions = {pull_of_label(key, value, label) for key, value in spec.selector.items()}
     # Terms are ORed: only what all of them say holds.
-    terms = {term_pull(term, label) for term in required_terms(spec).values()}
+    terms = {term_pull(term, label) for term in spec.required_terms.values()}
     return (directions | (terms if len(terms) == 1 else set())) - {Pull.NONE}
 
 
@@ -180,9 +166,9 @@ def foreign_label(spec: PodSpec, label: tuple[str, str]) -> str:
             for item in items_of(get(term, "matchExpressions"))
             if text_of(get(item, "operator")) in ("In", "Exists")
         )
-        for term in required_terms(spec).values()
+        for term in spec.required_terms.values()
     ]
-    return first(selector(spec)) or (next(iter(alternatives), "") if all(alternatives) else "")
+    return first(spec.selector) or (next(iter(alternatives), "") if all(alternatives) else "")
 
 
 def _vendor(key: str) -> str | None:
@@ -193,7 +179,7 @@ def pinned_node(spec: PodSpec) -> str:
     """The node that the pods are bound to by its name; empty if there is none."""
     if (name := spec.text("nodeName")) is not None:
         return name
-    for term in required_terms(spec).values():
+    for term in spec.required_terms.values():
         field = get(term, "matchFields", 0)
         if text_of(get(field, "operator")) == "In":
             return text_of(get(field, "values", 0)) or ""

@@ -13,9 +13,9 @@ from typing import Any
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_nodes import get, items_of, text_of
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry
-from arc_toolkit.placement.manifests import PodSpec, Workload
+from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec, Workload
 from arc_toolkit.placement.spec_editor import SpecEditor
-from arc_toolkit.placement.spot import PREFERRED, REQUIRED, SpotCapacity, SpotPolicy
+from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
 
 # The field of each release, read from its CRD.
 FIELDS = {
