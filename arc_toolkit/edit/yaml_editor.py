@@ -32,6 +32,8 @@ Path = tuple[str | int, ...]
 # How far a path goes in the file, the node there, its key (None for an item), and whether it is in a flow collection.
 Place = tuple[int, Node | None, Node | None, bool]
 _NO_PREFERENCE = YamlStyle()
+# Up to so many keys are looked through; more are looked up.
+_FEW = 30
 
 
 class Editor:
@@ -263,17 +265,21 @@ class Editor:
         return len(path), node, key, flow
 
     def _own(self, node: yaml.MappingNode, name: str) -> tuple[Node, Node] | None:
-        own = self._own_pairs.get(id(node))
-        if own is None:
-            own = self._own_pairs[id(node)] = pairs(node)
-        pair = own.get(name)
-        if pair is None or pair[0].tag == MERGE:
+        named: list[tuple[Node, Node]]
+        if len(node.value) <= _FEW:
+            named = [pair for pair in node.value if pair[0].value == name]
+        else:
+            if id(node) not in self._own_pairs:
+                self._own_pairs[id(node)] = pairs(node)
+            own = self._own_pairs[id(node)]
+            named = [own[name]] if name in own else []
+            if named and len(own) < len(node.value):
+                named = [pair for pair in node.value if pair[0].value == name]
+        if not named or named[0][0].tag == MERGE:
             return None
-        if len(own) < len(node.value):
-            same_name = [key for key, _ in node.value if key.value == name]
-            if len(same_name) > 1:
-                raise Refused(f"duplicate key `{name}` (line {same_name[1].start_mark.line + 1})")
-        return pair
+        if len(named) > 1:
+            raise Refused(f"duplicate key `{name}` (line {named[1][0].start_mark.line + 1})")
+        return named[0]
 
     def _pair(self, path: Path) -> tuple[yaml.MappingNode, Node, Node]:
         depth, mapping, _, _ = self._descend(path[:-1])

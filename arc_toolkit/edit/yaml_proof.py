@@ -61,7 +61,11 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
             if (id(old), id(new)) in memo:
                 return True
             memo.add((id(old), id(new)))
-        return _unchanged(old, new, memo)
+        if isinstance(old, MappingNode):
+            return _same_keys(old, new, {}, memo)
+        return len(old.value) == len(new.value) and all(
+            same(item, other, None, memo) for item, other in zip(old.value, new.value, strict=True)
+        )
     if isinstance(old, SequenceNode):
         size = len(old.value)
         return holds(SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(
@@ -71,25 +75,11 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
     return _same_mapping(old, new, change, memo)
 
 
-def _unchanged(old: Node, new: Node, memo: Memo) -> bool:
-    if len(old.value) != len(new.value):
-        return False
-    if isinstance(old, SequenceNode):
-        return all(same(item, other, None, memo) for item, other in zip(old.value, new.value, strict=True))
-    for (key, value), (new_key, new_value) in zip(old.value, new.value, strict=True):
-        # Keys are nearly always scalars; same() for the rest.
-        if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
-            return False
-        if isinstance(value, ScalarNode):
-            if value.tag != new_value.tag or value.value != new_value.value:
-                return False
-        elif not same(value, new_value, None, memo):
-            return False
-    return True
-
-
 def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
-    names, new_names = _names(old), _names(new)
+    names = _names(old)
+    if all(name in names and not isinstance(leaf, Drop | Named) for name, leaf in change.items()):
+        return _same_keys(old, new, change, memo)  # the change is further down, as in most mappings
+    new_names = _names(new)
     leaves = zip(old.value, map(change.get, names), strict=True)
     kept = [(pair, leaf) for pair, leaf in leaves if leaf is None or not isinstance(leaf, Drop)]
     added = change.keys() - names
@@ -111,6 +101,23 @@ def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
     return all(holds(new.value[new_names.index(name)][1], _values(change[name])) for name in added)
 
 
+def _same_keys(old: Node, new: Node, change: Change, memo: Memo) -> bool:
+    """Whether two mappings have the same keys, and below them the same but for the asked change."""
+    if len(old.value) != len(new.value):
+        return False
+    for (key, value), (new_key, new_value) in zip(old.value, new.value, strict=True):
+        # Keys and most values are scalars; same() for the rest.
+        if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
+            return False
+        leaf = change.get(key.value) if change and isinstance(key, ScalarNode) else None
+        if leaf is None and isinstance(value, ScalarNode):
+            if value.tag != new_value.tag or value.value != new_value.value:
+                return False
+        elif not same(value, new_value, leaf, memo):
+            return False
+    return True
+
+
 def _names(mapping: Node) -> list[str | None]:
     """The keys of a mapping; None for one that is a collection."""
     return [key.value if isinstance(key, ScalarNode) else None for key, _ in mapping.value]
@@ -128,7 +135,14 @@ def holds(node: Node | None, value: Any) -> bool:
         if not isinstance(node, MappingNode) or len(node.value) != len(value):
             return False
         own = pairs(node)
-        return all(key in own and holds(own[key][1], child) for key, child in value.items())
+        for key, child in value.items():
+            below = own[key][1] if key in own else None
+            if isinstance(child, str):  # as below, without a call
+                if below is None or below.tag != STR or below.value != child:
+                    return False
+            elif not holds(below, child):
+                return False
+        return True
     if isinstance(value, list):
         return (
             isinstance(node, SequenceNode)

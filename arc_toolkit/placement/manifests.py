@@ -35,11 +35,20 @@ class PodSpec:
     shape: Shape
     coordinator: bool
 
-    def get(self, *path: str | int) -> Node | None:
-        return get(self.node, *path)
+    def get(self, name: str, *path: str | int) -> Node | None:
+        # A dozen fields of each are asked for.
+        fields = self._fields
+        node = get(self.node, name) if fields is None else fields.get(name)
+        return get(node, *path) if path else node
 
-    def text(self, *path: str | int) -> str | None:
-        return text_of(self.get(*path))
+    @cached_property
+    def _fields(self) -> dict[str, Node] | None:
+        """The values by their keys; None if it has a merge key."""
+        fields = {name: value for name, (_, value) in pairs(self.node).items()}
+        return None if "<<" in fields else fields
+
+    def text(self, name: str, *path: str | int) -> str | None:
+        return text_of(self.get(name, *path))
 
     @cached_property
     def is_whole(self) -> bool:
@@ -126,18 +135,18 @@ def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownO
     api_version, kind = text_of(get(node, "apiVersion")), text_of(get(node, "kind"))
     if api_version is None or kind is None:
         return
-    items = get(node, "items")
-    if kind.endswith("List") and isinstance(items, yaml.SequenceNode):
+    if kind.endswith("List") and isinstance(items := get(node, "items"), yaml.SequenceNode):
         for index, item in enumerate(items.value):
             yield from _object(item, (*path, "items", index), inside)
         return
-    name = text_of(get(node, "metadata", "name")) or text_of(get(node, "metadata", "generateName")) or ""
+    metadata = get(node, "metadata")
+    name = text_of(get(metadata, "name")) or text_of(get(metadata, "generateName")) or ""
     row = workload_kind(api_version, kind)
     if row is None:
         if (api_version, kind) not in WITHOUT_PODS and (template := _hidden_template(node, path)) is not None:
             yield UnknownObject(api_version, kind, name, node, template)
         return
-    namespace = text_of(get(node, "metadata", "namespace")) or ""
+    namespace = text_of(get(metadata, "namespace")) or ""
     specs = tuple(_pod_specs(row, node, path))
     yield Workload(row, api_version, name, namespace, path, node, specs, inside)
     for inner in row.objects:
