@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -24,10 +25,17 @@ class BackgroundSave:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._stop = threading.Event()
+        self._began = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long the save under way has taken until now."""
+        return time.monotonic() - self._began
 
     def start(self, call: Callable[[], None]) -> None:
         """Only after `wait`. Without a thread (too many, or Python is ending) the save is done at once."""
         self._stop.clear()
+        self._began = time.monotonic()
         thread = threading.Thread(target=self._run, args=(call,), name="checkpoint")
         try:
             thread.start()

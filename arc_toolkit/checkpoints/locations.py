@@ -9,9 +9,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# AzureML tells a job with AZURE_ML_OUTPUT_<name> where each of its outputs is mounted, in the case of the name.
+_OUTPUT = "AZURE_ML_OUTPUT_CHECKPOINTS"
+
+
 def default_root() -> str:
-    """Where a supervisor wants the checkpoints, and else the folder that AzureML uploads."""
-    return os.environ.get("ARC_TOOLKIT_CHECKPOINTS") or os.path.join("outputs", "checkpoints")
+    """Where a supervisor wants the checkpoints; else the job's output `checkpoints`, a mounted datastore that a retry
+    sees again; else the folder that AzureML uploads."""
+    output = next((value for name, value in os.environ.items() if name.upper() == _OUTPUT), "")
+    return os.environ.get("ARC_TOOLKIT_CHECKPOINTS") or output or os.path.join("outputs", "checkpoints")
 
 
 def local_copy_of(url: str) -> Path:

@@ -108,7 +108,7 @@ def save_fields(
     step: int,
     *,
     epoch: int | None,
-    metrics: dict[str, float],
+    metrics: Mapping[str, float],
     world_size: int,
     writer: str,
     reason: str,
@@ -118,15 +118,26 @@ def save_fields(
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
     return {
         "step": step,
-        "epoch": epoch,
+        "epoch": epoch if epoch is None else _plain(epoch),
         "world_size": world_size,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "reason": reason,
         "notice": notice,
-        "metrics": metrics,
+        "metrics": {str(name): _plain(value) for name, value in metrics.items()},
         "writer": {"id": writer, "fence": 0},
         "versions": {"python": sys.version.split()[0], **{k: str(v) for k, v in versions.items() if v}},
     }
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy or PyTorch as one of Python; anything else as text."""
+    if isinstance(value, int | float | str):
+        return value
+    try:
+        number = float(value)
+    except Exception:
+        return str(value)
+    return int(number) if hasattr(value, "__index__") and number.is_integer() else number
 
 
 def seal(

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from operator import index
 
 from arc_toolkit.checkpoints.background import Abandoned, BackgroundSave
 from arc_toolkit.checkpoints.ending import Ending
@@ -62,9 +63,9 @@ class Store:
 
         self.root = Path(root)
         self._keep, self._strict = keep, strict
-        self._world_size = world_size if world_size is not None else int(os.environ.get("WORLD_SIZE") or 1)
+        self._world_size = world_size if world_size is not None else _number_in("WORLD_SIZE", 1)
         # Of the processes of one run the first one saves; the others resume from the same checkpoint.
-        self._saves = int(os.environ.get("RANK") or 0) == 0
+        self._saves = _number_in("RANK", 0) == 0
         self._report = report or _to_stderr
         self._fence = self._local_fence = 0
         self._fence_lock = threading.Lock()
@@ -152,7 +153,7 @@ class Store:
         If the disk is full or fails, the new checkpoint is lost and reported, and nothing else.
         """
         self._background.wait()
-        began = time.monotonic()
+        began, step = time.monotonic(), index(step)  # NumPy and PyTorch have integers of their own
         folder, failure = self._staged(step)
         try:
             yield folder
@@ -183,6 +184,7 @@ class Store:
     ) -> None:
         """Copy the contents now, write and commit them in the background. At most one such save is under way."""
         self._background.wait()
+        step = index(step)
         copies = {name: bytes(content) for name, content in files.items()}
         fields = self._fields(step, epoch, metrics, reason)
         self._background.start(lambda: self._save_copies(step, copies, fields))
@@ -284,7 +286,7 @@ class Store:
         return save_fields(
             step,
             epoch=epoch,
-            metrics=dict(metrics or {}),
+            metrics=metrics or {},
             world_size=self._world_size,
             writer=self._writer,
             reason=reason or ("notice" if notice else "interval"),
@@ -350,7 +352,7 @@ class Store:
         notice = self._ending.at(step)
         left = notice.seconds_left() if notice is not None else None
         if not self._background.wait(0):
-            if left is not None and not self._pace.fits(left):
+            if left is not None and not self._pace.fits(left + self._background.seconds):
                 self._background.abandon()
             return False
         if notice is not None:
@@ -376,6 +378,11 @@ class Store:
         self._report(f"checkpoints: {message}")
 
 
+def _number_in(variable: str, default: int) -> int:
+    word = os.environ.get(variable, "")
+    return int(word) if word.isdigit() else default
+
+
 def _to_stderr(text: str) -> None:
-    with suppress(OSError):
+    with suppress(OSError, ValueError, AttributeError):  # it may be closed, or None
         sys.stderr.write(text + "\n")

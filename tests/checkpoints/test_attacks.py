@@ -229,6 +229,84 @@ def test_a_save_is_not_lost_because_older_ones_cannot_be_deleted(
     assert "older checkpoints could not be deleted" in store.problems[0]
 
 
+@pytest.mark.parametrize("variables", [{"RANK": "none", "WORLD_SIZE": "x"}, {"RANK": "", "WORLD_SIZE": ""}])
+def test_variables_that_are_not_numbers_do_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    save(quiet(tmp_path), 1)
+    assert newest_step(tmp_path) == 1
+
+
+@pytest.mark.parametrize("stderr", ["closed", None])
+def test_without_standard_error_trouble_is_still_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str | None
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    stream = open(tmp_path / "stderr", "w") if stderr else None  # noqa: SIM115  (closed in the next line)
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    store = Store(tmp_path / "file")
+    save(store, 1)
+    assert "step 1 could not be saved" in store.problems[0]
+
+
+def test_numbers_of_numpy_are_saved_as_numbers_and_others_as_text(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    metrics = {
+        "loss": numpy.float32(0.5),
+        "count": numpy.int64(3),
+        "array": numpy.array(2.0),
+        "nan": float("nan"),
+        "name": "x",
+        "vector": numpy.ones(2),
+    }
+    store = quiet(tmp_path, strict=True)
+    with store.save(numpy.int64(7), epoch=numpy.int32(2), metrics=metrics):
+        pass
+    newest = quiet(tmp_path).latest()
+    assert newest is not None
+    assert (newest.step, newest.manifest["epoch"]) == (7, 2)
+    saved = newest.manifest["metrics"]
+    assert saved["nan"] != saved["nan"]
+    assert {name: saved[name] for name in metrics if name != "nan"} == {
+        "loss": 0.5,
+        "count": 3,
+        "array": 2.0,
+        "name": "x",
+        "vector": "[1. 1.]",
+    }
+
+
+def test_the_current_folder_is_a_store_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(quiet(Path()), 3)
+    assert newest_step(Path()) == 3
+
+
+def test_latest_says_what_it_did_not_use_and_why(tmp_path: Path) -> None:
+    store = quiet(tmp_path)
+    for step in (1, 2, 3):
+        save(store, step)
+    third, second, _ = (entry.folder for entry in store.listing())
+    (third / NAME).unlink()
+    (second / "model.bin").write_bytes(b"x")
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 1
+    assert [(damage.folder.name, damage.committed) for damage in store.skipped] == [
+        (third.name, False),
+        (second.name, True),
+    ]
+    assert "no manifest" in store.skipped[0].reason
+    assert "1 bytes instead of" in store.skipped[1].reason
+    assert third.is_dir(), "it may still be being written"
+    store.latest()
+    assert [damage.folder.name for damage in store.skipped] == [third.name]
+
+
 # --- manifests -----------------------------------------------------------------------------------------------
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import pytest
 from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store
 from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
 from arc_toolkit.checkpoints.manifest import NAME, verify
+from arc_toolkit.checkpoints.streams import DigestedFile
 from tests.support import ROOT
 
 CONTENT = bytes(range(256)) * 40
@@ -239,6 +242,43 @@ def test_fewer_than_two_are_refused(tmp_path: Path) -> None:
         Store(tmp_path, keep=1)
 
 
+# --- where -----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_without_a_folder_is_where_the_job_keeps_its_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ARC_TOOLKIT_CHECKPOINTS", raising=False)
+    assert Store().root == Path("outputs/checkpoints")
+    monkeypatch.setenv("AZURE_ML_OUTPUT_checkpoints", str(tmp_path / "mounted"))
+    assert Store().root == tmp_path / "mounted"
+    monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINTS", str(tmp_path / "told"))
+    assert Store().root == tmp_path / "told"
+
+
+def test_what_azureml_moved_at_a_retry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, step in (("retry_001", 4), ("retry_002", 9)):
+        save(Store(tmp_path / "outputs" / name / "checkpoints", report=lambda text: None), step)
+    store = Store("outputs/checkpoints", report=lambda text: None)
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 9
+    damaged = newest / "model.bin"
+    damaged.write_bytes(b"x")
+    again = Store("outputs/checkpoints", report=lambda text: None)
+    assert list(again.steps(6)) == [5], "a damaged one of another try is skipped"
+    assert damaged.is_file(), "and not changed"
+    for step in (5, 6, 7, 8):
+        save(again, step)
+    assert [
+        path.name for path in sorted((tmp_path / "outputs").glob("retry_*/checkpoints/step*/checkpoint.json"))
+    ] == [
+        NAME,
+        NAME,
+    ], "only the own folder is cleaned up"
+
+
 # --- when ------------------------------------------------------------------------------------------------------
 
 
@@ -291,6 +331,67 @@ def test_a_later_save_has_the_bytes_of_the_moment(store: Store) -> None:
     assert newest is not None
     assert (newest / "model.bin").read_bytes() == b"old" * 1000
     assert (newest / "sub" / "x.bin").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(("left", "is_finished"), [(60.0, True), (3.0, False)])
+def test_on_a_notice_a_later_save_finishes_or_is_abandoned(
+    store: Store, monkeypatch: pytest.MonkeyPatch, left: float, is_finished: bool
+) -> None:
+    """Saves take 10 s here: one that has taken 9 s fits into 60 s, and not into 3."""
+    held, begun = threading.Event(), threading.Event()
+    write = DigestedFile.write
+
+    def slow(stream: DigestedFile, data: bytes) -> int:
+        begun.set()
+        held.wait(60)
+        return write(stream, data)
+
+    save(store, 1)
+    store._pace.saved(1, 10.0)
+    monkeypatch.setattr(DigestedFile, "write", slow)
+    store.save_later(2, {"a.bin": b"a", "b.bin": b"b"})
+    begun.wait(60)
+    store._background._began -= 9.0
+    list(store.steps(0, every=1000))
+    store.announce(left)
+    assert not store.due(3), "one at a time"
+    held.set()
+    assert store.wait(60)
+    assert committed(store)[0] == (2 if is_finished else 1)
+    assert any("abandoned" in problem for problem in store.problems) is not is_finished
+
+
+def test_a_later_save_that_is_nearly_done_is_not_abandoned(store: Store) -> None:
+    """14 s of 15 are over: 3 s are enough for the rest, though not for a new one."""
+    store._pace.saved(1, 10.0)
+    release = threading.Event()
+
+    def hold() -> None:
+        release.wait(60)
+
+    store._background.start(hold)
+    store._background._began -= 14.0
+    store.announce(3.0)
+    assert not store.due(3)
+    assert not store._background._stop.is_set()
+    release.set()
+    assert store.wait(60)
+    assert not store.due(4)
+
+
+def test_with_notices_the_interval_is_that_of_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """q = 90 % of the evictions leave time for a save, if one fits into 30 s: sqrt(2 C M / (1 - q))."""
+
+    def interval(save_seconds: float) -> float:
+        store = Store(tmp_path, evictions_per_hour=0.05)
+        store._pace.saved(1, save_seconds)
+        return store._pace.interval
+
+    mean = 3600 / -math.log(0.95)
+    assert interval(5.0) == pytest.approx(math.sqrt(2 * 5 * mean))
+    monkeypatch.setenv("ARC_TOOLKIT_NOTICE", str(tmp_path / "notice"))
+    assert interval(5.0) == pytest.approx(math.sqrt(2 * 5 * mean / 0.1))
+    assert interval(25.0) == pytest.approx(math.sqrt(2 * 25 * mean)), "25 s and a margin do not fit into 30"
 
 
 # --- inside of other people's jobs -----------------------------------------------------------------------------
