@@ -20,6 +20,7 @@ from arc_toolkit.files import collector_slowed, read_bytes, read_raw, reason, wr
 from arc_toolkit.findings import FileResult, without_changes
 
 _HELD_BYTES = 8 * 1024 * 1024
+_CLASH = "move it away and run again"
 
 
 class Engine(Protocol):
@@ -113,6 +114,11 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
         return _skip(Skipped(path, SkipCause.BROKEN, "nested too deeply"), named, data)
     if result.skipped is not None:
         return _skip(result.skipped, named, data)
+    # The same without --write: a diff for a file that exists would not apply.
+    if result.refused is None and (
+        clash := next((path for path, _ in pending(result) if os.path.lexists(path)), "")
+    ):
+        result = replace(result, after=None, new_files=(), refused=f"{clash} exists and differs: {_CLASH}")
     if result.refused is not None:
         result = replace(result, findings=without_changes(result.findings))
     return Outcome(result=result, named=named)
@@ -156,7 +162,7 @@ def write(result: FileResult) -> list[Problem]:
 def _write_new(path: str, content: bytes) -> None:
     if os.path.lexists(path):
         if read_bytes(path) != content:
-            raise ArcError(f"cannot write {path}: it exists and differs; move it away and run again")
+            raise ArcError(f"cannot write {path}: it exists and differs: {_CLASH}")
         return
     write_atomic(Path(path), content)
 

@@ -166,7 +166,7 @@ _DEPLOYMENT = re.compile(r"([A-Za-z]*(?:Deployment|Endpoint|Schedule))(?:\.schem
 _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settings")
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
 # `type: command` is in many kinds of files; with these keys beside it, it is AzureML.
-_NEEDED_KEYS = {Family.COMMAND: ("command",), Family.PIPELINE: ("jobs",), Family.SPARK: ("entry", "code")}
+_NEEDED_KEYS = {Family.COMMAND: ("command",), Family.SPARK: ("entry", "code")}
 # What a step without `type` is, by its keys.
 _STEP_SHAPES = (("trial", "sweep"), ("task", "parallel"), ("jobs", "pipeline"))
 
@@ -257,7 +257,8 @@ def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bo
     role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
     if role == Role.JOB and schema_family(schema) not in (None, family) and has_component_keys:
         role = None  # the `$schema` of something else says nothing
-    if role is None and is_used:
+    # A step uses it, whatever its `$schema` says, unless it is a job in all else.
+    if is_used and (has_component_keys or not (role == Role.JOB and any(key in own for key in _JOB_KEYS))):
         role = Role.COMPONENT
     if family in (Family.SWEEP, Family.FINETUNING):
         role = Role.JOB
@@ -266,7 +267,8 @@ def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bo
     elif family == Family.PARALLEL:
         role = Role.COMPONENT
     elif role is None:
-        if not schema and not all(key in own for key in _NEEDED_KEYS.get(family, ())):
+        is_empty = family == Family.PIPELINE and "jobs" not in own and "component" not in own
+        if not schema and (is_empty or not all(key in own for key in _NEEDED_KEYS.get(family, ()))):
             return None
         # A pipeline job may have a name; a pipeline component without `version` looks the same.
         keys = _COMPONENT_KEYS if family != Family.PIPELINE else _COMPONENT_KEYS[1:]

@@ -82,8 +82,8 @@ class Library:
         self._open_folders: set[str] = set()
         # pipeline -> the parameters that it has after this run, with their defaults
         self.exposed: dict[str, dict[Slot, tuple[str, str]]] = {}
-        # trial file, or name of a trial -> the files whose sweeps name it
-        self._sweeps: dict[str, list[str]] = {}
+        # file, or name of a component -> the files whose sweeps and steps name it
+        self._users: dict[str, list[str]] = {}
 
     # --- who uses what -------------------------------------------------------------------------------------
 
@@ -106,12 +106,10 @@ class Library:
                 how, written = match[1].decode(), _text(match[2])
                 if registered := _REGISTERED.fullmatch(written):
                     self._named_uses.setdefault(registered[1], set()).add((how, registered[2] or ""))
-                    if how == "trial":
-                        self._sweeps.setdefault(registered[1], []).append(path)
+                    self._users.setdefault(registered[1], []).append(path)
                 elif reference := local_reference(written, path):
                     self._uses.setdefault(reference, set()).add(how)
-                    if how == "trial":
-                        self._sweeps.setdefault(reference, []).append(path)
+                    self._users.setdefault(reference, []).append(path)
         if (b"type:" in data or b"$schema" in data) and (name := _top_value(data, b"name:")):
             full, version = full_path(path), _top_value(data, b"version:")
             self._named_files.setdefault(name, []).append((version, full))
@@ -160,18 +158,18 @@ class Library:
             return {"python"}
         return uses
 
-    def sweeps(self, path: str) -> Iterator[tuple[SourceFile, Target]]:
-        """The v2 sweeps that name this file as their trial, with the files that they are in."""
+    def users(self, path: str, family: Family) -> Iterator[tuple[SourceFile, Target]]:
+        """The v2 sweeps with this file as their trial, or the steps with this pipeline, and the files they are in."""
         full = full_path(path)
         name = self._names.get(full, ("", ""))[0]
-        for user in dict.fromkeys((*self._sweeps.get(full, ()), *self._sweeps.get(name, ()))):
+        for user in dict.fromkeys((*self._users.get(full, ()), *self._users.get(name, ()))):
             try:
                 file = self.parse(user, self.read(full_path(user)))
             except (OSError, Unreadable):
                 continue
             for target in (target for document in file.documents for target in document.targets):
                 kind = target.kind
-                if kind.family == Family.SWEEP and kind.role != Role.SPEC and target.reference == full:
+                if kind.family == family and kind.role != Role.SPEC and target.reference == full:
                     yield file, target
 
     # --- other files ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from arc_toolkit.azureml.documents import RESOURCE_KEYS, Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot
@@ -95,7 +95,7 @@ def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -
     asked = [(slot, value) for slot, value in _asked(plan).items() if value is not None]
     for target in plan.targets() if asked else ():
         if target.kind.family == Family.PIPELINE:
-            _report_other_file(plan, target, asked[0][0].rule)
+            report_other_file(plan, target, asked[0][0].rule)
         if target.kind.family in (Family.PIPELINE, Family.CONTROL):
             continue  # its steps have them
         if target.parent is not None and target.kind.role == Role.COMPONENT:
@@ -112,7 +112,7 @@ def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -
         place(plan, target, settings)
 
 
-def _report_other_file(plan: Plan, target: Target, rule: str) -> None:
+def report_other_file(plan: Plan, target: Target, rule: str) -> None:
     """A pipeline that is a component in another place: its steps are set there, or not at all."""
     written = target.text("component")
     if written is None or plan.language == "python" or not plan.wants(rule, target):
@@ -126,40 +126,74 @@ def _report_other_file(plan: Plan, target: Target, rule: str) -> None:
 
 
 # Arguments that say on how many nodes a program runs: of torchrun, LightGBM, Lightning, Accelerate.
-_NODES = re.compile(r"(?<!\S)--?((?:n|num[-_]?)nodes|node[-_]count|num[-_]machines)(?:[ \t]+|=)(\d+)(?!\S)")
+_NODES = re.compile(
+    r"(?<!\S)--?(?:(?:n|num[-_]?)nodes|node[-_]count|num[-_]machines)(?:[ \t]+|=)(\d+|\$\{\{[\w.]+\}\})(?!\S)"
+)
 
 
 def _follow_count(plan: Plan, target: Target) -> list[Setting]:
     """What depends on the count: changed with it, or reported."""
     count, rule = plan.settings.instance_count, Slot.INSTANCE_COUNT.rule
-    if plan.language == "python":
-        return []
-    command = target.text("command") or ""
-    is_named = "node" in command or "machines" in command  # cheap, and false nearly always
-    nodes = [match[0] for match in _NODES.finditer(command) if match[2] != str(count)] if is_named else []
-    # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
-    path = ("distribution", "worker_count")
-    workers = target.text(*path)
-    if count is None or (not nodes and workers in (None, str(count))):
-        return []
     at = target.path_of(Slot.INSTANCE_COUNT.path)
-    if target.is_bound(at) or not target.kind.resources:
+    if count is None or target.is_bound(at) or not target.kind.resources:
+        return []
+    path = ("distribution", "worker_count")
+    workers = _of_step(plan, target, *path)
+    nodes = _other_nodes(plan, target, str(count))
+    most = target.text("resources", "max_instance_count") or ""
+    is_above = most.isdigit() and int(most) < count
+    if not (nodes or is_above) and workers in (None, str(count)):
         return []
     if not plan.wants(rule, target) or plan.ignored(rule, target, at):
         return []
+    follows = f"does not follow --instance-count {count}"
     for argument in nodes:
         message = f"the command of {target.shown} has {argument}"
-        reason = f"it does not follow --instance-count {count}: change it by hand"
-        plan.add_finding(rule, "warning", message, target.place_of(("command",)), reason=reason)
+        at_command = target.place_of(("command",))
+        plan.add_finding(rule, "warning", message, at_command, reason=f"the argument {follows}: change it by hand")
+    if is_above:
+        message = f"max_instance_count of {target.shown} is {most}"
+        at_most = target.place_of(("resources", "max_instance_count"))
+        plan.add_finding(rule, "warning", message, at_most, reason=f"the maximum {follows}: change it by hand")
     if workers in (None, str(count)):
         return []
-    servers = target.text("distribution", "parameter_server_count") or "0"
-    if workers == _count_before(plan, target) and servers == "0":
+    # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
+    servers = _of_step(plan, target, "distribution", "parameter_server_count") or "0"
+    is_one_each = workers == _count_before(plan, target) and servers == "0"
+    if is_one_each and plan.language == "yaml" and target.text(*path) is not None:
         return [Setting(rule, Slot.INSTANCE_COUNT, count, path)]
     message = f"worker_count of {target.shown} is {workers}"
-    reason = f"it does not follow --instance-count {count}: its workers are not one per instance"
-    plan.add_finding(rule, "warning", message, target.place_of(path), reason=reason)
+    why = "change it by hand" if is_one_each else "its workers are not one per instance"
+    plan.add_finding(rule, "warning", message, target.place_of(path), reason=f"it {follows}: {why}")
     return []
+
+
+def _of_step(plan: Plan, target: Target, name: str, *path: str) -> str | None:
+    """A value of a target; that of its component file only if this run does not change it there."""
+    if name in target.own or _is_changed_there(plan, target):
+        return target.text(name, *path)
+    return plan.effective(target, name, *path)
+
+
+def _is_changed_there(plan: Plan, target: Target) -> bool:
+    """Whether what depends on the count is changed or reported in the component that a step names."""
+    filtered = plan.settings.steps or plan.settings.kinds
+    return target.reference is not None and plan.library.is_given(target.reference) and not filtered
+
+
+def _other_nodes(plan: Plan, target: Target, count: str) -> list[str]:
+    """Arguments of the command with another number of nodes, also by an input, which each step may give another."""
+    command = plan.effective(target, "command") or ""
+    if "node" not in command and "machines" not in command:  # cheap, and false nearly always
+        return []
+    is_own = "command" in target.own or not _is_changed_there(plan, target)
+    arguments = []
+    for match in _NODES.finditer(command):
+        number = plan.resolved(target, match[1])
+        if number is not None and number.isdigit() and number != count and (is_own or "${{" in match[1]):
+            shown = f" ({number})" if "${{" in match[1] else ""
+            arguments.append(match[0] + shown)
+    return arguments
 
 
 def _count_before(plan: Plan, target: Target) -> str:
@@ -190,7 +224,7 @@ def place_compute(plan: Plan) -> None:
         paths: list[Path] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
             steps = steps_of.get(id(target), [])
-            running = [step for step in steps if step.kind.family not in _ELSEWHERE]
+            running = [step for step in _leaves(plan, steps) if step.kind.family not in _ELSEWHERE]
             if steps and not running:
                 continue
             has_default = target.text(*DEFAULT_COMPUTE) is not None
@@ -200,6 +234,18 @@ def place_compute(plan: Plan) -> None:
         elif not own and plan.needs_compute(target):
             paths = [("compute",)]
         place(plan, target, [Setting("compute", Slot.COMPUTE, value, path) for path in paths])
+
+
+def _leaves(plan: Plan, steps: Iterable[Target], depth: int = 0) -> Iterator[Target]:
+    """The steps of a pipeline, with those of the pipelines that it uses in place of these, if they can be read."""
+    for step in steps:
+        document = plan.library.referenced(step) if step.kind.family == Family.PIPELINE and depth < 9 else None
+        if document is not None and any(document.steps):
+            yield from _leaves(
+                plan, (inner for inner in document.steps if inner.parent is document.root), depth + 1
+            )
+        else:
+            yield step
 
 
 EXPOSE = "expose-parameters"

@@ -12,10 +12,20 @@ import yaml
 
 from arc_toolkit.azureml.documents import Setting, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
-from arc_toolkit.azureml.place import place, place_resources
+from arc_toolkit.azureml.place import place, place_resources, report_other_file
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import NOTHING, PRESTEP, RESTEP, Decision, decide, exported_names, merge_prestep
+from arc_toolkit.azureml.threads import (
+    NOTHING,
+    PRESTEP,
+    RESTEP,
+    Decision,
+    cores_of,
+    decide,
+    exported_names,
+    launched_processes,
+    merge_prestep,
+)
 from arc_toolkit.edit.yaml_nodes import get, text_of
 
 if TYPE_CHECKING:
@@ -30,6 +40,8 @@ def place_threads(plan: Plan) -> None:
         kind = target.kind
         if not plan.wants(THREADS, target):
             continue
+        if kind.family == Family.PIPELINE and plan.settings.threads != "auto":
+            report_other_file(plan, target, THREADS)
         if plan.unsupported(target, Slot.VARIABLES) is None:
             _on_variables(plan, target)
         elif kind is KINDS[Family.SWEEP, Role.STEP] and (target.reference or plan.language == "python"):
@@ -58,14 +70,20 @@ def decide_for(
     evidence = () if settings.threads == "lightgbm" else plan.evidence(target)
     if settings.threads == "auto" and not evidence:
         return NOTHING
+    written_type = plan.effective(target, *Slot.INSTANCE_TYPE.path)
+    types = plan.possible_values(target, written_type)
+    # What is bound stays so, unless the run exposes its own value.
+    is_given = settings.expose_parameters or not is_bound(written_type)
+    if len(types) > 1 and instance_type is None and len({cores_of(name, settings)[0] for name in types}) > 1:
+        reason = f"the pipelines that use it pass different instance types ({', '.join(sorted(types))})"
+        return Decision("cannot", reason=f"{reason}: use --instance-type or --cores")
     processes, written = _processes(plan, target)
     number = int(processes) if processes is not None and processes.isdigit() else None
     decision = decide(
         settings,
         evidence,
-        instance_type=instance_type or plan.instance_type(target) or settings.instance_type,
-        # Any step with several processes on a node shares its cores among them.
-        parallel=target.kind.family == Family.PARALLEL or (number or 0) > 1,
+        instance_type=instance_type or next(iter(sorted(types)), settings.instance_type if is_given else None),
+        parallel=target.kind.family == Family.PARALLEL,
         processes=number,
         windows=_is_windows(plan, target),
         literal_only=literal_only,
@@ -83,9 +101,13 @@ _PROCESSES = (("max_concurrency_per_instance",), ("distribution", "process_count
 
 def _processes(plan: Plan, target: Target) -> tuple[str | None, str]:
     """How many processes share a node, also by the default of an input, and how that is written."""
+    if isinstance(whole := target.get("distribution"), yaml.ScalarNode):  # made elsewhere, in code
+        return None, target.written(("distribution",)) or whole.value
     for path in _PROCESSES:
         if (text := plan.effective(target, *path)) is not None:
             return plan.resolved(target, text), target.written(path) or text
+    if (text := launched_processes(plan.effective(target, "command"))) is not None:
+        return plan.resolved(target, text), text
     return None, ""
 
 
@@ -180,7 +202,7 @@ def _on_command(plan: YamlPlan, target: Target) -> None:
 def _for_trial(plan: YamlPlan, target: Target) -> Decision:
     """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
     decisions: dict[tuple[str, int | None], tuple[str, Decision]] = {}
-    for file, sweep in plan.library.sweeps(plan.path) if target.parent is None else ():
+    for file, sweep in plan.library.users(plan.path, Family.SWEEP) if target.parent is None else ():
         around = type(plan)(file, plan.library, plan.settings)
         place_resources(around)
         decision = decide_for(plan, target, literal_only=True, instance_type=around.instance_type(sweep))

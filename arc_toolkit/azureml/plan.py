@@ -237,6 +237,10 @@ class Plan(ABC):
     def is_planned(self, path: Path) -> bool:
         return path in self._planned
 
+    def is_filled(self, path: Path) -> bool:
+        """Whether something will be below a path where nothing is now."""
+        return any(planned[: len(path)] == path for planned in self._planned)
+
     def expect(self, path: Path, value: Any) -> None:
         """A value that will be at a path of the file."""
         self._planned[path] = value
@@ -246,8 +250,8 @@ class Plan(ABC):
         first, *rest = map(str, target.path_of((name, *path)))
         if (own := self.planned(target, first, *rest)) is not None:
             return own
-        if path and name == "resources" and name in target.own and target.kind.role == Role.STEP:
-            return None  # a step's `resources` replaces that of its component
+        if path and name in ("resources", "distribution") and name in target.own and target.kind.role == Role.STEP:
+            return None  # those of a step replace those of its component
         if target.kind.role.is_trial and target.parent is not None:
             return self.effective(target.parent, name, *path)
         for inline in ("component", "trial"):
@@ -273,24 +277,35 @@ class Plan(ABC):
         """The instance type that a target will run on; None where none is set, or it is bound to no default."""
         return self.resolved(target, self.effective(target, *Slot.INSTANCE_TYPE.path))
 
-    def resolved(self, target: Target, text: str | None, depth: int = 0) -> str | None:
-        """A value of a target, or the default of the input that it is bound to; None where that has none."""
+    def resolved(self, target: Target, text: str | None) -> str | None:
+        """A value of a target, or of the input that it is bound to; None where that has none, or one of several."""
+        values = self.possible_values(target, text)
+        return next(iter(values)) if len(values) == 1 else None
+
+    def possible_values(self, target: Target, text: str | None, depth: int = 0) -> set[str]:
+        """What a value of a target can be: if it is bound to an input, the default of that, or what is passed to it."""
         if text is None or not is_bound(text):
-            return text
+            return set() if text is None else {text}
         match = _BINDING.fullmatch(text.strip())
         if match is None or depth > _DEEPEST:
-            return None
+            return set()
         of_parent, name = match.groups()
         holder: Target | None = target
         if of_parent:
             holder = target.parent.parent if target.kind.role.is_trial and target.parent else target.parent
         if holder is None:
-            return None
+            return set()
+        if passed := self.passed_values(holder, name, depth + 1):
+            return passed
         value = self.planned(holder, "inputs", name) or self.planned(holder, "inputs", name, "default")
         value = value or self.planned(holder, "inputs", name, "value")
         if value is None and (document := self.library.referenced(holder)):
             value = document.root.text("inputs", name, "default")
-        return self.resolved(holder, value, depth + 1)
+        return self.possible_values(holder, value, depth + 1)
+
+    def passed_values(self, pipeline: Target, name: str, depth: int) -> set[str]:
+        """What the steps of other files that use this pipeline pass to an input of it; nothing where there are none."""
+        return set()
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from arc_toolkit.azureml.settings import Settings
@@ -151,6 +152,28 @@ def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
+# --- how many processes ----------------------------------------------------------------------------------------
+
+# Launchers that start processes on a node, with the option that says how many.
+_LAUNCHED = re.compile(
+    r"""(?:^|[\s;&|(/])(?:
+        (?:torchrun|torch\.distributed\.(?:run|launch))\b[^;&|\n]*?\s--nproc[-_]per[-_]node(?:\s+|=)
+      | deepspeed\b[^;&|\n]*?\s--num_gpus(?:\s+|=)
+      | (?:mpirun|mpiexec|horovodrun)\b[^;&|\n]*?\s--?(?:np|n|num-proc)(?:\s+|=)
+    )(\S+)""",
+    re.VERBOSE,
+)
+_LAUNCHERS = ("nproc", "deepspeed", "mpirun", "mpiexec", "horovodrun")  # cheap, and in few commands
+
+
+def launched_processes(command: str | None) -> str | None:
+    """How many processes a launcher in a command starts on a node, as it is written; None where there is none."""
+    if command is None or not any(word in command for word in _LAUNCHERS):
+        return None
+    match = _LAUNCHED.search(command.replace("\\\n", " "))
+    return match[1].strip("\"'") if match else None
+
+
 # --- evidence --------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +285,8 @@ class Decision:
 
 
 NOTHING = Decision("nothing")
+# What shares the cores of a node, as a message says it.
+_SHARES = {"processes": "processes per node", "workers": "DataLoader workers"}
 
 
 def decide(
@@ -276,8 +301,8 @@ def decide(
 ) -> Decision:
     """The thread settings of one target.
 
-    `processes` is what a parallel (PRS) job says about processes per node. `literal_only` is for places where
-    AMLARC_PRESTEP would be lost.
+    `processes` is how many share a node: PRS (`parallel`) starts one per core where nothing says that. `literal_only`
+    is for places where AMLARC_PRESTEP would be lost.
     """
     framework = _chosen(settings, evidence)
     if framework is None:
@@ -289,19 +314,19 @@ def decide(
     names = tuple(dict.fromkeys((*names, *settings.exports)))
     cores, source = cores_of(instance_type, settings)
 
-    def literal(share: int, of: str) -> Decision:
+    def literal(**shares: int) -> Decision:
         if cores is None:
             return Decision("cannot", names, reason=f"{because}, but {source}")
-        number = max(1, cores // share)
-        arithmetic = f"{cores} cores ({source})" + (f" / {share} {of} = {number}" if share > 1 else "")
+        number = max(1, cores // prod(shares.values()))
+        parts = [f" / {share} {_SHARES[of]}" for of, share in shares.items() if share > 1]
+        arithmetic = f"{cores} cores ({source})" + "".join(parts) + (f" = {number}" if parts else "")
         return Decision("literal", names, number, f"{because}: {arithmetic}")
 
     if parallel and processes is None and not gpus_of(instance_type, settings):
         # Microsoft Learn: on CPU the default of max_concurrency_per_instance is the number of cores.
         reason = f"{because}: without max_concurrency_per_instance PRS starts one process per core"
         return Decision("literal", names, 1, reason)
-    if parallel and processes is not None and processes > 1:
-        return literal(processes, "processes per node")
+    processes = processes or 1
     if framework == "faiss":
         workers = settings.dataloader_workers
         if workers is None:
@@ -311,9 +336,9 @@ def decide(
                 "cannot", names, reason=f"{because}, but its workers are not known: use --dataloader-workers N"
             )
         if workers:
-            return literal(workers, "DataLoader workers")
-    if settings.manual or literal_only:
-        return literal(1, "")
+            return literal(processes=processes, workers=workers)
+    if settings.manual or literal_only or processes > 1:
+        return literal(processes=processes)
     return Decision("prestep", names, reason=because)
 
 

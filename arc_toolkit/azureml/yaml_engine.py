@@ -24,6 +24,8 @@ from arc_toolkit.edit.yaml_nodes import Node, YamlText, construct, pairs, place,
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import FileResult, Fix, Language, without_changes
 
+# What a pipeline begins with.
+_HEAD = frozenset({"type", "name", "version", "display_name", "description", "experiment_name"})
 # Where a new key goes, and what is quoted.
 EDIT_STYLE = YamlStyle(
     neighbours={
@@ -31,8 +33,8 @@ EDIT_STYLE = YamlStyle(
         "environment_variables": ("environment", "component", "trial", "compute", "code", "command"),
         "compute": ("component", "trial", "environment", "code", "command"),
         "component": ("type",),
-        "settings": ("experiment_name", "display_name", "description", "type"),
-        "inputs": ("description", "display_name", "version", "type", "experiment_name"),
+        "settings": _HEAD,
+        "inputs": _HEAD,
     },
     # Variables are upper case by custom; their values are always strings, and are seen to be.
     quoted=str.isupper,
@@ -73,6 +75,8 @@ class YamlPlan(Plan):
         self._proofs = 0
         self._parameters: dict[tuple[Path, Slot], str] = {}
         self._steps: dict[Path, Target] = {}
+        # What other files pass to the inputs of this pipeline.
+        self._passed: dict[str, set[str]] = {}
         # Keys of steps that move into `resources`.
         self._moved: set[int] = set()
 
@@ -100,6 +104,19 @@ class YamlPlan(Plan):
         if name.startswith(("azureml:", "/", "${{")) or name in _BARE_COMPUTES:
             return name
         return f"azureml:{name}"
+
+    def passed_values(self, pipeline: Target, name: str, depth: int) -> set[str]:
+        is_component = pipeline.kind is KINDS[Family.PIPELINE, Role.COMPONENT] and pipeline.parent is None
+        # Exposed parameters have the same value everywhere.
+        if not is_component or self.settings.expose_parameters:
+            return set()
+        if name not in self._passed:
+            self._passed[name] = set()  # also for two pipelines that name each other
+            default = pipeline.text("inputs", name, "default")
+            for file, step in self.library.users(self.path, Family.PIPELINE):
+                around = YamlPlan(file, self.library, self.settings)
+                self._passed[name] |= around.possible_values(step, step.text("inputs", name) or default, depth)
+        return self._passed[name]
 
     # --- edits -----------------------------------------------------------------------------------------------
 

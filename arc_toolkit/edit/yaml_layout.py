@@ -20,6 +20,7 @@ from arc_toolkit.edit.yaml_writer import Writer, YamlStyle, quoted
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=[\s,}]|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
+_COMMENT = re.compile(r"([ ]*)#")
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*[ ]*")
 _BLOCK_INDICATORS = re.compile(r"[|>]([-+0-9]*)")
 # What may be between the last item of a flow collection and its bracket: blanks, comments and one comma.
@@ -160,6 +161,8 @@ class YamlLayout:
         preferred = self._style.neighbours.get(new, ())
         own = pairs(node) if preferred else {}
         candidates = [own[name] for name in preferred if name in own]
+        if isinstance(preferred, frozenset):
+            candidates.sort(key=lambda pair: pair[0].start_mark.index, reverse=True)
         for key, value in (*candidates, *reversed(node.value)):
             if (end := self._place_after(key, value, removed)) is not None:
                 return key, end
@@ -322,6 +325,9 @@ class YamlLayout:
     def _lines_after(self, end: int, column: int, lines: list[str]) -> Lines:
         body = self._newline.join(lines) + self._newline
         line_end = self._text.find("\n", end)
+        # Comments further in are about what is before them.
+        while line_end >= 0 and (comment := _COMMENT.match(self._text, line_end + 1)) and len(comment[1]) > column:
+            line_end = self._text.find("\n", line_end + 1)
         if line_end < 0:
             size = len(self._text)
             return Lines(Edit(size, size, self._newline + body.removesuffix(self._newline)), column)

@@ -46,8 +46,8 @@ class Comment(str):
 class YamlStyle:
     """What the caller prefers where YAML allows several forms."""
 
-    # For a new key, the keys after which it goes, the best first; else it goes to the end.
-    neighbours: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # For a new key, the keys after which it goes, the best first (of a set, the last in the file); else the end.
+    neighbours: Mapping[str, Sequence[str] | frozenset[str]] = field(default_factory=dict)
     # Whether a key's text is quoted although it need not be.
     quoted: Callable[[str], bool] = lambda key: False
     # More text that is plain outside of flow collections.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_expressions import short
+from arc_toolkit.edit.python_expressions import last_name, short
 from arc_toolkit.edit.python_names import Statement, Use
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_nodes import INT, MAP, STR, Node
@@ -21,6 +21,7 @@ Path = tuple[str, ...]
 Fields = dict[Path, "CodeValue"]
 
 _VARIABLES: Path = ("environment_variables",)
+_DISTRIBUTION: Path = ("distribution",)
 _RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args", "locations")
 # Keyword arguments and attributes -> where YAML has the same.
 _PATHS: Mapping[str, Path] = {
@@ -51,6 +52,13 @@ HOLDERS = frozenset(
     }
 )
 _ENVIRONMENT = ("image", "conda_file", "name")
+# The classes of azure.ai.ml for a `distribution`, and its `type`.
+_DISTRIBUTIONS = {
+    "MpiDistribution": "mpi",
+    "PyTorchDistribution": "pytorch",
+    "TensorFlowDistribution": "tensorflow",
+    "RayDistribution": "ray",
+}
 
 
 class CodeMark(yaml.Mark):
@@ -181,6 +189,8 @@ class CodeReader:
             fields.pop(path, None)
         elif path == _VARIABLES:
             self._set_variables(fields, expression, statement)
+        elif path == _DISTRIBUTION:
+            self._set_distribution(fields, expression, statement)
         elif path == ("environment",):
             fields |= {(*path, *rest): value for rest, value in self._environment(expression, statement)}
         else:
@@ -196,6 +206,22 @@ class CodeReader:
             fields[_VARIABLES] = self.value(expression, statement, opaque=True)
         else:
             fields |= {(*_VARIABLES, name): self.value(value, statement) for name, value in names.items()}
+
+    def _set_distribution(self, fields: Fields, expression: ast.expr, statement: Statement) -> None:
+        """`MpiDistribution(...)` or a dict; anything else is one value that cannot be read."""
+        for path in [path for path in fields if path[:1] == _DISTRIBUTION]:
+            del fields[path]
+        holder, place = expression, statement
+        if isinstance(expression, ast.Name):
+            holder, place = self.meanings.bound(expression.id, statement) or (expression, statement)
+        kind = _DISTRIBUTIONS.get(last_name(holder.func)) if isinstance(holder, ast.Call) else None
+        names = named_values(holder) if isinstance(holder, ast.Call | ast.Dict) else None
+        if names is None or not (kind or is_dict(holder)) or not (kind or "type" in names):
+            fields[_DISTRIBUTION] = self.value(expression, statement)
+            return
+        fields |= {(*_DISTRIBUTION, name): self.value(value, place) for name, value in names.items()}
+        if kind:
+            fields[*_DISTRIBUTION, "type"] = CodeValue(kind, expression, statement)
 
     def _environment(self, expression: ast.expr, statement: Statement) -> Iterator[tuple[Path, CodeValue]]:
         """`environment="name"`, or the literals of the `Environment(...)` that it names."""
@@ -229,6 +255,8 @@ class CodeReader:
                 if steps[:1] == _VARIABLES and len(steps) == 2 and (others is None or others.inherited):
                     fields.pop(_VARIABLES, None)
                     fields[(*_VARIABLES, steps[1][1:-1])] = self.value(use.value, use.statement)
+                elif steps[:1] == _DISTRIBUTION and len(steps) == 2 and _DISTRIBUTION not in fields:
+                    fields[steps] = self.value(use.value, use.statement)
                 elif len(steps) == 1:
                     self._set(fields, steps[0], use.value, use.statement)
             # What is set under a condition may be set or not.

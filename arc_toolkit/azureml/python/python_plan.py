@@ -67,6 +67,8 @@ class PythonPlan(Plan):
         if not self.is_second:
             library.steps |= {name for target in self.python_targets for name in _names(target)}
             library.families |= {target.made_of for target in self.python_targets}
+            if Family.DISTRIBUTED in settings.kinds and any(map(self.is_distributed, self.python_targets)):
+                library.families.add(Family.DISTRIBUTED)
 
     def at(self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword | None = None) -> Node:
         """A statement or a part of it, for a finding."""
@@ -117,8 +119,10 @@ class PythonPlan(Plan):
         if not isinstance(target, PythonTarget):
             return True
         steps, kinds = self.settings.steps, self.settings.kinds
-        if kinds and target.family != Family.OTHER and target.made_of not in kinds:
-            return False
+        if kinds and target.family != Family.OTHER:
+            distributed = Family.DISTRIBUTED in kinds and self.is_distributed(target)
+            if not self.settings.kinds_of(target.made_of, distributed):
+                return False
         return not steps or any(name in steps for name in _names(target))
 
     def wants(self, rule: str, target: Target) -> bool:

@@ -12,7 +12,7 @@ from arc_toolkit.azureml.place_threads import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.rules._compute import is_elsewhere, kubernetes
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, exported_names
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, exported_names, launched_processes
 from arc_toolkit.edit.yaml_nodes import pairs
 
 OMP = "OMP_NUM_THREADS"
@@ -41,7 +41,9 @@ def check_threads(plan: Plan, framework: Framework) -> None:
             problem = _problem(plan, target, right.how, right.number)
             if problem:
                 rule = all_rules()[f"{framework}-threads"]
-                reason = f"{right.reason}; `patch --threads auto` sets them"
+                reason = right.reason
+                if right.how != "cannot":
+                    reason += "; `patch --threads auto` sets them"
                 message = f"{target.shown}: {problem}"
                 if is_on_kubernetes:
                     plan.report(rule, message, target.at, reason=reason)
@@ -69,7 +71,7 @@ def _is_open_sweep(plan: Plan, target: Target) -> bool:
 def _command(plan: Plan, target: Target) -> str:
     if target.kind.family == Family.SWEEP and (trial := plan.library.referenced(target)):
         return trial.root.text("command") or ""
-    return plan.planned(target, "command") or ""
+    return plan.effective(target, "command") or ""
 
 
 def _problem(plan: Plan, target: Target, how: str, number: int | None) -> str:
@@ -87,6 +89,9 @@ def _problem(plan: Plan, target: Target, how: str, number: int | None) -> str:
     if value is None:
         if RESTEP in names and PRESTEP not in names:
             return f"threads are set in {RESTEP}, which nothing reads"
+        command = _command(plan, target)
+        if "torch" in command and launched_processes(command) not in (None, "1"):
+            return ""  # torchrun sets it to 1 for several processes
         return f"{OMP} is not set, so it starts one thread per core of the node"
     if how == "literal" and "get_cores" in value:
         return f"{OMP} takes all cores in each process: it has to be {number}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.threads import gpus_of
+from arc_toolkit.azureml.threads import gpus_of, launched_processes
 from arc_toolkit.findings import Rule
 
 
@@ -15,7 +15,12 @@ def _check(plan: Plan) -> None:
         path = target.path_of(Slot.INSTANCE_COUNT.path)
         count = plan.planned(target, *map(str, path)) or ""
         gpus = gpus_of(plan.instance_type(target), plan.settings) or 0
-        if gpus > 1 and count.isdigit() and int(count) > 1 and not plan.is_distributed(target):
+        is_many = gpus > 1 and count.isdigit() and int(count) > 1
+        if (
+            is_many
+            and not plan.is_distributed(target)
+            and not launched_processes(plan.effective(target, "command"))
+        ):
             message = (
                 f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
             )

@@ -7,7 +7,6 @@ import yaml
 from arc_toolkit.azureml.kinds import Role, TargetKind
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import MAPPINGS, known_keys
-from arc_toolkit.edit.yaml_nodes import text_of
 from arc_toolkit.findings import Rule
 
 # Mappings whose keys anybody may choose.
@@ -21,10 +20,15 @@ def _check(plan: Plan) -> None:
             key, node = target.own.get(name, (None, None))
             if key is None or node is None or isinstance(node, yaml.MappingNode):
                 continue
+            # `task: copy_data` of a data transfer is right.
             known = known_keys(target.kind, name) or (name in _OF_ANY_KEYS and _has(target.kind, name))
-            # Nothing after the colon is nothing at all, and `task: copy_data` of a data transfer is right.
-            if known and target.kind.role != Role.SPEC and text_of(node) != "" and not _is_null(node):
+            if not known or target.kind.role == Role.SPEC:
+                continue
+            if not _is_null(node):
                 plan.report(RULE, f"`{name}` of {target.shown} has to be a mapping", key)
+            elif not plan.is_filled((*target.path, name)):
+                reason = 'azure-ai-ml rejects null ("Field may not be null"): remove the key'
+                plan.report(RULE, f"`{name}` of {target.shown} is empty", key, reason=reason)
 
 
 def _has(kind: TargetKind, name: str) -> bool:
@@ -43,7 +47,7 @@ RULE = Rule(
     why="""\
 `resources: 32cpu128g` names an instance type at the wrong level: a job is rejected, and a component loads without it.
 The same holds for `distribution: pytorch`, which is `distribution: {type: pytorch}`, and for inputs, outputs or steps
-that are a list.""",
+that are a list, and for a key with nothing after it, such as `inputs:` when all inputs are commented out.""",
     before="""\
 type: command
 resources: 32cpu128g
