@@ -10,6 +10,7 @@ from arc_toolkit.notices.sources.notice_file import Progress, notice_file
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     class NoticeReader(Protocol):
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
         @property
         def notice(self) -> Notice | None: ...
+
+
+_LOOK_SECONDS = 0.005
+_RESERVE_SECONDS = 0.5  # of the time that is left, not to be waited for other ranks
 
 
 class Ending:
@@ -46,17 +51,39 @@ class Ending:
     def at(self, step: int) -> Notice | None:
         """The notice after whose save this process ends; not before the step that all ranks agreed on."""
         notice = self.notice
-        return notice if notice is not None and (notice.step is None or step >= notice.step) else None
+        if notice is None or notice.step is None:
+            return notice
+        return notice if notice.agreed and step >= notice.step else None
+
+    def agreed_at(self, step: int, fits: Callable[[float], bool], samples: int = 0) -> Notice | None:
+        """As `at`, once this step is done; the supervisor learns of the step.
+
+        A rank waits at a proposed step until all others have read of it, or another one is proposed: without that, one
+        that has already passed the step would go on alone. It does not wait for longer than a save `fits`.
+        """
+        while True:
+            notice = self.notice
+            self._tell_step(step, notice.step if notice is not None else None, samples)
+            samples = 0
+            if notice is None or notice.step is None:
+                return notice
+            if step < notice.step or (step > notice.step and not notice.agreed):
+                return None
+            left = notice.seconds_left()
+            if notice.agreed or (left is not None and not fits(left - _RESERVE_SECONDS)):
+                notice.agreed = True  # or there is no time left to wait for others
+                return notice
+            time.sleep(_LOOK_SECONDS)
 
     def announce(self, seconds: float) -> None:
         deadline = time.time() + seconds
         self._announced = Notice(NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline)
 
-    def tell_step(self, step: int) -> None:
+    def _tell_step(self, step: int, proposal: int | None, samples: int) -> None:
         """For the supervisor, if there is one."""
         if self._progress is not None:
             with suppress(OSError):
-                self._progress.write(step)
+                self._progress.write(step, proposal, samples)
 
     def tell_saved(self, step: int) -> None:
         """The same for the step of the newest checkpoint."""

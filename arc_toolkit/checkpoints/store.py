@@ -333,7 +333,7 @@ class Store:
 
     def exit_if_evicted(self, step: int) -> None:
         """After the save for an announced end there is nothing more to do on this machine: end with 143."""
-        notice = self._ending.at(step)
+        notice = self._ending.agreed_at(step, self._pace.fits)
         if notice is None or not self._background.wait(notice.seconds_left()):
             return
         if self._ending.saved_for == notice.id or (notice.step is not None and not self._saves):
@@ -341,15 +341,15 @@ class Store:
             self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
             raise SystemExit(EVICTED)
 
-    def due(self, step: int) -> bool:
+    def due(self, step: int, *, samples: int = 0) -> bool:
         """Whether to save now: the interval is over, or an end was announced and a save still fits before it.
 
-        Of several ranks ($RANK) only the first one saves.
+        Of several ranks ($RANK) only the first one saves. `samples` is what this rank has processed in this step: an
+        elastic run measures by it whether more workers pay.
         """
-        self._ending.tell_step(step)
+        notice = self._ending.agreed_at(step, self._pace.fits, samples)
         if not self._saves:
             return False
-        notice = self._ending.at(step)
         left = notice.seconds_left() if notice is not None else None
         if not self._background.wait(0):
             if left is not None and not self._pace.fits(left + self._background.seconds):

@@ -90,10 +90,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.elastic import ray_cluster
 
     if args.attach:
-        ray = ray_cluster.connect(args.uri or "auto", os.getcwd(), args.cpus, args.gpus, 0)
+        ray = ray_cluster.connect(args.uri or "auto")
         return _follow(ray, ray_cluster.attach(ray, args.attach), args, console)
     config, working_dir = _config(args)
-    ray = ray_cluster.connect(args.uri, working_dir, args.cpus, args.gpus, config.most)
+    if args.uri:
+        ray = ray_cluster.connect(args.uri, working_dir)
+    else:
+        ray = ray_cluster.start_local(working_dir, args.cpus, args.gpus, config.most)
     try:
         console.note(
             f"run {config.name}; look at it again with --attach {config.name}" if args.uri else config.name
@@ -184,12 +187,18 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
     if args.format == "json":
         import json
 
+        if "silent" in status:
+            console.out(json.dumps({"event": "silent", "seconds": round(status["silent"], 1)}))
+            return
         for event in status["events"]:
             console.out(json.dumps(event))
         for rank, text in status["output"]:
             console.out(json.dumps({"event": "output", "rank": rank, "text": text}))
         return
     console.clear_progress()
+    if "silent" in status:
+        console.note(f"the controller has not answered for {status['silent']:.0f} s; Ray may be starting it again")
+        return
     for rank, text in status["output"]:
         console.out(text if rank == 0 else f"[{rank}] {text}")
     for event in status["events"]:
@@ -198,13 +207,25 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
             f"arc-toolkit-elastic {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(event['time']))} "
             f"{event['event']} {fields}"
         )
-    state = status["state"]
     if status["code"] is None:
-        rate = f", {state['steps_per_second']:.1f} steps/s" if state["steps_per_second"] else ""
-        saved = f", saved {state['checkpoint']}" if state["checkpoint"] is not None else ""
-        console.progress(
-            f"{state['workers']} workers on {state['nodes']} nodes, step {state['step']}{rate}{saved}"
-        )
+        console.progress(_status_line(status["state"]))
+
+
+def _status_line(state: dict[str, Any]) -> str:
+    parts = [f"{state['workers']} workers on {state['nodes']} nodes"]
+    if state["step"] is not None:
+        parts.append(f"step {state['step']}")
+    if state["throughput"] and state["throughput_unit"] == "samples":
+        parts.append(f"{state['throughput']:.1f} samples/s")
+    elif state["steps_per_second"]:
+        parts.append(f"{state['steps_per_second']:.1f} steps/s")
+    if state["checkpoint"] is not None:
+        parts.append(f"saved {state['checkpoint']}")
+    if state["doomed"]:
+        parts.append(f"{state['doomed']} with a notice")
+    if state["stopping"]:
+        parts.append(f"stopping: {state['stopping']}")
+    return ", ".join(parts)
 
 
 def _summary_line(summary: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ class ElasticAgent:
         self._connection: LineConnection | None = None
         self._config: Message = {}
         self._last_beat = 0.0
-        self._steps: dict[int, tuple[int, int]] = {}
+        self._steps: dict[str, tuple[int, ...]] = {}
         self._leaving = False
         # Only used without shared storage.
         self._checkpoints = self._folder / "checkpoints"
@@ -118,6 +118,7 @@ class ElasticAgent:
             port=_free_port(),
             copies_port=self._copy_server.port,
             doomed=self._watcher is not None and self._watcher.pending(),
+            deadline=self._watcher.deadline if self._watcher is not None else None,
         )
         self._selector.register(self._connection, selectors.EVENT_READ, self._from_controller)
 
@@ -159,9 +160,11 @@ class ElasticAgent:
                     message["id"],
                     deadline=message["deadline"],
                     step=message["step"],
+                    agreed=message["agreed"],
                 )
                 for process in self._of(message["generation"]):
-                    process.stop(notice)
+                    if process.generation == message["generation"]:
+                        process.stop(notice)
             elif kind == "kill":
                 for process in self._of(message["generation"]):
                     process.kill()
@@ -169,7 +172,9 @@ class ElasticAgent:
                 self._leaving = True
 
     def _of(self, generation: int) -> list[RankProcess]:
-        return [item for item in self._processes if item.generation == generation and item.code is None]
+        """The ranks of a generation, and what is left of older ones."""
+        ranks = [item for item in self._processes if item.rank is not None and item.code is None]
+        return [item for item in ranks if item.generation <= generation]
 
     def _begin(self, config: Message) -> None:
         self._config = config
@@ -245,9 +250,8 @@ class ElasticAgent:
     def _start_ranks(self, message: Message) -> None:
         """Turn standbys into ranks: the warm ones first, and new ones if there are not enough."""
         generation = message["generation"]
-        for process in self._processes:  # nothing of an older generation goes on
-            if process.rank is not None and process.generation < generation:
-                process.kill()
+        for process in self._of(generation - 1):  # nothing of an older generation goes on
+            process.kill()
         for job in message["ranks"]:
             standbys = [item for item in self._processes if item.rank is None and item.code is None]
             if not standbys:
@@ -303,7 +307,7 @@ class ElasticAgent:
         process.code = code
         if process.rank is not None:
             fields = {"generation": process.generation, "rank": process.rank}
-            self._send("exited", **fields, code=code, progress=process.progress)
+            self._send("exited", **fields, code=code, progress=process.progress and process.progress.fields())
 
     # --- reports -------------------------------------------------------------------------------------------
 
@@ -317,19 +321,17 @@ class ElasticAgent:
                 self._start_ranks(fields)
             else:
                 self._send(kind, **fields)
-        steps = {
-            item.rank: item.progress for item in self._processes if item.rank is not None and item.code is None
-        }
-        known = {rank: step for rank, step in steps.items() if rank is not None and step is not None}
+        ranks = [item for item in self._processes if item.rank is not None and item.code is None]
+        generation = max((item.generation for item in ranks), default=0)
+        records = {str(item.rank): item.progress for item in ranks if item.generation == generation}
+        known = {rank: record.fields() for rank, record in records.items() if record is not None}
         now = time.monotonic()
         if known != self._steps or now - self._last_beat >= BEAT_SECONDS:
             self._steps, self._last_beat = known, now
             pending = self._watcher is not None and self._watcher.pending()
-            self._send("beat", steps={str(rank): step for rank, step in known.items()}, doomed=pending)
-        if self._config and not any(item.rank is not None and item.code is None for item in self._processes):
-            self._fill()
-        elif self._config and known:
-            self._fill()  # the first step is done: what the next generation needs may be imported now
+            self._send("beat", generation=generation, steps=known, doomed=pending)
+        if self._config and (not ranks or known):
+            self._fill()  # once the first step is done, what the next generation needs may be imported
 
 
 def _free_port() -> int:
@@ -339,10 +341,14 @@ def _free_port() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m arc_toolkit.elastic.agent NODE SLOTS HOST:PORT`, for tests and clusters without Ray."""
-    node, slots, address = arguments
-    host, _, port = address.rpartition(":")
-    agent = ElasticAgent(node, int(slots), lambda: (host, int(port)))
+    """`python -m arc_toolkit.elastic.agent NODE SLOTS FILE`, for clusters without Ray: HOST:PORT is in the file."""
+    node, slots, file = arguments
+
+    def find_controller() -> tuple[str, int]:
+        host, _, port = Path(file).read_text(encoding="utf-8").strip().rpartition(":")
+        return host, int(port)
+
+    agent = ElasticAgent(node, int(slots), find_controller)
     thread = threading.Thread(target=agent.run)
     thread.start()
     thread.join()

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from arc_toolkit.notices.notice import Notice
-from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, read_progress, takes_part
+from arc_toolkit.notices.sources.notice_file import (
+    VARIABLE,
+    NoticeFile,
+    ProgressRecord,
+    read_progress,
+    takes_part,
+)
 
 
 @dataclass(eq=False)
@@ -30,6 +36,7 @@ class RankProcess:
     is_ready: bool = False
     notice: NoticeFile | None = None
     code: int | None = None
+    is_asked_by: str = ""  # the notice for which it was asked to end
     buffers: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -59,18 +66,19 @@ class RankProcess:
         os.write(self.commands, json.dumps(job).encode() + b"\n")
 
     @property
-    def progress(self) -> tuple[int, int] | None:
-        """Its step and its first one; None if the script does not say."""
+    def progress(self) -> ProgressRecord | None:
+        """How far it is; None if the script does not say."""
         return read_progress(self.notice.path) if self.notice is not None else None
 
     def stop(self, notice: Notice) -> None:
-        """Ask it to save and to end: by the notice file if it reads it, by SIGTERM otherwise."""
+        """Ask it to save and to end: by the notice file if it reads it, by one SIGTERM otherwise."""
         if self.notice is None:
             return
         if takes_part(self.notice.path):
             self.notice.write(notice)
-        else:
+        elif self.is_asked_by != notice.id:
             self.kill(signal.SIGTERM)
+        self.is_asked_by = notice.id
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """A signal to it and to everything that it started."""

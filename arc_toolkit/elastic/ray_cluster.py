@@ -14,10 +14,15 @@ from typing import Any
 
 from arc_toolkit.elastic.agent import ElasticAgent
 from arc_toolkit.elastic.controller import Controller
+from arc_toolkit.elastic.copies import copies_folder
 from arc_toolkit.elastic.run_config import RunConfig
 from arc_toolkit.errors import ArcError, missing_extra
 
 NAMESPACE = "arc-toolkit"
+# Ray has this for systems without clusters: its processes then bind to loopback instead of all interfaces.
+_ONLY_LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_PATIENCE_SECONDS = 180.0  # for a controller that does not answer: Ray may be starting it again
+_ANSWER_SECONDS = 10.0
 _PREFIX = "arc-toolkit-elastic-"
 
 
@@ -29,27 +34,39 @@ def import_ray() -> Any:
     return ray
 
 
-def connect(uri: str | None, working_dir: str, cpus: float, gpus: float, workers: int) -> Any:
-    """Connect to a cluster; without an address start a Ray here that has room for all workers."""
-    ray = import_ray()
+def start_local(working_dir: str, cpus: float, gpus: float, workers: int) -> Any:
+    """A Ray on this machine with room for all workers, which nobody else can reach."""
+    os.environ[_ONLY_LOCAL] = "0"  # read when Ray is imported
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
+    paths = os.pathsep.join([working_dir, os.path.dirname(package)])
+    return _init(
+        "this machine",
+        address="local",
+        num_cpus=max(1, int(cpus * workers)),
+        num_gpus=int(gpus * workers),
+        include_dashboard=False,
+        runtime_env={"env_vars": {"PYTHONPATH": paths}},
+        _node_ip_address="127.0.0.1",
+    )
+
+
+def connect(uri: str, working_dir: str | None = None) -> Any:
+    """Connect to a cluster; for a new run the working folder and this package are sent there."""
+    if working_dir is None:
+        return _init(uri, address=uri)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return _init(uri, address=uri, runtime_env={"working_dir": working_dir, "py_modules": [package]})
+
+
+def _init(where: str, **options: Any) -> Any:
+    ray = import_ray()
     try:
-        if uri is None:
-            environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([working_dir, os.path.dirname(package)])}}
-            ray.init(
-                address="local",
-                num_cpus=max(1, int(cpus * workers)),
-                num_gpus=int(gpus * workers),
-                include_dashboard=False,
-                runtime_env=environment,
-                **options,
-            )
-        else:
-            ray.init(address=uri, runtime_env={"working_dir": working_dir, "py_modules": [package]}, **options)
+        ray.init(namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR", **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        text = str(error).strip().partition("\n")[0]
-        raise ArcError(f"cannot connect to Ray at {uri or 'this machine'}: {text}") from None
+        # A failure inside of the cluster comes with its traceback, whose last line says what it was.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        text = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+        raise ArcError(f"cannot connect to Ray at {where}: {text}") from None
     return ray
 
 
@@ -164,7 +181,8 @@ class RayController:
         nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
         host = ray.util.get_node_ip_address()
         restarted = bool(ray.get_runtime_context().was_current_actor_reconstructed)
-        self._controller = Controller(self._config, nodes, host=host, is_restarted=restarted)
+        history = copies_folder(self._config.name, "head").with_name("history.json")
+        self._controller = Controller(self._config, nodes, host=host, history=history, is_restarted=restarted)
         self._code: int | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -179,13 +197,12 @@ class RayController:
         controller = self._controller
         return {
             "events": controller.timeline.events[events:],
-            "output": controller.output[lines:],
-            "began": controller.timeline.began,
+            "output": controller.output.since(lines),
+            "lines": controller.output.count,
+            "address": controller.address,
             "state": controller.state(),
             "code": self._code,
-            "summary": controller.timeline.summary(
-                "running" if self._code is None else "finished" if self._code == 0 else "failed", self._code or 0
-            ),
+            "summary": controller.summary(),
         }
 
     def stop(self) -> None:
@@ -220,18 +237,31 @@ def attach(ray: Any, name: str) -> Any:
 
 
 def follow(ray: Any, controller: Any, every: float = 0.3) -> Iterator[dict[str, Any]]:
-    """The status of a run, again and again until it has ended. Events and output are given once."""
+    """The status of a run, again and again until it has ended. Events and output are given once.
+
+    A status without `state` says for how many seconds the controller has not answered.
+    """
     events = lines = 0
-    began = 0.0
+    address, since = None, time.monotonic()
     while True:
-        status: dict[str, Any] = ray.get(controller.status.remote(events, lines))
-        if began and status["began"] != began:  # the controller was started again, and counts from 0
-            events = lines = 0
-            began = status["began"]
+        try:
+            status: dict[str, Any] = ray.get(controller.status.remote(events, lines), timeout=_ANSWER_SECONDS)
+        except ray.exceptions.GetTimeoutError:
+            silent = time.monotonic() - since
+            if silent > _PATIENCE_SECONDS:
+                raise ArcError(f"the controller of the run has not answered for {silent:.0f} s") from None
+            yield {"silent": silent}
             continue
-        began = status["began"]
+        except ray.exceptions.RayActorError as error:
+            text = str(error).strip().partition("\n")[0]
+            raise ArcError(f"the controller of the run is gone: {text}") from None
+        since = time.monotonic()
+        if address is not None and status["address"] != address:
+            lines, address = 0, status["address"]  # it was started again; events are remembered, output is not
+            continue
+        address = status["address"]
         events += len(status["events"])
-        lines += len(status["output"])
+        lines = status["lines"]
         yield status
         if status["code"] is not None:
             return

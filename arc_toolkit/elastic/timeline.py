@@ -2,69 +2,148 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 SCHEMA = "arc-toolkit/elastic/v1"
+_SAVE_SECONDS = 2.0
 
 
 @dataclass
-class Timeline:
-    """The events of a run in order, and where its time went. All times are of one clock."""
+class Totals:
+    """Where the time of a run went. What a controller that comes back has to know."""
 
-    name: str
-    clock: Callable[[], float] = time.time
+    began: float
     events: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[str, float] = field(default_factory=dict)
     trained: float = 0.0
     steps_redone: int = 0
-    evictions: int = 0
+    evicted: list[str] = field(
+        default_factory=list
+    )  # a node may be there several times, if notices were withdrawn
     failures: int = 0
-    began: float = 0.0
-    _last_step: int = -1
-    _last_step_time: float | None = None
-    _stalled_for: str = "start"
+    last_step: int = -1
+    last_step_time: float | None = None
+    stalled_for: str = "start"
 
-    def __post_init__(self) -> None:
-        self.began = self.clock()
+
+class Timeline:
+    """The events of a run in order, and where its time went. All times are of one clock."""
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.time, path: Path | None = None) -> None:
+        """With `path` all of it is also in a file; `restore` reads it again."""
+        self.name, self._clock, self._path = name, clock, path
+        self.totals = Totals(began=clock())
+        self._saved = 0.0
+        self._doomed: set[str] = set()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return self.totals.events
+
+    @property
+    def evictions(self) -> int:
+        return len(self.totals.evicted)
+
+    @property
+    def failures(self) -> int:
+        return self.totals.failures
+
+    @property
+    def steps_redone(self) -> int:
+        return self.totals.steps_redone
+
+    @property
+    def last_generation(self) -> int:
+        return max((event["generation"] for event in self.events if event["event"] == "start"), default=0)
 
     def add(self, event: str, **fields: Any) -> None:
-        self.events.append({"time": round(self.clock(), 3), "event": event, **fields})
+        self.events.append({"time": round(self._clock(), 3), "event": event, **fields})
+        self._save()
 
     def progress(self, step: int, first: int) -> None:
         """The run has done this step. `first` is the one that its processes began with: it shows what is done again."""
-        now = self.clock()
-        if self._stalled_for:
-            since = self._last_step_time if self._last_step_time is not None else self.began
+        now, totals = self._clock(), self.totals
+        if totals.stalled_for:
+            since = totals.last_step_time if totals.last_step_time is not None else totals.began
             seconds = now - since
-            self.lost[self._stalled_for] = self.lost.get(self._stalled_for, 0.0) + seconds
-            redone = max(0, self._last_step - first + 1)
-            self.steps_redone += redone
-            self.add("resumed", step=first, stall=round(seconds, 3), cause=self._stalled_for, steps_redone=redone)
-            self._stalled_for = ""
-        elif self._last_step_time is not None:
-            self.trained += now - self._last_step_time
-        self._last_step, self._last_step_time = step, now
+            totals.lost[totals.stalled_for] = totals.lost.get(totals.stalled_for, 0.0) + seconds
+            redone = max(0, totals.last_step - first + 1)
+            totals.steps_redone += redone
+            cause, totals.stalled_for = totals.stalled_for, ""
+            self.add("resumed", step=first, stall=round(seconds, 3), cause=cause, steps_redone=redone)
+        elif totals.last_step_time is not None:
+            totals.trained += now - totals.last_step_time
+        totals.last_step, totals.last_step_time = step, now
+        if now - self._saved > _SAVE_SECONDS:
+            self._save()
 
     def stall(self, cause: str) -> None:
         """The ranks do not train any more, because of this."""
         # What looked like the failure of a rank may turn out to be the loss of its peer's node.
-        if self._stalled_for in ("", "failure"):
-            self._stalled_for = cause
+        if self.totals.stalled_for in ("", "failure"):
+            self.totals.stalled_for = cause
 
-    def summary(self, outcome: str, code: int) -> dict[str, Any]:
+    def evict(self, node: str) -> None:
+        """A node with ranks is taken away. A notice and the loss that follows it are one eviction."""
+        if node not in self._doomed:
+            self._doomed.add(node)
+            self.totals.evicted.append(node)
+
+    def withdraw(self, node: str) -> None:
+        """The node stays after all; another notice is another eviction."""
+        self._doomed.discard(node)
+        self.add("withdrawn", node=node)
+
+    def fail(self, rank: int, code: int) -> None:
+        self.totals.failures += 1
+        self.add("failed", rank=rank, code=code)
+
+    def excuse(self, node: str) -> None:
+        """What was counted as the failure of a rank was the loss of this node."""
+        self.totals.failures -= 1
+        self.add("excused", node=node)
+
+    def summary(self, outcome: str, code: int, rates: Mapping[int, float], unit: str) -> dict[str, Any]:
+        totals = self.totals
         return {
             "schema": SCHEMA,
             "name": self.name,
             "outcome": outcome,
             "code": code,
-            "seconds": round(self.clock() - self.began, 3),
-            "seconds_trained": round(self.trained, 3),
-            "seconds_lost": {cause: round(value, 3) for cause, value in sorted(self.lost.items())},
-            "steps": self._last_step + 1,
-            "steps_redone": self.steps_redone,
+            "seconds": round(self._clock() - totals.began, 3),
+            "seconds_trained": round(totals.trained, 3),
+            "seconds_lost": {cause: round(value, 3) for cause, value in sorted(totals.lost.items())},
+            "steps": totals.last_step + 1,
+            "steps_redone": totals.steps_redone,
             "evictions_survived": self.evictions,
-            "failures": self.failures,
+            "failures": totals.failures,
+            "throughput": {str(size): round(rate, 3) for size, rate in sorted(rates.items())},
+            "throughput_unit": f"{unit} per second",
         }
+
+    def restore(self) -> None:
+        """Go on where a controller was that is gone; a file that is not there or not whole is a new beginning."""
+        try:
+            self.totals = Totals(**json.loads((self._path or Path()).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return
+        self._doomed = set(self.totals.evicted)
+
+    def _save(self) -> None:
+        """A run does not end because its history cannot be written."""
+        self._saved = self._clock()
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._path.with_suffix(".new")
+            temporary.write_text(json.dumps(asdict(self.totals)), encoding="utf-8")
+            os.replace(temporary, self._path)
+        except OSError:
+            return

@@ -30,7 +30,7 @@ class NoticeKind(enum.Enum):
 class Notice:
     """One announcement. `deadline` is a time as of `time.time()`, or None if it may come at any moment."""
 
-    __slots__ = ("deadline", "description", "id", "kind", "source", "step")
+    __slots__ = ("agreed", "deadline", "description", "id", "kind", "source", "step")
 
     def __init__(
         self,
@@ -41,11 +41,13 @@ class Notice:
         deadline: float | None = None,
         description: str = "",
         step: int | None = None,
+        agreed: bool = True,
     ) -> None:
         self.kind, self.source, self.id = kind, source, id
         self.deadline, self.description = deadline, description
-        # After which step every rank of an elastic run stops, so that all have the same state.
-        self.step = step
+        # After which step every rank of an elastic run stops, so that all have the same state. Until all have read of
+        # it (`agreed`) the step is a proposal.
+        self.step, self.agreed = step, agreed
 
     def __repr__(self) -> str:
         return f"Notice({self.kind.value} from {self.source}, id={self.id!r}, deadline={self.deadline})"
@@ -64,6 +66,7 @@ class Notice:
             "deadline": self.deadline,
             "description": self.description,
             "step": self.step,
+            "agreed": self.agreed,
         }
 
 

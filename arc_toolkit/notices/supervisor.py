@@ -232,7 +232,7 @@ class Supervisor:
 
     def _step(self) -> int | None:
         progress = read_progress(self._file.path)
-        return progress[0] if progress is not None else None
+        return progress.step if progress is not None else None
 
     def _saved_since_notice(self) -> int | None:
         """The step of the save that was made for the notice: as the process says, or as its folder shows."""

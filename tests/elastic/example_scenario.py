@@ -48,7 +48,7 @@ def main(folder: Path, script: Path, *arguments: str) -> None:
                 "evictions": timeline.evictions,
                 "redone": timeline.steps_redone,
                 "lost": len(run.events("lost")),
-                "output": [text for _, text in run.controller.output],
+                "output": [text for _, text in run.controller.output.since(0)],
             }
         )
     )

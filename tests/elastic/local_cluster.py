@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,12 +20,13 @@ from arc_toolkit.elastic.controller import Controller
 from arc_toolkit.elastic.run_config import RunConfig
 from tests.support import ROOT
 
-# A sum that only comes out right if every step was done once, in order, by ranks that agree. It needs no package.
+# A sum that only comes out right if every step was done once, in order, by ranks that agree. It needs no package. It
+# ends after so many steps, or after the one in which the first rank sees a file.
 SCRIPT = """
 import os, socket, sys, time
 from arc_toolkit.checkpoints import Store
 
-TOTAL, PAUSE = int(sys.argv[1]), float(sys.argv[2])
+TOTAL, PAUSE = int(sys.argv[1]) if sys.argv[1].isdigit() else 10**9, float(sys.argv[2])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 MODE = sys.argv[3] if len(sys.argv) > 3 else ""
 peers = []
@@ -41,18 +44,23 @@ if WORLD > 1:
                 time.sleep(0.01)
 
 def barrier(step):
+    # Whether this is the last step.
     if RANK == 0:
+        is_last = step == TOTAL - 1 or (TOTAL == 10**9 and os.path.exists(sys.argv[1]))
         for peer in peers:
             assert int(peer.readline()) == step
         for peer in peers:
-            peer.write(f"{step}\\n"); peer.flush()
-    elif peers:
-        peers[0].write(f"{step}\\n"); peers[0].flush()
-        assert int(peers[0].readline()) == step
+            peer.write(f"{step} {int(is_last)}\\n"); peer.flush()
+        return is_last
+    peers[0].write(f"{step}\\n"); peers[0].flush()
+    theirs, is_last = peers[0].readline().split()
+    assert int(theirs) == step
+    return is_last == "1"
 
 store = Store(keep=2)
 checkpoint = store.latest()
 total = int((checkpoint / "total").read_text()) if checkpoint else 0
+step = TOTAL - 1
 for step in store.steps(TOTAL, every=20):
     total = (total * 31 + step) % 1000003
     if MODE == "crash" and step == 30 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
@@ -60,12 +68,14 @@ for step in store.steps(TOTAL, every=20):
     if MODE == "always-crash" and step == 5:
         raise ValueError("a bug")
     time.sleep(PAUSE)
-    barrier(step)
+    is_last = barrier(step)
     if store.due(step):
         with store.save(step) as folder:
             (folder / "total").write_text(str(total))
+    if is_last:
+        break
 if RANK == 0:
-    print("total", total, "workers", WORLD, flush=True)
+    print("total", total, "workers", WORLD, "steps", step + 1, flush=True)
 """
 
 
@@ -83,11 +93,13 @@ class LocalCluster:
         self.nodes, self._slots = list(nodes), slots
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.drained: list[str] = []
+        self._address = Path(tempfile.mkdtemp()) / "controller"
 
     def poll(self, address: tuple[str, int]) -> None:
+        self._address.write_text(f"{address[0]}:{address[1]}")
         for node in self.nodes:
             if node not in self.agents:
-                words = ["-m", "arc_toolkit.elastic.agent", node, str(self._slots), f"{address[0]}:{address[1]}"]
+                words = ["-m", "arc_toolkit.elastic.agent", node, str(self._slots), str(self._address)]
                 self.agents[node] = subprocess.Popen(
                     [sys.executable, *words],
                     start_new_session=True,
@@ -106,6 +118,7 @@ class LocalCluster:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(agent.pid, signal.SIGKILL)
             agent.wait()
+        shutil.rmtree(self._address.parent, ignore_errors=True)
 
 
 class ElasticRun:
@@ -113,9 +126,10 @@ class ElasticRun:
 
     def __init__(self, folder: Path, cluster: LocalCluster, arguments: list[str], **options: Any) -> None:
         self.cluster, self.notices = cluster, folder / "notices"
-        self.notices.mkdir()
+        self.notices.mkdir(exist_ok=True)
         script = folder / "script.py"
         script.write_text(options.pop("source", SCRIPT))
+        control = {name: options.pop(name) for name in ("history", "is_restarted") if name in options}
         self.config = RunConfig(
             "test",
             str(script),
@@ -128,13 +142,25 @@ class ElasticRun:
             notice_dir=str(self.notices),
             **options,
         )
-        self.controller = Controller(self.config, cluster)
+        self.controller = Controller(self.config, cluster, **control)
         self.code: int | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
-        self.code = self.controller.serve()
+        with contextlib.suppress(SystemExit):  # see abandon
+            self.code = self.controller.serve()
+
+    def abandon(self) -> None:
+        """End the controller as SIGKILL would: agents hear nothing."""
+
+        def end() -> None:
+            raise SystemExit
+
+        self.controller._agents.tell_all = lambda *_, **__: None  # type: ignore[method-assign]
+        self.controller._tick = end  # type: ignore[method-assign]
+        self._thread.join(30)
+        assert not self._thread.is_alive()
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.controller.timeline.events if event["event"] == kind]
@@ -154,7 +180,7 @@ class ElasticRun:
         return self.code
 
     def text(self) -> str:
-        return "\n".join(text for _, text in self.controller.output)
+        return "\n".join(text for _, text in self.controller.output.since(0))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.local_cluster import LocalCluster, elastic_run, expected_total
+from tests.elastic.local_cluster import SCRIPT, LocalCluster, elastic_run, expected_total
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +32,93 @@ def test_a_notice_shrinks_the_run_at_once_and_loses_no_step(tmp_path: Path) -> N
     assert f"total {expected_total(300)} workers 2" in run.text()
     timeline = run.controller.timeline
     assert (timeline.steps_redone, timeline.evictions, timeline.failures) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("moment", ["start", "resumed"])
+def test_a_notice_in_the_very_first_steps_loses_none(tmp_path: Path, moment: str) -> None:
+    """Nothing is known of the speed of the ranks then, and some of them may not have done a step."""
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 1500, 0.001) as run:
+        run.until(lambda: bool(run.events(moment)))
+        (run.notices / "b").write_text("25")
+        run.until(lambda: len(run.events("start")) == 2)
+        assert run.wait() == 0
+    assert f"total {expected_total(1500)} workers 2" in run.text()
+    timeline = run.controller.timeline
+    assert (timeline.steps_redone, timeline.evictions, timeline.failures) == (0, 1, 0)
+    assert not run.events("timeout")
+
+
+def test_a_node_that_goes_right_after_its_notice_is_one_eviction(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 300, 0.02) as run:
+        run.until_step(30)
+        (run.notices / "b").write_text("25")
+        run.until(lambda: bool(run.events("stopping")))
+        run.cluster.signal("b", signal.SIGKILL)
+        assert run.wait() == 0
+    assert f"total {expected_total(300)} workers 1" in run.text()
+    assert (run.controller.timeline.evictions, run.controller.timeline.failures) == (1, 0)
+
+
+def test_two_nodes_lost_at_once_are_two_evictions_and_no_failure(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 200, 0.02, max_failures=0) as run:
+        run.until_step(30)
+        run.cluster.signal("a", signal.SIGKILL)
+        run.cluster.signal("c", signal.SIGKILL)
+        assert run.wait() == 0
+    assert f"total {expected_total(200)} workers 1" in run.text()
+    assert (run.controller.timeline.evictions, run.controller.timeline.failures) == (2, 0)
+
+
+def test_a_save_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
+    save = "with store.save(step) as folder:"
+    source = SCRIPT.replace(save, f"{save}\n            time.sleep(600 if store.notice else 0)")
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 200, 0.02, source=source, checkpoint_timeout=1.0) as run:
+        run.until_step(45)
+        (run.notices / "b").write_text("25")
+        assert run.wait() == 0
+    assert f"total {expected_total(200)} workers 1" in run.text()
+    (event,) = run.events("timeout")
+    assert event["resumes"].startswith("from step ")
+    assert 0 < run.controller.timeline.steps_redone <= 40
+
+
+def test_a_controller_that_comes_back_leaves_a_node_with_a_notice(tmp_path: Path) -> None:
+    """It was given while nobody listened."""
+    cluster, history = LocalCluster("a", "b"), tmp_path / "history.json"
+    with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, history=history) as first:
+        first.until_step(30)
+        first.abandon()
+        (first.notices / "b").write_text("60")
+        with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, history=history, is_restarted=True) as run:
+            run.until(lambda: bool(run.events("adopted")))
+            run.until(lambda: len(run.events("start")) == 2)
+            run.until(lambda: len(run.events("resumed")) == 2)
+            (tmp_path / "end").touch()
+            assert run.wait() == 0
+    steps = int(run.text().split("steps ")[1])
+    assert f"total {expected_total(steps)} workers 1" in run.text()
+    assert (run.controller.timeline.steps_redone, run.controller.timeline.evictions) == (0, 1)
+    assert [event["workers"] for event in run.events("start")] == [2, 1], "both controllers have one history"
+
+
+def test_growth_stops_where_samples_do_not_grow(tmp_path: Path) -> None:
+    """One batch for all: with more workers a step takes as long, and has as many samples."""
+    source = SCRIPT.replace("store.due(step)", "store.due(step, samples=12 // WORLD)")
+    with elastic_run(tmp_path, LocalCluster("a"), tmp_path / "end", 0.02, source=source) as run:
+        run.until(lambda: 1 in run.controller.throughput.rates)
+        run.cluster.nodes.append("b")
+        run.until(lambda: 2 in run.controller.throughput.rates)
+        run.cluster.nodes.append("c")
+        run.until(lambda: any(agent.node == "c" and agent.warm for agent in run.controller._agents.links))
+        step = run.controller.state()["step"] or 0
+        run.until_step(step + 50)
+        (tmp_path / "end").touch()
+        assert run.wait() == 0
+    assert [event["workers"] for event in run.events("start")] == [1, 2]
+    summary = run.controller.summary()
+    assert summary["throughput_unit"] == "samples per second"
+    assert list(summary["throughput"]) == ["1", "2"]
+    assert summary["throughput"]["2"] < 1.5 * summary["throughput"]["1"]
 
 
 def test_a_killed_node_costs_at_most_one_interval(tmp_path: Path) -> None:
@@ -100,7 +187,7 @@ def test_ten_evictions_in_a_row(tmp_path: Path) -> None:
     with elastic_run(tmp_path, LocalCluster(*nodes), 1500, 0.01) as run:
         for number in range(10):
             run.until(lambda count=number: len(run.events("resumed")) > count)  # type: ignore[misc]
-            running = run.controller._placement
+            running = run.controller.placement
             assert running is not None
             run.cluster.nodes.append(f"n{number + 4}")
             (run.notices / running.nodes[0]).write_text("25")
@@ -173,13 +260,13 @@ def test_without_shared_storage_checkpoints_are_copied(tmp_path: Path, monkeypat
     (tmp_path / "tmp").mkdir()
     with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 300, 0.02, checkpoints="") as run:
         run.until_step(45)
-        running = run.controller._placement
+        running = run.controller.placement
         assert running is not None
         (run.notices / running.nodes[0]).write_text("25")  # the node of the rank that saves
         run.until(lambda: len(run.events("resumed")) == 2)
         assert run.controller.timeline.steps_redone == 0
         run.until(lambda: (run.controller.newest_step() or 0) >= 100)
-        running = run.controller._placement
+        running = run.controller.placement
         assert running is not None
         run.cluster.signal(running.nodes[0], signal.SIGKILL)
         assert run.wait() == 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,8 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a command with loopback only; everything that it starts ends with it."""
     unshare = shutil.which("unshare")
-    shell = 'ip link set lo up && exec "$@"'
+    # With an address that looks as if others could reach it, which Ray prefers to loopback.
+    shell = 'ip link set lo up && ip address add 10.9.8.7/24 dev lo && ip route add default dev lo && exec "$@"'
     prefix = [
         unshare or "false",
         "--net",
@@ -44,18 +47,32 @@ def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.Compl
     )
 
 
-def test_a_local_ray_needs_no_cluster(frameworks: str, tmp_path: Path) -> None:
-    words = [
-        frameworks,
-        "-m",
-        "arc_toolkit",
-        "elastic",
-        "-f",
-        str(ROOT / "examples" / "elastic_numpy.py"),
-        "-m",
-        "2",
-    ]
-    result = isolated([*words, "--cloud", "none", "--", "60", "0.01"], tmp_path, 300)
+def test_a_cluster_that_shrinks_grows_and_loses_its_controller(frameworks: str, tmp_path: Path) -> None:
+    words = [frameworks, "-m", "tests.elastic.ray_scenario", str(tmp_path)]
+    result = isolated(words, tmp_path, 600)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    scenario = lines[-1]
+    assert scenario["code"] == 0
+    assert scenario["total"] == scenario["expected"]
+    assert scenario["causes"] == ["start", "eviction", "lost node", "growing"]
+    assert scenario["workers"] == [3, 2, 1, 2]
+    assert scenario["attached"] == scenario["workers"], "a controller that comes back knows what happened before"
+    assert scenario["drained"], "nothing else lands on a node with a notice"
+    summary = scenario["summary"]
+    assert (summary["outcome"], summary["evictions_survived"], summary["failures"]) == ("finished", 2, 0)
+    assert summary["steps_redone"] <= 20
+    assert summary["steps"] == scenario["steps"]
+
+
+def test_a_local_ray_needs_no_cluster_and_cannot_be_reached(frameworks: str, tmp_path: Path) -> None:
+    words = [frameworks, "-m", "arc_toolkit", "elastic", "-m", "1"]
+    script = str(ROOT / "examples" / "elastic_numpy.py")
+    watched = [frameworks, "-m", "tests.elastic.listening", *words, "-f", script, "--cloud", "none"]
+    result = isolated([*watched, "--", "60", "0.01"], tmp_path, 300)
     assert result.returncode == 0, result.stderr[-3000:]
-    assert "after 60 steps, 2 workers at the end" in result.stdout
+    assert "after 60 steps, 1 workers at the end" in result.stdout
     assert "finished: trained" in result.stderr
+    sockets = json.loads(result.stdout.splitlines()[-1])
+    assert sockets["listening"] > 3
+    assert sockets["reachable"] == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.elastic.script_imports import imported_modules
+from arc_toolkit.elastic.throughput import worth_growing
 from arc_toolkit.elastic.timeline import Timeline
-from arc_toolkit.elastic.worlds import Capacity, place_ranks, stop_step, worth_growing
+from arc_toolkit.elastic.worlds import Capacity, place_ranks
 from arc_toolkit.errors import ArcError
 
 
@@ -16,19 +17,6 @@ def test_ranks_fill_nodes_in_order_and_leave_doomed_ones() -> None:
     assert place_ranks(nodes, 8, warm_only=True).nodes == ("a", "a", "c")
     assert place_ranks(nodes, 1, warm_only=True).nodes == ("a",)
     assert place_ranks([], 4, warm_only=True).size == 0
-
-
-def test_the_first_rank_goes_where_the_checkpoint_is() -> None:
-    nodes = [Capacity("a", 1, 1), Capacity("b", 1, 1, has_checkpoint=True)]
-    assert place_ranks(nodes, 2, warm_only=True).nodes == ("b", "a")
-
-
-@pytest.mark.parametrize(
-    ("steps", "rate", "expected"),
-    [([10, 10], 0.0, 11), ([10, 11], 0.1, 13), ([100, 99], 5.0, 106), ([1000], 100.0, 1101)],
-)
-def test_no_rank_has_passed_the_step_to_stop_after(steps: list[int], rate: float, expected: int) -> None:
-    assert stop_step(steps, rate) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +45,7 @@ def test_the_timeline_says_what_a_stall_cost() -> None:
     timeline.stall("eviction")
     now[0] = 105.5
     timeline.progress(2, 2)
-    summary = timeline.summary("finished", 0)
+    summary = timeline.summary("finished", 0, {}, "steps")
     assert summary["seconds_lost"] == {"eviction": 1.5, "start": 2.0}
     assert (summary["seconds_trained"], summary["steps_redone"]) == (2.0, 1)
 

@@ -57,6 +57,7 @@ class NoticeFile:
         import json
 
         kind, deadline, source, description, step = NoticeKind.STOP, None, self.name, "", None
+        agreed = True
         id = f"{self.path}-{written}"
         try:
             with open(self.path, encoding="utf-8", errors="replace") as stream:
@@ -72,9 +73,10 @@ class NoticeFile:
                 source, description = str(value.get("source") or source), str(value.get("description") or "")
                 id = str(value.get("id") or id)
                 step = value["step"] if isinstance(value.get("step"), int) else None
+                agreed = value.get("agreed") is not False
         except (OSError, ValueError):
             description = f"{self.path} cannot be read as a notice"
-        return Notice(kind, source, id, deadline=deadline, description=description, step=step)
+        return Notice(kind, source, id, deadline=deadline, description=description, step=step, agreed=agreed)
 
 
 def notice_file() -> NoticeFile | None:
@@ -85,6 +87,7 @@ def notice_file() -> NoticeFile | None:
 
 # A process that takes part writes its step beside the notice file: that it takes part, and how far it is.
 _PROGRESS = ".step"
+NONE = -2  # no step: -1 is the one before the first
 
 
 class Progress:
@@ -93,22 +96,46 @@ class Progress:
     def __init__(self, path: str) -> None:
         self._handle = os.open(path + _PROGRESS, os.O_WRONLY | os.O_CREAT, 0o600)
         self._first: int | None = None
+        self._samples = 0
+        self._saved = b""
+        self._written = b""
 
-    def write(self, step: int) -> None:
-        """This step is done. The first one of the process is kept beside it: it shows what is done again."""
+    def write(self, step: int, proposal: int | None = None, samples: int = 0) -> None:
+        """This step is done, with so many samples, and this proposal for the last step is known."""
         if self._first is None:
             self._first = step
-        os.pwrite(self._handle, b"%-20d%-20d" % (step, self._first), 0)
+        self._samples += samples
+        known = NONE if proposal is None else proposal
+        record = b"%-20d%-20d%-20s%-20d%-20d" % (step, self._first, self._saved, known, self._samples)
+        if record != self._written:
+            self._written = record
+            os.pwrite(self._handle, record, 0)
 
     def write_saved(self, step: int) -> None:
         """The newest checkpoint has this step."""
+        self._saved = b"%d" % step
         os.pwrite(self._handle, b"%-20d" % step, 40)
 
 
-def read_progress(path: str) -> tuple[int, int] | None:
-    """The step of a process and its first one; None if it does not take part, or has done none."""
-    step, first, _ = _fields(path)
-    return None if step is None or first is None else (step, first)
+class ProgressRecord:
+    """How far a process is. `first` is the step that it began with: it shows what is done again."""
+
+    __slots__ = ("first", "proposal", "samples", "saved", "step")
+
+    def __init__(self, step: int, first: int, saved: int = NONE, proposal: int = NONE, samples: int = 0) -> None:
+        self.step, self.first, self.saved, self.proposal, self.samples = step, first, saved, proposal, samples
+
+    def fields(self) -> tuple[int, ...]:
+        return self.step, self.first, self.saved, self.proposal, self.samples
+
+
+def read_progress(path: str) -> ProgressRecord | None:
+    """How far a process is; None if it does not take part, or has done no step."""
+    step, first, *others = _fields(path)
+    if step is None or first is None:
+        return None
+    saved, proposal, samples = (NONE if number is None else number for number in others)
+    return ProgressRecord(step, first, saved, proposal, max(0, samples))
 
 
 def read_saved(path: str) -> int | None:
@@ -116,14 +143,14 @@ def read_saved(path: str) -> int | None:
     return _fields(path)[2]
 
 
-def _fields(path: str) -> tuple[int | None, int | None, int | None]:
+def _fields(path: str) -> list[int | None]:
     try:
         with open(path + _PROGRESS, "rb") as stream:
-            text = stream.read(60)
+            text = stream.read(100)
     except OSError:
-        return None, None, None
-    step, first, saved = (text[start : start + 20].strip(b" \0") for start in (0, 20, 40))
-    return tuple(int(word) if word.isdigit() else None for word in (step, first, saved))  # type: ignore[return-value]
+        text = b""
+    words = [text[start : start + 20].strip(b" \0") for start in range(0, 100, 20)]
+    return [int(word) if word.lstrip(b"-").isdigit() else None for word in words]
 
 
 def takes_part(path: str) -> bool:

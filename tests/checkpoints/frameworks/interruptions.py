@@ -30,7 +30,7 @@ class InterruptedStore(Store):
         super().__init__(root)
         self._interruption, self._at = interruption, step
 
-    def due(self, step: int) -> bool:
+    def due(self, step: int, *, samples: int = 0) -> bool:
         if step >= self._at and self._interruption == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if step >= self._at and self._interruption == "notice" and self.notice is None:
