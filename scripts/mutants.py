@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.placement.rules import manifest_rules
 from arc_toolkit.sizing.validation_rules import RULES as VALIDATION_RULES
+from scripts.cost_mutants import cost_replacements
 from scripts.mutation import Module, Mutant, csv_field, csv_rows, replaced
 
 AZUREML = "arc_toolkit/azureml/"
@@ -299,5 +300,5 @@ def facts() -> Iterator[Mutant]:
 def replacements() -> Iterator[Mutant]:
     for group, name, path, function, statement, tests in FUNCTIONS:
         yield Mutant(group, name, path, Module(path).beginning(function, statement), tests)
-    for group, name, path, old, new, tests in REPLACEMENTS:
+    for group, name, path, old, new, tests in (*REPLACEMENTS, *cost_replacements()):
         yield Mutant(group, name, path, replaced(path, old, new), tests)

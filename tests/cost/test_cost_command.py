@@ -231,7 +231,7 @@ def test_simulation_and_deadline(arc: Arc) -> None:
 
 def test_with_a_fallback_the_figures_come_from_the_simulation(arc: Arc) -> None:
     words = (*A100, "--eviction-rate", "5%", "--missing", "50%:3h", "--fallback", "30m", "--simulate", "500")
-    data = as_json(arc, *words)
+    data = as_json(arc, *words, "--spot-price", "40%")
     spot = data["tiers"][1]
     assert spot["hours"] == pytest.approx(data["simulation"]["mean_hours"])
     assert spot["hours"] < data["expected"]["hours"]

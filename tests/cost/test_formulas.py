@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.checkpoints.interval import best_interval, daly_interval, first_order_waste, mean_seconds
 from arc_toolkit.cost.formulas import break_even, expected
-from arc_toolkit.cost.simulation import mean_of, quantile, simulate
+from arc_toolkit.cost.simulation import _outage, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 from arc_toolkit.errors import ArcError
 
@@ -154,7 +154,28 @@ def test_without_evictions_spot_takes_no_longer() -> None:
     assert simulate(job, 3).elapsed == (HOUR,) * 3
 
 
+def test_evictions_in_a_restart_count() -> None:
+    # M = 2016.6 s, a restart of 20 min: e^(1200/M) = 1.813 evictions for each one during work.
+    job = TrainingJob(40 * HOUR, 8, 0.20, 15, 1200, 0.9)
+    result, runs = expected(job), simulate(job, 2000, seed=6)
+    assert result
+    assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(result.evictions, rel=0.02)
+    assert result.restarts / result.evictions == pytest.approx(job.mean * (1 - 1 / 1.8130), rel=1e-3)
+
+
+def test_an_outage_by_hand() -> None:
+    # On demand after 10 min. Back after 5 min: only a wait. Back after 60 min: 50 min on demand, of which the restart
+    # (1 min) and the save before it moves (15 s) are not work. 20 min left: done on demand.
+    job = TrainingJob(10 * HOUR, 2, 0.30, 15, 60, 0.0, MissingCapacity(1.0, HOUR, fallback_seconds=600))
+    assert _outage(job, 9000, 300) == (300, 0, 9000)
+    assert _outage(job, 9000, 3600) == (600, 3000, 9000 - (3000 - 60 - 15))
+    assert _outage(job, 1200, 3600) == (600, 60 + 1200, 0)
+    assert _outage(job, 9000, 630) == (600, 30, 9000)  # back before the restart was over: nothing is done
+
+
 def test_a_hopeless_job_is_known_as_such() -> None:
+    # Saves of 1 h with an eviction every 98 s: a part of the work is never saved.
+    assert expected(TrainingJob(40 * HOUR, 8, 0.99, 3600, 10, 0.0)) is None
     assert expected(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0)) is None
     with pytest.raises(ArcError, match="hardly makes progress"):
         simulate(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0), 1)
@@ -183,6 +204,12 @@ def test_the_same_seed_gives_the_same_runs_and_another_gives_others() -> None:
     job = TrainingJob(10 * HOUR, 4, 0.2)
     assert simulate(job, 20, 5) == simulate(job, 20, 5)
     assert simulate(job, 20, 5) != simulate(job, 20, 6)
+
+
+@pytest.mark.parametrize("rate", [1.0, -0.1, math.nan])
+def test_a_rate_is_a_probability_below_1(rate: float) -> None:
+    with pytest.raises(ArcError, match="less than 100%"):
+        TrainingJob(HOUR, rate=rate)
 
 
 def test_quantiles_by_hand() -> None:

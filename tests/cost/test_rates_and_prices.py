@@ -78,6 +78,7 @@ def test_nodes_that_vanished_widen_the_interval_upwards() -> None:
     sure = measured_rate([NodeLife(50, evicted=True), NodeLife(50)], "h.db")
     assert rate.low == sure.low
     assert rate.high > sure.high
+    assert rate.used == pytest.approx(1 - math.exp(-1.5 / 100))  # half of it is assumed
     assert "1 more vanished" in rate.source
 
 
@@ -174,6 +175,7 @@ def test_own_prices_win_and_the_rest_is_from_the_shipped_table() -> None:
         ([OWN[0], "D8s,westeurope,cheap,1"], "mine.csv:2: tier 'cheap'"),
         ([OWN[0], "# a comment", "D8s,westeurope,spot,free"], "mine.csv:3: price 'free' is not a number"),
         ([OWN[0], "D8s,westeurope,spot,-1"], "a price is more than 0"),
+        ([OWN[0], "D8s,westeurope,spot,1e9"], "a price is more than 0 and less than 1,000,000"),
         ([OWN[0], "D8s,westeurope,spot,1,USD,June"], "date 'June'"),
         ([], "must have the columns"),
     ],
