@@ -54,34 +54,42 @@ def cost_values(report: CostReport) -> dict[str, Any]:
 
 
 def price_plot(report: CostReport) -> LinePlot | None:
-    """None without any price."""
-    rows = [row for row in report.rows if row.price]
-    if not rows:
-        return None
+    """None without any price. If only that of dedicated is known: the price per hour below which spot pays."""
     job, used = report.job, report.rate.used
+    known = {row.tier: row.price.amount for row in report.rows if row.price}
+    if not known:
+        return None
     furthest = min(0.95, max(0.3, 2 * report.rate.high, 1.2 * (report.break_even or 0.0)))
     rates = [furthest * index / POINTS for index in range(POINTS + 1)]
-    curves: dict[Tier, list[tuple[float, float]]] = {}
-    for row in rows:
-        assert row.price is not None
-        if row.tier is Tier.DEDICATED:
-            curves[row.tier] = [(rate, row.cost or 0.0) for rate in rates]
-            continue
-        points = [(rate, expected(job.at(rate))) for rate in rates]
-        curves[row.tier] = [(rate, result.price(row.price.amount, job.nodes)) for rate, result in points if result]
-    dedicated = curves.get(Tier.DEDICATED)
-    highest = 1.3 * dedicated[0][1] if dedicated else max(y for curve in curves.values() for _, y in curve)
+    results = [(rate, result) for rate in rates if (result := expected(job.at(rate)))]
+    dedicated = known.get(Tier.DEDICATED)
+    total = dedicated * job.nodes * job.work_seconds / 3600 if dedicated else None
+    per_hour = list(known) == [Tier.DEDICATED]
+    curves: list[tuple[str, str, list[tuple[float, float]]]] = []
+    if dedicated and total:
+        curves.append(
+            (Tier.DEDICATED.value, "dedicated", [(rate, dedicated if per_hour else total) for rate in rates])
+        )
+    if per_hour and total:
+        curves.append(
+            ("spot pays below", "spot", [(rate, total / item.price(1.0, job.nodes)) for rate, item in results])
+        )
+    for tier, amount in known.items():
+        if tier is not Tier.DEDICATED:
+            curve = [(rate, result.price(amount, job.nodes)) for rate, result in results]
+            curves.append((tier.value, TONES[tier], curve))
+    highest = 1.3 * curves[0][2][0][1] if total else max(y for _, _, curve in curves for _, y in curve)
     plot = LinePlot(
         (0.0, furthest),
         (0.0, highest * 1.05),
         "evictions per node and hour",
-        f"expected price ({report.currency})",
+        f"price per VM and hour ({report.currency})" if per_hour else f"expected price ({report.currency})",
         lambda value: f"{value:.0%}".replace("%", " %"),
         lambda value: f"{value:,.0f}" if highest >= 10 else f"{value:.3g}",
     )
     plot.shade(report.rate.low, report.rate.high)
-    for tier, curve in curves.items():
-        plot.draw(tier.value, TONES[tier], curve)
+    for name, tone, points in curves:
+        plot.draw(name, tone, points)
     plot.mark(f"computed with {percent(used)}", used)
     if report.break_even is not None:
         plot.mark(f"stops paying at {percent(report.break_even)}", report.break_even)

@@ -158,7 +158,11 @@ def explain_cost(report: CostReport, style: Style) -> str:
     ]
     lines = [
         ("work", result.work, "without evictions"),
-        ("saves", result.saves, f"{save:g} s each, every {span(job.interval)} and at a notice"),
+        (
+            "saves",
+            result.saves,
+            f"{save:g} s each, every {span(job.interval)}{' and at a notice' if noticed else ''}",
+        ),
         ("done again", result.redone, f"work since the last save, at {1 - noticed:.0%} of the evictions"),
         ("restarts", result.restarts, f"{result.evictions:.1f} evictions, {job.restart_seconds:g} s each"),
         ("waits", result.waits, f"for capacity, at {job.missing.share:.0%} of the evictions"),

@@ -150,6 +150,10 @@ def traces(folder: Path) -> None:
         "\nTable 3 of Can't Be Late: 48 h of work in 60 h, changeover 0.2 h, 8 traces of 2 weeks: hours on demand"
     )
     paths = sorted(folder.glob("availability/1-node/aws-10-26-2022/*.json"))
+    if not paths:
+        raise SystemExit(
+            f"{folder} has no availability/1-node/aws-10-26-2022: use a copy of skypilot-org/spot-traces"
+        )
     for policy, published in ((greedy(job), "30.8 +- 17.7"), (uniform_progress(job), "25.1 +- 15.3")):
         dear_hours = [
             MixRun(job, policy, deadline, capacity, lambda: 0.0).finish().dear_work / HOUR

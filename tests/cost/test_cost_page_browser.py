@@ -55,6 +55,8 @@ CASES = {
         "--spot-price",
         "12%",
     ),
+    "no spot price": ("--region", "eastus", "--eviction-rate", "5%"),
+    "no upper end": ("--eviction-rate", "20+%", "--together", "4"),
     "small job": ("--hours", "0.2", "--eviction-rate", "5%", "--spot-price", "20%"),
 }
 
