@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.placement.rules import manifest_rules
 from arc_toolkit.sizing.validation_rules import RULES as VALIDATION_RULES
+from scripts.checkpoint_mutants import CHECKPOINT_MUTANTS
 from scripts.cost_mutants import cost_replacements
 from scripts.mutation import Module, Mutant, csv_field, csv_rows, replaced
+from scripts.notice_mutants import NOTICE_MUTANTS
 
 AZUREML = "arc_toolkit/azureml/"
 PLACEMENT = "arc_toolkit/placement/"
@@ -300,5 +302,6 @@ def facts() -> Iterator[Mutant]:
 def replacements() -> Iterator[Mutant]:
     for group, name, path, function, statement, tests in FUNCTIONS:
         yield Mutant(group, name, path, Module(path).beginning(function, statement), tests)
-    for group, name, path, old, new, tests in (*REPLACEMENTS, *cost_replacements()):
+    by_hand = (*REPLACEMENTS, *cost_replacements(), *CHECKPOINT_MUTANTS, *NOTICE_MUTANTS)
+    for group, name, path, old, new, tests in by_hand:
         yield Mutant(group, name, path, replaced(path, old, new), tests)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 _WRITERS = ".writers"
 _LOADING = ".loading-"
+_PAUSES = (1.0, 5.0)  # seconds before an upload that failed goes on; a process that ends normally waits for them
+
+
+class NotTheWriter(OSError):
+    """Another process is the writer by now, or this one could not become it: to try again is of no use."""
 
 
 class RemoteFolder:
@@ -164,10 +169,12 @@ class Uploader:
         self._next: Checkpoint | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._is_newer = threading.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:
         with self._lock:
             self._next = checkpoint
+            self._is_newer.set()
             if self._thread is None:
                 # Not a daemon: a process that ends normally finishes its upload first.
                 self._thread = threading.Thread(target=self._run, name="checkpoint-upload")
@@ -184,16 +191,27 @@ class Uploader:
         while True:
             with self._lock:
                 checkpoint, self._next = self._next, None
+                self._is_newer.clear()
                 if checkpoint is None:
                     self._thread = None
                     return
+            self._upload(checkpoint)
+
+    def _upload(self, checkpoint: Checkpoint) -> None:
+        """What fails goes on with the files that are missing, unless a newer one is worth more by then."""
+        for number, pause in enumerate((*_PAUSES, None)):
             try:
                 self._before()
-                # A newer one that was committed meanwhile is worth more than the rest of this one.
-                if self._remote.upload(checkpoint, lambda: self._next is None):
+                if self._remote.upload(checkpoint, lambda: not self._is_newer.is_set()):
                     self._after(checkpoint)
+                return
             except OSError as error:
-                self._tell(f"{checkpoint.folder.name} is not uploaded to {self._remote.url}: {error}")
+                is_over = pause is None or isinstance(error, NotTheWriter)
+                if is_over or not number:
+                    text = "is not uploaded" if is_over else "is not uploaded yet"
+                    self._tell(f"{checkpoint.folder.name} {text} to {self._remote.url}: {error}")
+                if is_over or self._is_newer.wait(pause):
+                    return
 
 
 @contextmanager

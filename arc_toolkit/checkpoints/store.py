@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from arc_toolkit.checkpoints.ending import NoticeReader
-    from arc_toolkit.checkpoints.remote import RemoteFolder
+    from arc_toolkit.checkpoints.mirror import Mirror
     from arc_toolkit.checkpoints.save_folder import SaveFolder
     from arc_toolkit.notices.notice import Notice
 
@@ -76,12 +76,11 @@ class Store:
         self._background = BackgroundSave()
         # What `latest` gave, while nothing was saved since: `steps` goes on after the state that the caller loaded.
         self._loaded: tuple[Checkpoint | None] | None = None
-        self._remote: RemoteFolder | None = None
+        self._mirror: Mirror | None = None
         if remote is not None:
-            from arc_toolkit.checkpoints.remote import RemoteFolder, Uploader
+            from arc_toolkit.checkpoints.mirror import Mirror
 
-            self._remote = RemoteFolder(remote, storage_options)
-            self._uploader = Uploader(self._remote, self._may_upload, self._retain_remote, self._tell)
+            self._mirror = Mirror(remote, storage_options, keep=keep, writer=self._writer, tell=self._tell)
         # What went wrong and did not end the run, and what the last `latest` did not use, with the reasons.
         self.problems: list[str] = []
         self.skipped: list[Damage] = []
@@ -96,9 +95,10 @@ class Store:
         """
         local = self.listing()
         names = {entry.folder.name for entry in local}
-        entries = sorted([*local, *self._only_remote(names)], key=lambda entry: entry.order, reverse=True)
+        there = self._mirror.listing() if self._mirror is not None else []
+        entries = [*local, *(entry for entry in there if entry.folder.name not in names)]
         self.skipped, newest = [], None
-        for entry in entries:
+        for entry in sorted(entries, key=lambda entry: entry.order, reverse=True):
             checked = self._checked(entry, is_here=entry.folder.name in names)
             if isinstance(checked, Checkpoint):
                 newest = checked
@@ -119,23 +119,9 @@ class Store:
     def _checked(self, entry: Checkpoint | Damage, *, is_here: bool) -> Checkpoint | Damage:
         if isinstance(entry, Damage):
             return entry
-        if is_here or self._remote is None:
+        if is_here or self._mirror is None:
             return verify(entry) or entry
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            return self._remote.download(entry, self.root)
-        except OSError as error:
-            return Damage(entry.folder, f"it cannot be downloaded: {error}")
-
-    def _only_remote(self, names: set[str]) -> list[Checkpoint | Damage]:
-        """What is at the URL and not here."""
-        if self._remote is None:
-            return []
-        try:
-            return [entry for entry in self._remote.listing() if entry.folder.name not in names]
-        except OSError as error:
-            self._tell(f"{self._remote.url} cannot be read, so that only the checkpoints here are known: {error}")
-            return []
+        return self._mirror.download(entry, self.root)
 
     # --- saving --------------------------------------------------------------------------------------------
 
@@ -195,7 +181,7 @@ class Store:
         if not self._background.wait(timeout):
             return False
         left = None if end is None else max(0.0, end - time.monotonic())
-        return self._remote is None or self._uploader.wait(left)
+        return self._mirror is None or self._mirror.wait(left)
 
     def _save_copies(self, step: int, files: Mapping[str, bytes], fields: dict[str, Any]) -> None:
         began = time.monotonic()
@@ -231,25 +217,23 @@ class Store:
 
         if step < 0:
             raise ValueError(f"a step is a number from 0 on, not {step}")
-        if not self._fence:
-            with self._fence_lock:  # threads of one process are one writer
-                if not self._fence:
-                    self._take_fences()
+        self._become_writer()
         # A name is never used twice: a retry of the same step by another writer has another number.
         folder = SaveFolder.at(self.root / f"{STAGING}{step:012d}-{self._fence:06d}-{os.urandom(4).hex()}")
         folder.mkdir()
         return folder
 
+    def _become_writer(self) -> None:
+        if not self._fence:
+            with self._fence_lock:  # threads of one process are one writer
+                if not self._fence:
+                    self._take_fences()
+
     def _take_fences(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         self._local_fence = take_fence(self.root, self._writer)
-        if self._remote is None:
-            self._fence = self._local_fence
-            return
-        try:
-            self._fence = self._remote.take_fence(self._writer)
-        except OSError as error:  # asked for again at the next save
-            self._tell(f"{self._remote.url} cannot be written to: {error}")
+        # Without a number there it is asked for again at the next save.
+        self._fence = self._local_fence if self._mirror is None else self._mirror.become_writer()
 
     def _commit(self, folder: SaveFolder, fields: dict[str, Any], began: float) -> None:
         fields["writer"]["fence"] = self._fence
@@ -263,8 +247,8 @@ class Store:
         self._pace.saved(fields["step"], time.monotonic() - began)
         self._ending.saved_for = fields["notice"]
         self._ending.tell_saved(fields["step"])
-        if self._remote is not None:
-            self._uploader.add(Checkpoint(final, manifest))
+        if self._mirror is not None:
+            self._mirror.add(Checkpoint(final, manifest))
         try:
             self._shelf.retain(self._local_fence, self._fence)
         except OSError as error:
@@ -293,21 +277,15 @@ class Store:
             notice=notice.id if notice else None,
         )
 
-    # --- the copy at a URL -----------------------------------------------------------------------------------
-
-    def _may_upload(self) -> None:
-        if self._remote is None or self._fence == 0:
-            raise OSError("this process has no number as a writer there")
-        if not self._remote.owns(self._fence, self._writer):
-            raise OSError("another process has taken over this store, so that this one may not upload any more")
-
-    def _retain_remote(self, uploaded: Checkpoint) -> None:
-        """Delete at the URL what is older than the newest `keep`; those here were verified before they were copied."""
-        assert self._remote is not None
-        entries = [entry for entry in self._remote.listing() if isinstance(entry, Checkpoint)]
-        older = [entry for entry in entries if entry.order < uploaded.order]
-        for entry in sorted(older, key=lambda entry: entry.order, reverse=True)[self._keep - 1 :]:
-            self._remote.delete(entry.folder.name)
+    def _resume_upload(self, newest: Checkpoint) -> None:
+        """The process before this one may have ended before its last checkpoint was at the URL."""
+        if self._mirror is None or not self._saves or self._mirror.has(newest):
+            return
+        try:
+            self._become_writer()
+            self._mirror.add(newest)
+        except OSError as error:
+            self._tell(f"{self.root} cannot be written to: {error}")
 
     # --- when ----------------------------------------------------------------------------------------------
 
@@ -328,6 +306,7 @@ class Store:
         first = newest.step + 1 if newest is not None else 0
         if newest is not None:
             self._ending.tell_saved(newest.step)
+            self._resume_upload(newest)
         self._pace.start(every, first - 1)
         return first
 

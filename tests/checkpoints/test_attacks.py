@@ -214,6 +214,60 @@ def test_a_failing_commit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
     assert newest_step(tmp_path) == 1
 
 
+def test_everything_is_durable_before_the_commit_and_the_commit_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def fsync(handle: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        calls.append(os.path.basename(path) if ".saving" in path else os.path.basename(path)[:5])
+        sync(handle)
+
+    def commit(source: Path, target: Path) -> None:
+        calls.append("commit")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", commit)
+    (tmp_path / "store").mkdir()
+    with quiet(tmp_path / "store", strict=True).save(1) as folder:
+        (folder / "plain.bin").write_bytes(b"x")
+        (folder / "outer" / "inner").mkdir(parents=True)
+        (folder / "outer" / "inner" / "deep.bin").write_bytes(b"x")
+        with folder.stream("streamed.bin") as stream:
+            stream.write(b"x")
+    at = calls.index("commit")
+    assert set(calls[:at]) == {"plain.bin", "deep.bin", "streamed.bin", "outer", "inner", f".{NAME}.tmp"}
+    assert calls[at + 1 :] == ["step-", "store"]
+
+
+@pytest.mark.parametrize("name", ["plain.bin", "streamed.bin", "sub", "manifest"])
+def test_what_cannot_be_made_durable_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A disk may report only at the sync that it could not write."""
+    real = os.fsync
+
+    def fail(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}").endswith(f".{NAME}.tmp" if name == "manifest" else name):
+            raise OSError(5, "Input/output error")
+        real(handle)
+
+    store = quiet(tmp_path)
+    save(store, 1)
+    monkeypatch.setattr(os, "fsync", fail)
+    with store.save(2) as folder:
+        (folder / "plain.bin").write_bytes(b"x")
+        (folder / "sub").mkdir()
+        (folder / "sub" / "x").write_bytes(b"x")
+        with folder.stream("streamed.bin") as stream:
+            stream.write(b"x")
+    assert "step 2 could not be saved: [Errno 5]" in store.problems[0]
+    assert [entry.order[0] for entry in store.listing()] == [1]
+
+
 def test_a_save_is_not_lost_because_older_ones_cannot_be_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

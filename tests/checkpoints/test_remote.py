@@ -126,13 +126,34 @@ def test_an_interrupted_upload_goes_on_with_what_is_missing(
     monkeypatch.setattr(RemoteFolder, "_put", put)
     store = quiet(tmp_path / "a", remote=url)
     save(store, 1)
-    assert uploaded(url) == []
-    assert any("connection lost" in text for text in store.problems)
-    (local,) = store.listing()
-    assert store._remote is not None
-    assert store._remote.upload(local, lambda: True)  # type: ignore[arg-type]
+    (problem,) = store.problems
+    assert "is not uploaded yet" in problem
+    assert "connection lost" in problem
     assert puts == ["model.bin", "part/optimizer.bin", "part/optimizer.bin", NAME]
     assert uploaded(url) == [1]
+
+
+def test_an_upload_that_keeps_failing_is_given_up_and_goes_on_in_the_next_process(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: RemoteFolder, source: Path, path: str) -> None:
+        raise OSError("no network")
+
+    with monkeypatch.context() as without_network:
+        without_network.setattr(RemoteFolder, "_put", fail)
+        without_network.setattr("arc_toolkit.checkpoints.remote._PAUSES", (0.01, 0.01))
+        first = quiet(tmp_path / "a", remote=url)
+        save(first, 4)
+        assert [text.count("yet") for text in first.problems] == [1, 0]
+    assert uploaded(url) == []
+    again = quiet(tmp_path / "a", remote=url)
+    assert next(iter(again.steps(10))) == 5
+    assert again.wait(60)
+    assert uploaded(url) == [4]
+    assert again.problems == []
+    reader = quiet(tmp_path / "a", remote=url)  # there is nothing to upload any more
+    reader.begin()
+    assert reader._fence == 0
 
 
 def test_an_evicted_writer_may_not_upload_after_its_replacement(tmp_path: Path, url: str) -> None:
@@ -145,7 +166,8 @@ def test_an_evicted_writer_may_not_upload_after_its_replacement(tmp_path: Path, 
     assert old.listing()[0].order[0] == 3  # here it is kept
 
 
-def test_a_url_that_does_not_answer_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_url_that_does_not_answer_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arc_toolkit.checkpoints.remote._PAUSES", (0.01,))
     store = quiet(tmp_path / "a", remote="nosuchscheme://x/y")
     assert store.latest() is None
     save(store, 1)
