@@ -285,6 +285,7 @@ def prices_of(args: argparse.Namespace, size: str, azure_price: VmPrice | None) 
     known = prices.prices_of(size, args.region, [own, prices.shipped_prices()])
     if azure_price:
         known[Tier.SPOT] = azure_price
+        prices.check_currency(size, known)
     dedicated = known.get(Tier.DEDICATED)
     for tier, option in ((Tier.SPOT, args.spot_price), (Tier.LOW_PRIORITY, args.low_priority_price)):
         if option is None:

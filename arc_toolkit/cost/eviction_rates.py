@@ -119,9 +119,12 @@ def _poisson_mean(events: int, probability: float, *, upper: bool) -> float:
     low, high = 0.0, 10.0 + 2 * events + 10 * math.sqrt(events + 1)
     for _ in range(80):
         middle = (low + high) / 2
-        term = total = math.exp(-middle)
-        for count in range(1, most + 1):
-            term *= middle / count
-            total += term
-        low, high = (middle, high) if total > probability else (low, middle)
+        low, high = (middle, high) if _at_most(most, middle) > probability else (low, middle)
     return high
+
+
+def _at_most(events: int, mean: float) -> float:
+    """The probability of that many or fewer. By logarithms: e^-mean is 0 for a thousand events; far terms are 0."""
+    first = max(0, int(mean - 12 * math.sqrt(mean + 1)))
+    scale = math.log(mean)
+    return math.fsum(math.exp(count * scale - mean - math.lgamma(count + 1)) for count in range(first, events + 1))

@@ -94,13 +94,18 @@ def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier
             if price:
                 prices[tier] = price
                 break
+    check_currency(size, prices)
+    return prices
+
+
+def check_currency(size: str, prices: Mapping[Tier, VmPrice]) -> None:
+    """Prices of two currencies cannot be compared."""
     currencies = sorted({price.currency for price in prices.values()})
     if len(currencies) > 1:
         raise ArcError(
             f"the prices of {size} are in {' and '.join(currencies)}: "
             "put those of all tiers in one currency in --prices"
         )
-    return prices
 
 
 def money(amount: float | None) -> str:

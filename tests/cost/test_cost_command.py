@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.cost.eviction_rates import parse_rate
+from arc_toolkit.cost.prices import VmPrice
 from arc_toolkit.diagnosis.history import History, RecordedChange
 from tests.support import Result
 
@@ -180,6 +182,29 @@ def test_own_prices(arc: Arc, tmp_path: Path) -> None:
     )
     assert (data["currency"], data["tiers"][0]["price"], data["tiers"][1]["price"]) == ("EUR", 6, 3)
     assert data["interval"]["mean_between_evictions_seconds"] is None
+
+
+def test_a_price_of_last_year_is_a_warning_and_those_of_azure_are_todays(
+    arc: Arc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "mine.csv"
+    own.write_text("size,region,tier,price,date\nStandard_D8s_v5,westeurope,dedicated,2,2020-01-01\n")
+    words = ("cost", "--sku", "Standard_D8s_v5", "--hours", "3", "--prices", str(own))
+    assert re.search(r"warning: the dedicated price is of 2020-01-01, \d+ days old", arc(*words).err)
+    told = (parse_rate("5-10%", "Azure"), VmPrice(1.25, "USD"))
+    monkeypatch.setattr("arc_toolkit.cli.cost.azure_rate", lambda size, region: told)
+    assert as_json(arc, *words, "--from-azure")["tiers"][1]["price_per_hour"] == 1.25
+    own.write_text(
+        "size,region,tier,price,currency\nStandard_D8s_v5,,dedicated,2,EUR\nStandard_D8s_v5,,spot,1,EUR\n"
+    )
+    result = arc(*words, "--low-priority-price", "1", "--from-azure", "--region", "mine")
+    assert (result.code, "EUR and USD" in result.err) == (2, True)
+
+
+def test_one_run_cannot_show_that_a_deadline_is_met(arc: Arc) -> None:
+    words = (*A100, "--spot-price", "12%", "--eviction-rate", "5%", "--missing", "50%:3h", "--deadline", "60h")
+    policies = as_json(arc, *words, "--simulate", "1")["deadline"]["policies"]
+    assert any(0 < policy["in_time"] < 1 for policy in policies)
 
 
 def test_a_share_costs_its_part_and_empty_shares_are_waste(arc: Arc) -> None:

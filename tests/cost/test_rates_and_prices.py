@@ -49,6 +49,11 @@ def test_measured_with_the_exact_interval() -> None:
     assert (rate.low, rate.high) == pytest.approx((per_hour(0.6187), per_hour(8.767)), rel=1e-3)
     many = measured_rate([NodeLife(10, evicted=True)] * 10, "h.db")
     assert (many.low, many.high) == pytest.approx((per_hour(4.795), per_hour(18.39)), rel=1e-3)
+    # Chi-squared quantiles: 100 events: 81.36 to 121.63; 1000: 938.97 to 1063.95.
+    for events, ends in ((100, (81.36, 121.63)), (1000, (938.97, 1063.95))):
+        often = measured_rate([NodeLife(100, evicted=True)] * events, "h.db")
+        per_node_hour = [1 - math.exp(-end / (100 * events)) for end in ends]
+        assert [often.low, often.high] == pytest.approx(per_node_hour, rel=1e-4)
     none = measured_rate([NodeLife(100)], "h.db")
     assert none.low == 0
     assert none.used == pytest.approx(per_hour(0.5))

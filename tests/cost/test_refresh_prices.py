@@ -204,6 +204,7 @@ def test_rows_of_other_regions_and_comments_stay(server: PriceServer, tmp_path: 
     refresh_prices.main(["westeurope", "-o", str(target), "--api", api(server)])
     assert amounts(target) == {**EXPECTED, (D8.lower(), "eastus", Tier.SPOT): 0.04}
     assert target.read_text().startswith("# mine\n")
+    assert "spot,9," not in target.read_text()  # replaced, not beside the new one
 
 
 def test_a_stopped_run_continues_with_the_next_page(
