@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,6 +16,7 @@ import yaml
 from arc_toolkit.azureml.documents import FILE_STYLE, Parameter, Target, parse
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.place import EXPOSE
+from arc_toolkit.azureml.plan import parameter_names
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, construct, get, pairs, text_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
 # What of an inline command job belongs to a component; the rest is the step's.
 _COMPONENT_KEYS = ("command", "code", "environment", "distribution")
+# Pipelines in pipelines.
+_DEEPEST = 20
 
 
 def report_root(plan: YamlPlan, root: Target) -> None:
@@ -48,17 +51,21 @@ def report_root(plan: YamlPlan, root: Target) -> None:
 
 def parameter_name(plan: YamlPlan, pipeline: Target, slot: Slot) -> str:
     """The input for a slot: of the slot's name, unless the pipeline has such an input for something else."""
-    return next(name for name in _names(slot) if _is_free(plan, pipeline, slot, name))
+    return next(name for name in parameter_names(slot) if _is_free(plan, pipeline, slot, name))
 
 
-def _names(slot: Slot) -> Iterator[str]:
-    field = slot.path[-1]
-    yield field
-    yield f"job_{field}"
-    yield from (f"job_{field}_{number}" for number in range(2, 100))
+def _steps(pipeline: Target, targets: Iterable[Target]) -> dict[str, Target]:
+    return {step.name: step for step in targets if step.kind.role == Role.STEP and step.parent is pipeline}
 
 
-def _is_free(plan: YamlPlan, pipeline: Target, slot: Slot, name: str) -> bool:
+def _is_free(
+    plan: YamlPlan,
+    pipeline: Target,
+    slot: Slot,
+    name: str,
+    steps: Mapping[str, Target] | None = None,
+    depth: int = 0,
+) -> bool:
     """Whether there is no such input, or all that it is used for is this slot."""
     declared = pipeline.get("inputs", name)
     if declared is None:
@@ -72,15 +79,22 @@ def _is_free(plan: YamlPlan, pipeline: Target, slot: Slot, name: str) -> bool:
     if literal is not None and (isinstance(literal, bool) or not isinstance(literal, int if is_count else str)):
         return False
     text = f"${{{{parent.inputs.{name}}}}}"
-    return all(_is_for(plan, pipeline, slot, path) for path in _places(pipeline.get("jobs"), text))
+    places = list(_places(pipeline.get("jobs"), text))
+    steps = steps if steps is not None else _steps(pipeline, plan.known_targets()) if places else {}
+    return all(_is_for(plan, steps, slot, path, depth) for path in places)
 
 
-def _is_for(plan: YamlPlan, pipeline: Target, slot: Slot, path: Path) -> bool:
+def _is_for(plan: YamlPlan, steps: Mapping[str, Target], slot: Slot, path: Path, depth: int) -> bool:
     """Whether a place below `jobs` takes the value of a slot; an inner pipeline may take it as its own input."""
     if path[1:] in (slot.path, slot.path[1:]):
         return True
-    step = plan.step(pipeline, str(path[0])) if path[1:-1] == ("inputs",) else None
-    return step is not None and step.kind.family == Family.PIPELINE and str(path[-1]) in _names(slot)
+    step = steps.get(str(path[0])) if path[1:-1] == ("inputs",) else None
+    if step is None or step.kind.family != Family.PIPELINE or str(path[-1]) not in parameter_names(slot):
+        return False
+    inner = plan.library.referenced(step) if depth < _DEEPEST else None
+    if inner is None:
+        return True
+    return _is_free(plan, inner.root, slot, str(path[-1]), _steps(inner.root, inner.targets), depth + 1)
 
 
 def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:

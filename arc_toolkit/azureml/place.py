@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -115,7 +116,9 @@ def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -
 def report_other_file(plan: Plan, target: Target, rule: str) -> None:
     """A pipeline that is a component in another place: its steps are set there, or not at all."""
     written = target.text("component")
-    if written is None or plan.language == "python" or not plan.wants(rule, target):
+    if plan.language == "python":  # there `component` is an expression
+        written = os.path.basename(target.reference) if target.reference else None
+    if written is None or not plan.wants(rule, target):
         return
     reason = f"the steps of {written} are in the workspace or a registry: set it where that component is written"
     if target.reference is not None:

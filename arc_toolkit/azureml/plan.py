@@ -32,6 +32,14 @@ _DEEPEST = 20
 Operation = Callable[[Any], None]
 
 
+def parameter_names(slot: Slot) -> Iterator[str]:
+    """What the input for a slot may be called, the best first."""
+    field = slot.path[-1]
+    yield field
+    yield f"job_{field}"
+    yield from (f"job_{field}_{number}" for number in range(2, 100))
+
+
 class Plan(ABC):
     """The state of one file while its settings are placed and its rules run."""
 

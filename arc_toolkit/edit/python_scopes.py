@@ -136,17 +136,10 @@ class ScopeReader:
         if isinstance(value, ast.Call):
             _add_arguments(value, statement)
         for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
-            if isinstance(target, ast.Name):
-                if isinstance(stmt, ast.AugAssign):
-                    _bind(statement.scope, target.id, statement, None, "changed in place")
-                elif value is not None:
-                    _bind(statement.scope, target.id, statement, value)
-            elif isinstance(target, ast.Attribute | ast.Subscript):
-                parts = chain(target)
-                if parts is not None and value is not None and parts[1]:
-                    _add_use(parts[0], Use("assign", parts[1], statement, value))
-            else:
-                _bind_targets(target, statement, "unpacked from several values")
+            if isinstance(stmt, ast.AugAssign) and isinstance(target, ast.Name):
+                _bind(statement.scope, target.id, statement, None, "changed in place")
+            elif value is not None:
+                _assign(target, value, statement)
 
 
 _READERS: dict[type[ast.stmt], Callable[[ScopeReader, Any, Statement], None]] = {
@@ -159,6 +152,23 @@ _READERS: dict[type[ast.stmt], Callable[[ScopeReader, Any, Statement], None]] = 
     **dict.fromkeys((ast.For, ast.AsyncFor), ScopeReader._loop),
     **dict.fromkeys((ast.With, ast.AsyncWith), ScopeReader._with),
 }
+
+
+def _assign(target: ast.expr, value: ast.expr, statement: Statement) -> None:
+    """What one target of an assignment becomes; of several on both sides (`a, b = f(), g()`) each its own."""
+    match target, value:
+        case ast.Name(), _:
+            _bind(statement.scope, target.id, statement, value)
+        case ast.Attribute() | ast.Subscript(), _:
+            if (parts := chain(target)) is not None and parts[1]:
+                _add_use(parts[0], Use("assign", parts[1], statement, value))
+        case ast.Tuple() | ast.List(), ast.Tuple() | ast.List() if len(target.elts) == len(value.elts) and not any(
+            isinstance(item, ast.Starred) for item in (*target.elts, *value.elts)
+        ):
+            for item, part in zip(target.elts, value.elts, strict=True):
+                _assign(item, part, statement)
+        case _:
+            _bind_targets(target, statement, "unpacked from several values")
 
 
 def _bind_targets(target: ast.expr, statement: Statement, why: str) -> None:

@@ -230,6 +230,19 @@ def test_a_launcher_in_the_command_distributes() -> None:
     assert "gpus-without-distribution" not in rules_of(patch(launched))
 
 
+def test_an_input_that_an_inner_pipeline_has_for_something_else_is_not_taken_over() -> None:
+    bound = 'inputs: {instance_type: "${{parent.inputs.instance_type}}"}'
+    inner = "type: pipeline\nname: i\nversion: 1\ninputs: {instance_type: {type: string}}\njobs:\n"
+    inner += f"  a: {{component: ./train.yml, {bound}}}\n"
+    text = "type: pipeline\ninputs: {instance_type: vm}\njobs:\n"
+    text += f"  i: {{type: pipeline, component: ./inner.yml, {bound}}}\n"
+    files = {"inner.yml": inner, "train.yml": TRAIN}
+    data = yaml.safe_load(patch(text, files=files, instance_type="big", expose_parameters=True).after or b"")
+    assert data["inputs"] == {"instance_type": "vm", "job_instance_type": "big", "instance_count": 1}
+    assert data["jobs"]["i"]["inputs"]["job_instance_type"] == "${{parent.inputs.job_instance_type}}"
+    assert data["jobs"]["i"]["inputs"]["instance_type"] == "${{parent.inputs.instance_type}}"
+
+
 # --- where text goes ---------------------------------------------------------------------------------------------
 
 

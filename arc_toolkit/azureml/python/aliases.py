@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
 from arc_toolkit.azureml.python.meaning import PipelineJob
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_expressions import chain
+from arc_toolkit.edit.python_expressions import chain, last_name
 from arc_toolkit.edit.python_names import Binding, Scope, Use
 
 _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
@@ -71,13 +71,29 @@ def _meant(scope: Scope, binding: Binding) -> Iterator[tuple[str, tuple[str, ...
         if parts is not None and _PARTS.intersection(parts[1][:1]):
             yield parts
     elif isinstance(stmt, ast.For) and value is None:
-        items = stmt.iter
-        bound = scope.bindings.get(items.id, []) if isinstance(items, ast.Name) else []
-        if len(bound) == 1 and isinstance(bound[0].value, ast.expr):
-            items = bound[0].value
-        for item in items.elts if isinstance(items, ast.List | ast.Tuple) else ():
+        for item in _items(scope, stmt.iter):
             if isinstance(item, ast.Name):
                 yield item.id, ()
+
+
+# Calls that give the items of what they are called with.
+_ITEMS_OF = frozenset({"enumerate", "reversed", "list", "tuple", "sorted", "set", "iter", "zip", "chain"})
+
+
+def _items(scope: Scope, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
+    """What a loop goes over: the parts of a list or dict display, also by a name, or in `enumerate(...)`."""
+    bound = scope.bindings.get(node.id, []) if isinstance(node, ast.Name) else []
+    if len(bound) == 1 and isinstance(bound[0].value, ast.expr):
+        node = bound[0].value
+    match node:
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items) | ast.Dict(values=items):
+            for item in items:
+                yield from _items(scope, item, depth + 1) if isinstance(item, ast.Tuple) else (item,)
+        case ast.Call(func=ast.Attribute(value=holder, attr="values" | "items"), args=[]) if depth < 5:
+            yield from _items(scope, holder, depth + 1)
+        case ast.Call(func=function, args=arguments) if last_name(function) in _ITEMS_OF and depth < 5:
+            for argument in arguments:
+                yield from _items(scope, argument, depth + 1)
 
 
 def refuse_later_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
@@ -87,34 +103,66 @@ def refuse_later_settings(targets: list[PythonTarget], meanings: Meanings) -> No
         if target.pipeline is not None:
             by_function.setdefault(id(target.pipeline.function), []).append(target)
     for name, use, step, setting in _on_jobs(meanings) if by_function else ():
+        if setting not in SETTINGS:
+            continue
         meaning = meanings.of_name(name, use.statement)
-        if isinstance(meaning, PipelineJob) and setting in SETTINGS:
-            for target in by_function.get(id(meaning.function.function), ()):
-                if step in ("", target.name) and not target.refusal:
-                    line = use.statement.stmt.lineno
-                    target.refusal = f"its {setting} is set again after the pipeline is made (line {line})"
+        if isinstance(meaning, PipelineJob):
+            affected = by_function.get(id(meaning.function.function), [])
+        elif _may_be_job(name, use, meanings):
+            affected = [target for group in by_function.values() for target in group]
+        else:
+            continue
+        for target in affected:
+            if step in ("", target.name) and not target.refusal:
+                line = use.statement.stmt.lineno
+                target.refusal = f"its {setting} is set again after the pipeline is made (line {line})"
+
+
+def _may_be_job(name: str, use: Use, meanings: Meanings) -> bool:
+    """Whether a name with `jobs` is a parameter, or made by code of its own: it may be a job of any pipeline here."""
+    binding = meanings.binding(name, use.statement)
+    if not isinstance(binding, Binding):
+        return True
+    path = meanings.path(binding.value.func, binding.statement) if isinstance(binding.value, ast.Call) else None
+    return path is None and not isinstance(binding.value, str)
 
 
 def _on_jobs(meanings: Meanings) -> Iterator[tuple[str, Use, str, str]]:
     """The name of a job, the statement, the name of its step (empty for any of them), and the setting."""
     for scope in meanings.module.scopes:
-        nodes: dict[str, str] = {}
+        # `steps = job.jobs`, and `node = job.jobs["a"]` or a loop over them: what they are of
+        holders: dict[str, str] = {}
+        nodes: dict[str, tuple[str, str]] = {}
+        loops = []
         for bindings in scope.bindings.values():
             for binding in bindings:
                 stmt = binding.statement.stmt
-                if isinstance(stmt, ast.For) and binding.value is None and (job := _job_of(stmt.iter)):
-                    nodes[binding.name] = job
+                parts = chain(binding.value) if isinstance(binding.value, ast.Attribute | ast.Subscript) else None
+                if parts is not None and parts[1][:1] == ("jobs",):
+                    if len(parts[1]) == 1:
+                        holders[binding.name] = parts[0]
+                    elif len(parts[1]) == 2:
+                        nodes[binding.name] = parts[0], parts[1][1][1:-1]
+                elif isinstance(stmt, ast.For) and binding.value is None:
+                    loops.append((binding.name, stmt.iter))
+        for name, items in loops:
+            if job := _job_of(items, holders):
+                nodes[name] = job, ""
         for name, uses in scope.uses.items():
             for use in uses:
                 if use.how == "argument":
                     continue
                 if name in nodes:
-                    yield nodes[name], use, "", use.path[0]
+                    yield nodes[name][0], use, nodes[name][1], use.path[0]
+                elif name in holders and len(use.path) > 1 and use.path[0].startswith("["):
+                    yield holders[name], use, use.path[0][1:-1], use.path[1]
                 elif use.path[0] == "jobs" and len(use.path) > 2:
                     yield name, use, use.path[1][1:-1], use.path[2]
 
 
-def _job_of(items: ast.expr) -> str | None:
+def _job_of(items: ast.expr, holders: Mapping[str, str]) -> str | None:
     """The job that `job.jobs`, `job.jobs.values()` or `job.jobs.items()` is about."""
     parts = chain(items.func if isinstance(items, ast.Call) else items)
-    return parts[0] if parts and parts[1][:1] == ("jobs",) else None
+    if parts is None:
+        return None
+    return parts[0] if parts[1][:1] == ("jobs",) else holders.get(parts[0])

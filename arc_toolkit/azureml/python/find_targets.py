@@ -313,14 +313,15 @@ def _trial(target: PythonTarget) -> ast.expr | None:
 
 
 def _mark_swept(targets: list[PythonTarget], meanings: Meanings) -> None:
-    by_statement = {id(target.statement): target for target in targets}
+    by_statement = {(id(target.statement), target.name): target for target in targets}
     by_call = {id(target.call): target for target in targets}
     for target in targets:
         base = _trial(target)
         trial = by_call.get(id(base))
         if isinstance(base, ast.Name):
             binding = meanings.binding(base.id, target.statement)
-            trial = by_statement.get(id(binding.statement)) if isinstance(binding, Binding) else None
+            place = (id(binding.statement), binding.name) if isinstance(binding, Binding) else (0, "")
+            trial = by_statement.get(place)
         if trial is not None:
             trial.swept = True
             trial.parent = target

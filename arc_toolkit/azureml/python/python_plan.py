@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 
 from arc_toolkit.azureml import threads
-from arc_toolkit.azureml.documents import Setting, Target
+from arc_toolkit.azureml.documents import Parameter, Setting, Target
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place import EXPOSE, place_settings
 from arc_toolkit.azureml.place_threads import not_set
 from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.find_targets import find_targets
-from arc_toolkit.azureml.python.meaning import Builder, PipelineJob, Step, Sweep
+from arc_toolkit.azureml.python.meaning import Builder, Step, Sweep
 from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
@@ -29,8 +29,7 @@ from arc_toolkit.edit import python_layout as layout
 from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.python_editor import StatementSite, quoted
-from arc_toolkit.edit.python_expressions import calls_in
-from arc_toolkit.edit.python_names import Binding, Statement
+from arc_toolkit.edit.python_names import Binding
 from arc_toolkit.edit.python_source import Source
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node
@@ -63,7 +62,8 @@ class PythonPlan(Plan):
         # The pipeline functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
         # The parameters that a pipeline function has, or gets in this run, and their defaults.
-        self._declared: dict[tuple[int, str], str | int] = {}
+        self.declared: dict[tuple[int, str], str | int] = {}
+        self._parameters: dict[tuple[int, Slot], str] = {}
         if not self.is_second:
             library.steps |= {name for target in self.python_targets for name in _names(target)}
             library.families |= {target.made_of for target in self.python_targets}
@@ -178,11 +178,11 @@ class PythonPlan(Plan):
             first = self._first_steps.get(id(target), target)
         if first.pipeline is None:
             return True
-        pipeline = self._by_function[id(first.pipeline.function)]
+        pipeline = self.by_function[id(first.pipeline.function)]
         return not (pipeline.node.value or self._sets_default_compute)
 
     @cached_property
-    def _by_function(self) -> dict[int, PythonPipeline]:
+    def by_function(self) -> dict[int, PythonPipeline]:
         return {id(pipeline.function): pipeline for pipeline in self.python_pipelines}
 
     @cached_property
@@ -225,7 +225,7 @@ class PythonPlan(Plan):
                     assert isinstance(node, CodeValue)
                     self.writer.changes.replace(node.statement, node.expression, text)
                 else:
-                    text = str(setting.path[-1]) if setting.rule == EXPOSE else text
+                    text = setting.value.name if isinstance(setting.value, Parameter) else text
                     if self._leaks(target, setting):
                         raise Refused("its resources are those of its component, which another step uses too")
                     in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
@@ -306,47 +306,19 @@ class PythonPlan(Plan):
             yield pipeline, steps.get(id(pipeline.function), [])
 
     def expose_others(self) -> None:
-        """A pipeline that calls another one passes the parameters of that one on."""
-        calls = list(self._inner_calls())
-        for _ in self.python_pipelines:  # as deep as pipelines can be in each other
-            before = len(self._declared)
-            for outer, inner, statement, call in calls:
-                for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
-                    self._pass_on(outer, inner, statement, call, slot)
-            if len(self._declared) == before:
-                return
+        from arc_toolkit.azureml.python.expose_python import pass_all_on
 
-    def _inner_calls(self) -> Iterator[tuple[PythonPipeline, ast.FunctionDef, Statement, ast.Call]]:
-        outers = self._by_function
-        for scope in self.module.scopes:
-            for statement in scope.statements if id(scope.node) in outers else ():
-                for call in calls_in(statement.stmt):
-                    meaning = self.meanings.of(call, statement)
-                    if isinstance(meaning, PipelineJob):
-                        yield outers[id(scope.node)], meaning.function.function, statement, call
+        pass_all_on(self)
 
-    def _pass_on(
-        self, outer: PythonPipeline, inner: ast.FunctionDef, statement: Statement, call: ast.Call, slot: Slot
-    ) -> None:
-        name = slot.path[-1]
-        default = self._declared.get((id(inner), name))
-        if (
-            default is None
-            or any(keyword.arg in (name, None) for keyword in call.keywords)
-            or not self.chosen(outer)
-        ):
-            return
-        there = self._declared.get((id(outer.function), name))
-        if there is None and not self.declare(outer, slot, default):
-            return
-        if there is not None and there != default:
-            reason = f"its pipelines have the defaults {there} and {default}"
-            self.add_finding(
-                EXPOSE, "warning", f"{name} is not passed on", self.at(statement, call), reason=reason
-            )
-            return
-        self.writer.bind(outer.function, name)
-        self.writer.changes.set(statement, call, name, name)
+    def parameter(self, pipeline: Target, slot: Slot) -> str:
+        from arc_toolkit.azureml.python.expose_python import parameter_name
+
+        assert isinstance(pipeline, PythonPipeline)
+        key = (id(pipeline.function), slot)
+        if key not in self._parameters:
+            self._parameters[key] = slot.path[-1]  # also for two functions that call each other
+            self._parameters[key] = parameter_name(self, pipeline, slot)
+        return self._parameters[key]
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:
         assert isinstance(pipeline, PythonPipeline)
@@ -357,14 +329,14 @@ class PythonPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
-        function, statement, name = pipeline.function, pipeline.statement, slot.path[-1]
+        function, statement, name = pipeline.function, pipeline.statement, self.parameter(pipeline, slot)
         text = str(default) if isinstance(default, int) else quoted(default, statement.source)
         if name in pipeline.parameters:
-            asked = getattr(self.settings, name) if self.settings.wants(slot.rule) else None
+            asked = getattr(self.settings, slot.path[-1]) if self.settings.wants(slot.rule) else None
             there = pipeline.parameters[name]
             if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
                 self.writer.changes.replace(statement, there, text)
-            self._declared[id(function), name] = default
+            self.declared[id(function), name] = default
         else:
             reason = ""
             scope = self.meanings.scopes.get(id(function))
@@ -382,7 +354,7 @@ class PythonPlan(Plan):
 
             def add() -> None:
                 self.writer.changes.set(statement, function, name, text)
-                self._declared[id(function), name] = default
+                self.declared[id(function), name] = default
 
             self.writer.on_bound(function, name, add)
         self._exposed.add(id(function))

@@ -78,16 +78,19 @@ class Meanings:
             return self.bound(node.id, statement)
         return self._of_class(node, statement) if isinstance(node, ast.Attribute) else None
 
-    def _of_class(self, node: ast.Attribute, statement: Statement) -> tuple[ast.expr, Statement] | None:
-        """What a class says about `self.name` or `Class.name`, if it says it once."""
-        if not isinstance(node.value, ast.Name):
-            return None
-        binding = self.binding(node.value.id, statement)
+    def _class_of(self, node: ast.expr, statement: Statement) -> Scope | None:
+        """The class that `self` or its own name is about."""
+        binding = self.binding(node.id, statement) if isinstance(node, ast.Name) else None
         if not isinstance(binding, Binding) or binding.value is not None:
             return None
         stmt = binding.statement.stmt
         owner = self.scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
-        if owner is None or not isinstance(owner.node, ast.ClassDef):
+        return owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
+
+    def _of_class(self, node: ast.Attribute, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """What a class says about `self.name` or `Class.name`, if it says it once."""
+        owner = self._class_of(node.value, statement)
+        if owner is None:
             return None
         values = [
             (item.value, item.statement)
@@ -168,7 +171,9 @@ class Meanings:
             case ast.IfExp() | ast.BoolOp():
                 return UnknownMeaning("chosen at run time", chosen=True)
             case ast.Subscript():
-                return UnknownMeaning("picked from a collection at run time", chosen=True)
+                held = self._held(node.value, node.slice, statement)
+                picked = UnknownMeaning("picked from a collection at run time", chosen=True)
+                return picked if held is None else self.of(*held, depth + 1)
             case ast.Await():
                 return self.of(node.value, statement, depth + 1)
         return NOTHING
@@ -207,18 +212,20 @@ class Meanings:
 
     def _returned(self, function: ast.expr, statement: Statement, depth: int) -> Meaning | None:
         """What a helper function gives back: a component, or a step that is a target where it is made."""
-        if not isinstance(function, ast.Name):
+        bindings: list[Binding] = []
+        if isinstance(function, ast.Name) and isinstance(named := self.binding(function.id, statement), Binding):
+            bindings = [named]
+        elif isinstance(function, ast.Attribute) and (owner := self._class_of(function.value, statement)):
+            bindings = owner.bindings.get(function.attr, [])
+        if len(bindings) != 1 or not isinstance(bindings[0].value, ast.FunctionDef):
             return None
-        binding = self.binding(function.id, statement)
-        if not isinstance(binding, Binding) or not isinstance(binding.value, ast.FunctionDef):
-            return None
-        scope = self.scopes.get(id(binding.value))
+        scope = self.scopes.get(id(bindings[0].value))
         returns = [item for item in scope.statements if isinstance(item.stmt, ast.Return)] if scope else []
         if len(returns) != 1 or not isinstance(stmt := returns[0].stmt, ast.Return) or stmt.value is None:
             return None
         meaning = self.of(stmt.value, returns[0], depth + 1)
         if isinstance(meaning, Step | Sweep):
-            return UnknownMeaning(f"it is made in {function.id}()", is_made=True)
+            return UnknownMeaning(f"it is made in {last_name(function)}()", is_made=True)
         return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
 
     def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
@@ -229,8 +236,24 @@ class Meanings:
             base = self.of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
-        held = self._of_class(node, statement)
+        held = self._of_class(node, statement) or self._held(node.value, ast.Constant(node.attr), statement)
         return NOTHING if held is None else self.of(*held, depth + 1)
+
+    def _held(self, holder: ast.expr, key: ast.expr, statement: Statement) -> tuple[ast.expr, Statement] | None:
+        """What `{"train": ...}["train"]` or `SimpleNamespace(train=...).train` is, if nothing is assigned to it."""
+        bound = self.stands_for(holder, statement)
+        if bound is None or not isinstance(key, ast.Constant) or not isinstance(holder, ast.Name):
+            return None
+        value, place = bound
+        values: dict[object, ast.expr] = {}
+        if isinstance(value, ast.Dict):
+            pairs = zip(value.keys, value.values, strict=True)
+            values = {name.value: item for name, item in pairs if isinstance(name, ast.Constant)}
+        elif isinstance(value, ast.Call) and last_name(value.func) in ("SimpleNamespace", "dict"):
+            values = {keyword.arg: keyword.value for keyword in value.keywords}
+        scopes = (statement.scope, place.scope)
+        changed = any(use.how == "assign" for scope in scopes for use in scope.uses.get(holder.id, ()))
+        return (values[key.value], place) if key.value in values and not changed else None
 
     def _call(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
         function = call.func

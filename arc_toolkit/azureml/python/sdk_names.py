@@ -149,6 +149,11 @@ RESOURCE_ARGUMENTS = ("instance_type", "instance_count", "locations", "docker_ar
 RESOURCES_MODULE = "azure.ai.ml.entities"
 RESOURCES_CLASS = "JobResourceConfiguration"
 
+# Calls whose `instance_type=` and `instance_count=` are resources.
+TAKE_RESOURCES = frozenset(
+    {RESOURCES_CLASS, "ResourceConfiguration", "set_resources", "configure", "dict", "command"}
+)
+
 # Statements that only a leaf step allows: one proves that a call of unknown origin made such a step.
 PROOFS = frozenset(
     {

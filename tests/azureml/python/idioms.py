@@ -72,7 +72,7 @@ def _step(made: str) -> str:
     return f"train = load_component({made})\n\n@dsl.pipeline()\ndef p():\n    a = train()\n\njob = p()\n"
 
 
-def _body(*lines: str, made: str = '"train.yml"', after: str = "job = p()") -> str:
+def body(*lines: str, made: str = '"train.yml"', after: str = "job = p()") -> str:
     steps = "".join(f"    {line}\n" for line in lines)
     return f"train = load_component({made})\n\n@dsl.pipeline()\ndef p():\n{steps}\n{after}\n"
 
@@ -115,19 +115,19 @@ IDIOMS: dict[str, Idiom] = {
         settings={"instance_type": "big", "instance_count": 2, "assume": "command"},
     ),
     "effective: the resources of the component are repeated": Idiom(
-        _body("a = train()", made='"sized.yml"'),
+        body("a = train()", made='"sized.yml"'),
         {"a": {"instance_type": "big", "instance_count": 3, "shm_size": "4g", "docker_args": "--ipc=host"}},
         settings={"instance_type": "big"},
     ),
     "effective: an alias": Idiom(
-        _body("a = train()", "b = a", 'b.resources = JobResourceConfiguration(instance_type="small")'), {"b": BIG}
+        body("a = train()", "b = a", 'b.resources = JobResourceConfiguration(instance_type="small")'), {"b": BIG}
     ),
     "effective: resources under another name": Idiom(
-        _body("a = train()", "r = a.resources", 'r.instance_type = "small"', made='"sized.yml"'),
+        body("a = train()", "r = a.resources", 'r.instance_type = "small"', made='"sized.yml"'),
         {"a": {"instance_type": "big", "instance_count": 2, "shm_size": "4g", "docker_args": "--ipc=host"}},
     ),
     "effective: a loop over nodes": Idiom(
-        _body(
+        body(
             "a = train()",
             "b = train()",
             "for node in [a, b]:",
@@ -137,7 +137,7 @@ IDIOMS: dict[str, Idiom] = {
         ("its resources is set in a loop (line 12)",),
     ),
     "effective: a step of the job": Idiom(
-        _body(
+        body(
             "a = train()",
             "b = train()",
             after='job = p()\njob.jobs["a"].resources = JobResourceConfiguration(instance_type="small")',
@@ -146,7 +146,7 @@ IDIOMS: dict[str, Idiom] = {
         ("its resources is set again after the pipeline is made (line 13)",),
     ),
     "effective: all steps of the job": Idiom(
-        _body(
+        body(
             "a = train()",
             after="job = p()\nfor node in job.jobs.values():\n"
             '    node.resources = JobResourceConfiguration(instance_type="small")',
@@ -155,13 +155,13 @@ IDIOMS: dict[str, Idiom] = {
         ("its resources is set again after the pipeline is made (line 13)",),
     ),
     "effective: a step and its namesake": Idiom(
-        _body("a = train()", "b = train()", 'a.resources.instance_type = "small"', made='"sized.yml"'),
+        body("a = train()", "b = train()", 'a.resources.instance_type = "small"', made='"sized.yml"'),
         {"a": None, "b": None},
         ("its resources are those of its component, which another step uses too",),
         {"instance_type": "big", "steps": ("a",)},
     ),
     "effective: a bound count in a dict": Idiom(
-        _body("a = train()", 'a.resources = {"instance_type": "small", "instance_count": 4}'),
+        body("a = train()", 'a.resources = {"instance_type": "small", "instance_count": 4}'),
         {"a": {"instance_type": "${{parent.inputs.instance_type}}", "instance_count": 4}},
         ("a bound count in these resources fails to serialize",),
         {"instance_type": "big", "instance_count": 2, "expose_parameters": True},
@@ -302,10 +302,10 @@ IDIOMS: dict[str, Idiom] = {
         {"a": BIG},
     ),
     "target: steps in a loop": Idiom(
-        _body("for x in (1, 2):", "    a = train(x=x)", "    b = a.outputs.model"), {"a": BIG, "a_1": BIG}
+        body("for x in (1, 2):", "    a = train(x=x)", "    b = a.outputs.model"), {"a": BIG, "a_1": BIG}
     ),
     "target: steps in branches": Idiom(
-        _body("if os.sep:", "    a = train(x=1)", "else:", "    a = train(x=2)"), {"a": BIG}
+        body("if os.sep:", "    a = train(x=1)", "else:", "    a = train(x=2)"), {"a": BIG}
     ),
     "target: CommandComponent": Idiom(
         """

@@ -12,7 +12,10 @@ from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from tests.azureml.python.idioms import FILES, IDIOMS, Idiom
+from tests.azureml.python.more_idioms import MORE
 from tests.support import unavailable
+
+ALL = {**IDIOMS, **MORE}
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def patched(idiom: Idiom, folder: Path) -> FileResult:
     return result
 
 
-@pytest.mark.parametrize("idiom", IDIOMS.values(), ids=IDIOMS)
+@pytest.mark.parametrize("idiom", ALL.values(), ids=ALL)
 def test_what_is_not_changed_is_reported(idiom: Idiom, folder: Path) -> None:
     result = patched(idiom, folder)
     reasons = {
@@ -47,7 +50,7 @@ def test_what_is_not_changed_is_reported(idiom: Idiom, folder: Path) -> None:
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("idiom", IDIOMS.values(), ids=IDIOMS)
+@pytest.mark.parametrize("idiom", ALL.values(), ids=ALL)
 def test_the_rest_body_has_what_is_expected(idiom: Idiom, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         import azure.ai.ml  # noqa: F401

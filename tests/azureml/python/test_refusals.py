@@ -41,7 +41,7 @@ REASONS = [
     ("    nodes = []\n    nodes.append(train(x=x))\n", "no name of its own holds it", 9),
     ("    return {'a': train(x=x).outputs.a}\n", "no name of its own holds it", 8),
     ("    nodes = [train(x=i) for i in x]\n", "no name of its own holds it", 8),
-    ("    a, b = train(x=x), 1\n", "no name of its own holds it", 8),
+    ("    a, *b = train(x=x), 1\n", "no name of its own holds it", 8),
     ("    self.node = train(x=x)\n", "no name of its own holds it", 8),
     ("    node = train(x=x); print(1)\n", "it shares its line with another statement", 8),
     ("    if x: node = train(x=x)\n", "it shares its line with another statement", 8),
@@ -84,16 +84,16 @@ def test_a_component_of_unknown_origin_is_left(made: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "reasons"),
     [
-        ("pipeline", []),
-        ("spark", ["Spark takes a fixed list of VM sizes, not an instance type"]),
-        ("data_transfer", ["this kind does not run on Kubernetes"]),
-        ("import", ["this kind does not run on Kubernetes"]),
+        ("pipeline", [("warning", "its steps are in train.yml: give that file too")]),
+        ("spark", [("note", "Spark takes a fixed list of VM sizes, not an instance type")]),
+        ("data_transfer", [("note", "this kind does not run on Kubernetes")]),
+        ("import", [("note", "this kind does not run on Kubernetes")]),
     ],
 )
-def test_kinds_that_take_no_instance_type(kind: str, reasons: list[str], tmp_path: Path) -> None:
+def test_kinds_that_take_no_instance_type(kind: str, reasons: list[tuple[str, str]], tmp_path: Path) -> None:
     (tmp_path / "train.yml").write_text(f"$schema: s\ntype: {kind}\n")
     findings = check_noop(HEAD + "    node = train(x=x)\n", TYPE, path=str(tmp_path / "p.py"))
-    assert [(finding.severity, finding.reason) for finding in findings] == [("note", reason) for reason in reasons]
+    assert [(finding.severity, finding.reason) for finding in findings] == reasons
 
 
 @pytest.mark.parametrize(
