@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, NOTICE_SECONDS, mean_seconds
+from arc_toolkit.checkpoints.pace import Pace
 from arc_toolkit.cost.eviction_rates import parse_rate
 from arc_toolkit.cost.prices import VmPrice
 from arc_toolkit.diagnosis.history import History, RecordedChange
@@ -224,6 +226,14 @@ def test_a_share_costs_its_part_and_empty_shares_are_waste(arc: Arc) -> None:
     assert 0 < third["wasted"] < 0.001
 
 
+@pytest.mark.parametrize("notices", [True, False])
+def test_the_interval_is_that_of_the_checkpoint_library(arc: Arc, notices: bool) -> None:
+    pace = Pace(mean_seconds(EVICTIONS_PER_HOUR, 8), has_notices=notices)
+    pace.saved(1, 12.0)
+    words = (*A100, "--save", "12s", *(() if notices else ("--no-notice",)))  # all else by default
+    assert as_json(arc, *words)["interval"]["used_seconds"] == pytest.approx(pace.interval)
+
+
 def test_explain_shows_the_formula_in_numbers(arc: Arc) -> None:
     out = arc(*A100, "--eviction-rate", "5%", "--no-notice", "--explain").out
     assert "M1 = 3600 / -ln(1 - 0.05)" in out
@@ -346,7 +356,7 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         (("--eviction-rate", "5"), "write a rate per hour"),
         (("--save", "-5s"), "is not a time"),
         (("--restart", "soon"), "is not a time"),
-        (("--save", "31s"), "longer than the notice of 30 s: use --no-notice"),
+        (("--save", f"{NOTICE_SECONDS + 1:g}s"), "longer than the notice of 30 s: use --no-notice"),
         (("--notice-works", "120%"), "0% to 100%"),
         (("--missing", "10%"), "write it like 10%:2h"),
         (("--missing", "110%:2h"), "0% to 100%"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from datetime import date
 
 import pytest
@@ -71,6 +72,26 @@ def test_nodes_that_go_together_are_one_event() -> None:
     assert waves.low < single.low < single.high < waves.high
     assert "12 evictions of 12 spot nodes in 300 node hours, 3 waves" in waves.source
     assert (single.together, "wave" in single.source) == (1, False)
+
+
+@pytest.mark.parametrize(("per_hour", "size", "nodes"), [(0.1, 1, 10), (0.1, 4, 8), (0.2, 2, 20)])
+def test_the_interval_has_the_true_rate_as_often_as_it_says(per_hour: float, size: int, nodes: int) -> None:
+    numbers = random.Random(1)
+    true = 1 - math.exp(-per_hour * size / nodes)
+    rates = [measured_rate(_history(numbers, per_hour, size, nodes), "h.db") for _ in range(300)]
+    assert sum(rate.low <= true <= rate.high for rate in rates) / len(rates) >= 0.93
+    assert sum(rate.low <= true / 4 for rate in rates) / len(rates) < 0.5  # and is not as wide as to have any
+
+
+def _history(numbers: random.Random, per_hour: float, size: int, nodes: int, hours: float = 100) -> list[NodeLife]:
+    """Waves at random moments, each of some of the nodes, which are replaced at once."""
+    since, lives, clock = [0.0] * nodes, [], numbers.expovariate(per_hour)
+    while clock < hours:
+        for node in numbers.sample(range(nodes), size):
+            lives.append(NodeLife(clock - since[node], evicted=True, ended=clock * 3600))
+            since[node] = clock
+        clock += numbers.expovariate(per_hour)
+    return lives + [NodeLife(hours - start) for start in since]
 
 
 def test_a_recording_of_minutes_is_too_little() -> None:
