@@ -74,6 +74,14 @@ NOTICE_MUTANTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "notices",
+        "a late notice leaves no time",
+        NOTICES + "watcher.py",
+        "None if notice.id in self._late else notice.deadline",
+        "notice.deadline",
+        SOURCE_TESTS,
+    ),
+    (
+        "notices",
         "trouble is said every time",
         NOTICES + "watcher.py",
         "if trouble.blocked and not is_in_trouble:",

@@ -26,6 +26,7 @@ class Watcher:
         self._sources = tuple(sources)
         self._report = report or _to_stderr
         self._notices: dict[int, list[Notice]] = {}  # by the place of the source
+        self._late: set[str] = set()
         self._callbacks: list[Callable[[Notice], None]] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -91,8 +92,15 @@ class Watcher:
 
     def _update(self, place: int, notices: list[Notice]) -> None:
         with self._lock:
-            before, self._notices[place] = self._notices.get(place, []), notices
-        known, listed = {notice.id for notice in before}, {notice.id for notice in notices}
+            before = self._notices.get(place, [])
+            known, listed = {notice.id for notice in before}, {notice.id for notice in notices}
+            # A time that is over when the notice comes is when it may begin, not when it does: there may still be time.
+            self._late |= {
+                notice.id for notice in notices if notice.id not in known and notice.seconds_left() == 0
+            }
+            for notice in notices:
+                notice.deadline = None if notice.id in self._late else notice.deadline
+            self._notices[place] = notices
         for notice in before:
             if notice.id not in listed:
                 self._report(f"notices: {notice.kind.value} of {notice.source} is not announced any more")

@@ -53,6 +53,21 @@ def test_lightgbm_draws_rows_for_several_rounds_together(frameworks: str, tmp_pa
     assert result["parts"] == result["whole"], result
 
 
+def test_lightgbm_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) -> None:
+    """With this seed it is killed and evicted between the best round and the one after which it stops."""
+    variables = {"EARLY_STOPPING": "8", "MORE_PARAMS": '{"learning_rate": 0.6}', "SEED": "4"}
+    result = interrupted(frameworks, "lightgbm_run", tmp_path, **variables)
+    assert result["parts"] == result["whole"], result
+
+
+def test_xgboost_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) -> None:
+    """With this seed it is killed and evicted between the best round and the one after which it stops."""
+    variables = {"EARLY_STOPPING": "12", "MORE_PARAMS": '{"eta": 0.5}', "SEED": "3"}
+    result = run_script(frameworks, "interruptions", "xgboost_run", tmp_path, **variables)
+    assert result["codes"] == [0, -9, 143, -9, 0, 0], result
+    assert result["parts"] == result["whole"], result
+
+
 def test_xgboost_with_random_rows_is_not_exact(frameworks: str, tmp_path: Path) -> None:
     """XGBoost 3.2 keeps random numbers where nobody can save them: other rows are drawn after a restart. If this fails
     because of a newer XGBoost, docs/adapters.md has to say so."""

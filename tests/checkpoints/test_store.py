@@ -315,6 +315,35 @@ def test_after_an_announcement_only_what_fits_is_begun(store: Store) -> None:
     assert not store.due(2)
 
 
+def test_a_save_for_an_announcement_is_made_once(store: Store) -> None:
+    list(store.steps(0, every=1))
+    store.announce(60)
+    assert store.due(1)
+    save(store, 1)
+    assert not store.due(2)
+    store.announce(90)  # another one
+    assert store.due(3)
+
+
+def test_of_several_ranks_only_the_first_saves_and_changes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Store(tmp_path, report=lambda text: None)
+    for step in (1, 2):
+        save(first, step)
+    (newest_folder(first) / "model.bin").write_bytes(b"x")
+    monkeypatch.setenv("RANK", "1")
+    second = Store(tmp_path, report=lambda text: None)
+    assert [step for step in second.steps(6, every=1) if second.due(step)] == []
+    second.announce(30)
+    assert not second.due(3)
+    assert not (tmp_path / "damaged").exists(), "the first rank does that"
+    monkeypatch.setenv("RANK", "0")
+    third = Store(tmp_path, report=lambda text: None)
+    assert [step for step in third.steps(4, every=1) if third.due(step)] == [2, 3]
+    assert (tmp_path / "damaged").is_dir()
+
+
 @pytest.mark.parametrize("every", [0, -1, "soon", "10x", ""])
 def test_an_interval_that_makes_no_sense_is_refused(store: Store, every: int | str) -> None:
     with pytest.raises(ValueError, match="every="):

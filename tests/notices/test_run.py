@@ -247,6 +247,18 @@ def test_the_notice_that_leaves_the_least_time_counts(start: Callable[..., Run],
     assert "signal name=SIGKILL" in run.text()
 
 
+def test_a_notice_that_comes_late_leaves_the_grace_and_not_nothing(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    shell = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
+    run = start("--on-notice", "USR1", "--notice-file", tmp_path / "stop", "--", "bash", "-c", shell)
+    run.until("up")
+    (tmp_path / "stop").write_text("-60")
+    assert run.code() == 143
+    assert "saved" in run.text()
+    assert "SIGKILL" not in run.text()
+
+
 def test_a_process_in_any_language_is_notified_with_a_signal(start: Callable[..., Run]) -> None:
     shell = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
     run = start("--on-notice", "USR1", "--", "bash", "-c", shell)

@@ -83,6 +83,30 @@ def test_the_notice_with_the_least_time_counts(started: Callable[..., tuple[Watc
     assert watcher.notice is SOONER
 
 
+def test_a_notice_that_comes_too_late_may_still_leave_time(
+    started: Callable[..., tuple[Watcher, list[str]]],
+) -> None:
+    """Its time is the one before which nothing happens. One whose time passes while it is known keeps it."""
+    now = time.time()
+
+    def late() -> Notice:
+        return Notice(NoticeKind.PREEMPT, "script", "late", deadline=now - 5)
+
+    def timely() -> Notice:
+        return Notice(NoticeKind.REBOOT, "script", "timely", deadline=now + 1.5)
+
+    source = Script([late()], [late(), timely()])
+    watcher, said = started(source)
+    watcher.start()
+    assert until(lambda: len(watcher.notices) == 2)
+    source.answers = [[late(), timely()]]
+    time.sleep(2.0)
+    source.answers = [[late(), timely()]]
+    assert until(lambda: source.answers[0][0].deadline is None)  # type: ignore[index]
+    assert [notice.deadline for notice in watcher.notices] == [None, now + 1.5]
+    assert said[0] == "notices: script announces preempt, at any moment"
+
+
 def test_a_freeze_alone_is_not_pending(started: Callable[..., tuple[Watcher, list[str]]]) -> None:
     watcher, said = started(Script([FREEZE]))
     watcher.start()

@@ -7,33 +7,60 @@
     )
 
 XGBoost continues from a model, but not with the random numbers of the run that made it. So every round gets a seed of
-its own, from its number.
+its own, from its number. It has the counts of early stopping in the callback only; `others` saves them.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xgboost.callback import TrainingCallback
 
 from arc_toolkit.checkpoints.store import Store
 
-_NAME = "model.ubj"
+_NAME, _CALLBACKS = "model.ubj", "callbacks.json"
+# What EarlyStopping of XGBoost 3.2 counts.
+_COUNTERS = ("best_scores", "current_rounds", "stopping_history")
 
 
 class XgboostCheckpoints(TrainingCallback):
-    """A callback, and the `model` to go on from: None in a new run. A step is a round."""
+    """A callback, and the `model` to go on from: None in a new run. A step is a round.
 
-    def __init__(self, store: Store, *, every: int | float | str = "auto", seed: int = 0) -> None:
+    `others` are callbacks whose state is saved too: EarlyStopping. They come before this one in the list.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        every: int | float | str = "auto",
+        seed: int = 0,
+        others: Sequence[TrainingCallback] = (),
+    ) -> None:
         super().__init__()
-        self._store, self._seed = store, seed
+        self._store, self._seed, self._others = store, seed, others
         newest = store.latest()
+        self._folder: Path | None = newest.folder if newest is not None else None
         self.model = str(newest / _NAME) if newest is not None else None
         self._done = newest.step + 1 if newest is not None else 0
         store.begin(every)
 
     def rounds_left(self, rounds: int) -> int:
         return max(0, rounds - self._done)
+
+    def before_training(self, model: Any) -> Any:
+        if self._folder is not None and (path := self._folder / _CALLBACKS).is_file():
+            states = json.loads(path.read_text(encoding="utf-8"))
+            if len(states) != len(self._others):
+                raise ValueError(
+                    f"{path.parent.name} has the state of {len(states)} callbacks, not {len(self._others)}"
+                )
+            for callback, state in zip(self._others, states, strict=True):
+                vars(callback).update(state)
+        return model
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """`epoch` begins with 0 again after a restart; the trees in the model do not."""
@@ -45,5 +72,7 @@ class XgboostCheckpoints(TrainingCallback):
         if self._store.due(step):
             with self._store.save(step) as folder:
                 model.save_model(folder / _NAME)
+                states = [{name: vars(callback).get(name) for name in _COUNTERS} for callback in self._others]
+                (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
         self._store.exit_if_evicted(step)
         return False

@@ -1,4 +1,4 @@
-"""LightGBM with bagging and random features; $MORE_PARAMS may add others."""
+"""LightGBM with bagging and random features; $MORE_PARAMS may add others, $EARLY_STOPPING a number of rounds."""
 
 from __future__ import annotations
 
@@ -33,15 +33,20 @@ def train(store: Store) -> bytes:
         "verbosity": -1,
         **json.loads(os.environ.get("MORE_PARAMS", "{}")),
     }
-    checkpoints = LightgbmCheckpoints(store, every=3)
+    rounds = int(os.environ.get("EARLY_STOPPING", "0"))
+    early = [lightgbm.early_stopping(rounds, verbose=False)] if rounds else []
+    checkpoints = LightgbmCheckpoints(store, every=3, others=early)
+    data = lightgbm.Dataset(x[:400], y[:400], free_raw_data=False)
     booster = lightgbm.train(
         params,
-        lightgbm.Dataset(x, y, free_raw_data=False),
+        data,
         num_boost_round=checkpoints.rounds_left(STEPS),
+        valid_sets=[lightgbm.Dataset(x[400:], y[400:], reference=data, free_raw_data=False)],
         init_model=checkpoints.model,
-        callbacks=[checkpoints],
+        callbacks=[checkpoints, *early],
     )
-    content: bytes = booster.predict(x).tobytes()
+    done = [booster.current_iteration(), booster.best_iteration if early else 0]
+    content: bytes = numpy.array(done, dtype="float64").tobytes() + booster.predict(x, num_iteration=-1).tobytes()
     return content
 
 

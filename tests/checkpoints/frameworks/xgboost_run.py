@@ -1,4 +1,4 @@
-"""XGBoost; $MORE_PARAMS may add random rows and columns."""
+"""XGBoost; $MORE_PARAMS may add random rows and columns, $EARLY_STOPPING a number of rounds."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ def train(store: Store) -> bytes:
     x = chance.random((500, 6))
     y = x[:, 0] * 3 + numpy.sin(x[:, 1] * 9) + chance.random(500)
     params = {"max_depth": 3, "nthread": 1, "eta": 0.1, **json.loads(os.environ.get("MORE_PARAMS", "{}"))}
-    checkpoints = XgboostCheckpoints(store, every=3)
+    early = (
+        [xgboost.callback.EarlyStopping(rounds)] if (rounds := int(os.environ.get("EARLY_STOPPING", "0"))) else []
+    )
+    checkpoints = XgboostCheckpoints(store, every=3, others=early)
     booster = xgboost.train(
         params,
-        xgboost.DMatrix(x, y),
+        xgboost.DMatrix(x[:400], y[:400]),
         num_boost_round=checkpoints.rounds_left(STEPS),
         xgb_model=checkpoints.model,
-        callbacks=[checkpoints],
+        evals=[(xgboost.DMatrix(x[400:], y[400:]), "validation")],
+        verbose_eval=False,
+        callbacks=[*early, checkpoints],
     )
-    content: bytes = booster.predict(xgboost.DMatrix(x)).tobytes()
+    if early:
+        assert booster.num_boosted_rounds() < STEPS, "it should have stopped early"
+    rounds_done = numpy.array([booster.num_boosted_rounds()], dtype="float32")
+    content: bytes = rounds_done.tobytes() + booster.predict(xgboost.DMatrix(x)).tobytes()
     return content
 
 
