@@ -61,8 +61,8 @@ class Plan(ABC):
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[Path, Any] = {}
-        # The compute of a target, by its path, for the rules that ask for it.
-        self.computes: dict[Path, str | None] = {}
+        # What rules know about the compute of a target, by its path.
+        self.computes: dict[Path, Any] = {}
         # Whether a target has a value that was asked for.
         self.has_asked = False
         # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
@@ -317,8 +317,8 @@ class Plan(ABC):
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""
-        own = pairs(target.get("environment_variables"))
-        return {name: text_of(value) or "" for name, (_, value) in own.items()}
+        node = target.get("environment_variables")
+        return {name: text_of(value) or "" for name, (_, value) in pairs(node).items()} if node else {}
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         if target.path not in self._evidence:

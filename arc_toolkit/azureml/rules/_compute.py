@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from arc_toolkit.azureml.documents import Target, is_bound
 from arc_toolkit.azureml.plan import Plan
@@ -16,9 +17,31 @@ _CLUSTER_OF_VMS = re.compile(r"(?i)^(?:serverless|local)$|(?:cpu|gpu)s?[-_]?clus
 _VM_SIZE = re.compile(r"(?i)^(?:standard|basic|singularity)[_.]")
 
 
+class ComputeFacts(NamedTuple):
+    """What is known about the compute of a target."""
+
+    # Why it is taken for Kubernetes; empty where nothing says so.
+    kubernetes: str
+    # Whether it is one of VMs, which have just the cores that a process sees.
+    is_elsewhere: bool
+
+
 def kubernetes(plan: Plan, target: Target) -> str:
     """Why the compute is taken for Kubernetes; empty where nothing says so."""
-    compute = _compute(plan, target)
+    return compute_facts(plan, target).kubernetes
+
+
+def compute_facts(plan: Plan, target: Target) -> ComputeFacts:
+    """Found once for a target: four rules ask."""
+    facts = plan.computes.get(target.path)
+    if facts is None:
+        compute = _compute(plan, target)
+        facts = ComputeFacts(_why_kubernetes(plan, target, compute), _is_elsewhere(plan, target, compute))
+        plan.computes[target.path] = facts
+    return facts
+
+
+def _why_kubernetes(plan: Plan, target: Target, compute: str | None) -> str:
     if compute and _matches(_KUBERNETES, compute):
         return f"compute {compute} looks like Kubernetes"
     if any(name.startswith("AMLARC_") for name in plan.variables(target)):
@@ -28,9 +51,7 @@ def kubernetes(plan: Plan, target: Target) -> str:
     return ""
 
 
-def is_elsewhere(plan: Plan, target: Target) -> bool:
-    """Whether it runs on VMs, which have just the cores that a process sees."""
-    compute = _compute(plan, target)
+def _is_elsewhere(plan: Plan, target: Target, compute: str | None) -> bool:
     if compute and _matches(_CLUSTER_OF_VMS, compute):
         return True
     if text_of(target.get("queue_settings", "job_tier")):
@@ -46,12 +67,6 @@ def _matches(pattern: re.Pattern[str], compute: str) -> bool:
 
 
 def _compute(plan: Plan, target: Target) -> str | None:
-    if target.path not in plan.computes:
-        plan.computes[target.path] = _find_compute(plan, target)
-    return plan.computes[target.path]
-
-
-def _find_compute(plan: Plan, target: Target) -> str | None:
     holder: Target | None = target
     while holder is not None:
         compute = plan.planned(holder, "compute") or plan.planned(holder, "settings", "default_compute")

@@ -11,7 +11,7 @@ from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_threads import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
-from arc_toolkit.azureml.rules._compute import is_elsewhere, kubernetes
+from arc_toolkit.azureml.rules._compute import compute_facts
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, exported_names, launched_processes
 from arc_toolkit.edit.yaml_nodes import pairs
 
@@ -54,9 +54,10 @@ def check_threads(plan: Plan, framework: Framework) -> None:
 
 def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
     """None where nothing says what the compute is. An instance type that is not a VM size exists on Kubernetes only."""
-    if kubernetes(plan, target):
+    facts = compute_facts(plan, target)
+    if facts.kubernetes:
         return True
-    if is_elsewhere(plan, target):
+    if facts.is_elsewhere:
         return False
     is_named = plan.instance_type(target) is not None or plan.settings.instance_type or plan.settings.cores
     return True if is_named or plan.settings.instance_types else None

@@ -14,10 +14,11 @@ def _check(plan: Plan) -> None:
             continue
         path = target.path_of(Slot.INSTANCE_COUNT.path)
         count = plan.planned(target, *map(str, path)) or ""
+        if not count.isdigit() or int(count) < 2:
+            continue
         gpus = gpus_of(plan.instance_type(target), plan.settings) or 0
-        is_many = gpus > 1 and count.isdigit() and int(count) > 1
         if (
-            is_many
+            gpus > 1
             and not plan.is_distributed(target)
             and not launched_processes(plan.effective(target, "command"))
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.schema_keys import LEGACY_NAMES, Explanation
+from arc_toolkit.azureml.schema_keys import Explanation
 from arc_toolkit.findings import Rule
 
 
@@ -32,5 +32,4 @@ resources:
   instance_count: 2
 """,
     check=_check,
-    needs=tuple(LEGACY_NAMES),
 )

@@ -92,5 +92,5 @@ jobs:
     component: ./train.yml
 """,
     check=_check,
-    needs=("component", "trial", "code", "conda_file", "conda_dependencies_file", "pip_requirements_file"),
+    needs=("component", "trial", "code", "environment"),
 )

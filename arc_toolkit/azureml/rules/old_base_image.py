@@ -9,7 +9,7 @@ from arc_toolkit.azureml.documents import folder_of
 from arc_toolkit.azureml.evidence import dockerfile_of
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.rules._compute import is_elsewhere
+from arc_toolkit.azureml.rules._compute import compute_facts
 from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
 from arc_toolkit.findings import Rule
 
@@ -21,10 +21,10 @@ _FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        for holder in (target.node, target.get("task")):
-            environment = pairs(holder).get("environment")
+        for own in (target.own, pairs(target.get("task"))):
+            environment = own.get("environment")
             # Clusters of VMs run any image.
-            if environment is not None and not is_elsewhere(plan, target):
+            if environment is not None and not compute_facts(plan, target).is_elsewhere:
                 snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
                 _look(plan, environment[0], environment[1], snapshot)
 

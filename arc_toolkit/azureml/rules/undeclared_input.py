@@ -102,16 +102,17 @@ def _declares(owner: Target, where: str, name: str) -> bool:
 
 
 def _scalars(node: Node, skip: str = "") -> Iterator[yaml.ScalarNode]:
-    if isinstance(node, yaml.ScalarNode):
-        if "${{" in node.value:
-            yield node
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _scalars(item, skip)
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if not skip or getattr(key, "value", None) != skip:
-                yield from _scalars(value, skip)
+    """Those with a binding, in the order of the text, except below a key."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, yaml.ScalarNode):
+            if "${{" in node.value:
+                yield node
+        elif isinstance(node, yaml.MappingNode):
+            stack += [value for key, value in reversed(node.value) if not skip or key.value != skip]
+        else:
+            stack += reversed(node.value)
 
 
 RULE = Rule(
