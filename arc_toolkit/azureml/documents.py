@@ -271,8 +271,9 @@ def local_reference(written: str | None, path: str) -> str | None:
     return os.path.normpath(os.path.join(folder_of(path), written))
 
 
-# Asked for about five times per file; a new `Library` forgets them, since a run may start in another folder.
-@lru_cache(maxsize=64)
+# Asked for about five times per file, first for all files of a run and then for each; a new `Library` forgets them,
+# since a run may start in another folder.
+@lru_cache(maxsize=4096)
 def full_path(path: str) -> str:
     return os.path.abspath(path)
 

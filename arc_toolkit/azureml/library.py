@@ -31,7 +31,11 @@ Read = Callable[[str], bytes]
 
 _KEPT_FILES = 32
 
-_YAML_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""")
+# One expression per key, each with its word in front, which is what `re` looks for first.
+_YAML_USES = tuple(
+    (how, re.compile(rb"""%s(?<![\w.]%s)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""" % (how.encode(), how.encode())))
+    for how in ("component", "trial")
+)
 # The name and the version of a component file: plain keys at the start of a line.
 _VALUE = re.compile(rb"""[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
 # "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"), folder / "components" / "train.yml"
@@ -99,11 +103,11 @@ class Library:
             self._note_python(path, data)
 
     def _note_yaml(self, path: str, data: bytes) -> None:
-        if b"component" in data or b"trial" in data:
-            for match in _YAML_USE.finditer(data):
+        for how, expression in _YAML_USES:
+            for match in expression.finditer(data):
                 if b"#" in data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]:
                     continue  # in a comment
-                how, written = match[1].decode(), _text(match[2])
+                written = _text(match[1])
                 if registered := _REGISTERED.fullmatch(written):
                     self._named_uses.setdefault(registered[1], set()).add((how, registered[2] or ""))
                     self._users.setdefault(registered[1], []).append(path)
