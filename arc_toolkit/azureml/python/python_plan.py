@@ -59,6 +59,7 @@ class PythonPlan(Plan):
         self._ignored_everywhere = frozenset().union(
             *(ignores.lines.get(0, ()) for ignores in self._ignores.values())
         )
+        self._has_ignores = any(ignores.lines for ignores in self._ignores.values())  # hardly any file does
         # The pipeline functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
         # The parameters that a pipeline function has, or gets in this run, and their defaults.
@@ -85,6 +86,8 @@ class PythonPlan(Plan):
         return mark.source.file_line(line), mark.column + 1, ""
 
     def covers(self, rule: str, at: Node) -> bool:
+        if not self._has_ignores:
+            return False
         mark = at.start_mark
         assert isinstance(mark, CodeMark)
         return rule in self._ignored_everywhere or self._ignores[id(mark.source)].covers(rule, mark.line + 1)
@@ -129,6 +132,8 @@ class PythonPlan(Plan):
         return self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
 
     def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+        if not self._has_ignores:
+            return False
         value = target.get(*path) if path else None
         statements = [value.statement] if isinstance(value, CodeValue) else []
         if isinstance(target, PythonTarget):

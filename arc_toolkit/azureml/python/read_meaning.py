@@ -6,6 +6,7 @@ A meaning that cannot be known for certain is `UnknownMeaning` with the reason.
 from __future__ import annotations
 
 import ast
+import itertools
 import os.path
 from dataclasses import replace
 from functools import cached_property, partial
@@ -350,7 +351,7 @@ class Meanings:
             why = "its component file is known only when the code runs"
             return Component(generation, self.assume or Family.OTHER, why=why)
         # In the folder of the code, or where it may be run from; or the code writes it first.
-        for folder in (*folders_around(self.folder), None):
+        for folder in itertools.chain(folders_around(self.folder), (None,)):
             file = os.path.normpath(os.path.join(folder or self.folder, name))
             document = self.library.load(file) if folder is not None else self._written(name, file)
             if document is not None:
