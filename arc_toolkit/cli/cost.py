@@ -183,6 +183,9 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
 
 
 def job_of(args: argparse.Namespace) -> tuple[TrainingJob, list[str]]:
+    import math
+
+    from arc_toolkit.checkpoints.pace import Pace
     from arc_toolkit.cost.training_job import TrainingJob
 
     try:
@@ -199,6 +202,13 @@ def job_of(args: argparse.Namespace) -> tuple[TrainingJob, list[str]]:
                 "use --no-notice, or save faster"
             )
         noticed = share("--notice-works", args.notice_works)
+        pace = Pace(math.inf)
+        pace.saved(0, save)
+        if not pace.fits(notice):
+            notes.append(
+                f"a save of {save:g} s does not fit into a notice of {notice:g} s with the margin that the checkpoint "
+                "library keeps: --no-notice shows the price without it"
+            )
         notes.append(
             f"assumed: {args.notice_works} of the evictions are announced in time for a save "
             "(--notice-works, --no-notice)"

@@ -23,7 +23,7 @@ from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 from scripts.benchmarks.common import cpu_of_call
 
 HOUR = 3600.0
-PRICES = (0.444433, 3.673)  # Standard_NC24ads_A100_v4 in eastus
+PRICES = (1.097295, 4.775)  # Standard_NC24ads_A100_v4 in westeurope, spot and dedicated, of the shipped table
 V100_PRICES = (0.92, 3.06)  # p3.2xlarge on AWS, as the paper has it
 # Table 4 and 5 of the paper: trace, hours of work, deadlines, changeover in hours, discount, savings
 PREEMPTION = "preemption/1-node"

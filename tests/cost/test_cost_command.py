@@ -234,6 +234,14 @@ def test_the_interval_is_that_of_the_checkpoint_library(arc: Arc, notices: bool)
     assert as_json(arc, *words)["interval"]["used_seconds"] == pytest.approx(pace.interval)
 
 
+@pytest.mark.parametrize(("save", "fits"), [("19s", True), ("21s", False), ("30s", False)])
+def test_a_save_that_the_library_would_not_begin_at_a_notice_is_a_note(arc: Arc, save: str, fits: bool) -> None:
+    # It keeps half of the time of a save to spare: 30 s / 1.5 = 20 s.
+    result = arc(*A100, "--save", save)
+    assert (result.code, "does not fit into a notice of 30 s" in result.err) == (0, not fits)
+    assert "does not fit" not in arc(*A100, "--save", save, "--no-notice").err
+
+
 def test_explain_shows_the_formula_in_numbers(arc: Arc) -> None:
     out = arc(*A100, "--eviction-rate", "5%", "--no-notice", "--explain").out
     assert "M1 = 3600 / -ln(1 - 0.05)" in out
