@@ -13,6 +13,7 @@ from arc_toolkit.placement.rules import manifest_rules
 from arc_toolkit.sizing.validation_rules import RULES as VALIDATION_RULES
 from scripts.checkpoint_mutants import CHECKPOINT_MUTANTS
 from scripts.cost_mutants import cost_replacements
+from scripts.elastic_mutants import ELASTIC_MUTANTS
 from scripts.mutation import Module, Mutant, csv_field, csv_rows, replaced
 from scripts.notice_mutants import NOTICE_MUTANTS
 
@@ -302,6 +303,6 @@ def facts() -> Iterator[Mutant]:
 def replacements() -> Iterator[Mutant]:
     for group, name, path, function, statement, tests in FUNCTIONS:
         yield Mutant(group, name, path, Module(path).beginning(function, statement), tests)
-    by_hand = (*REPLACEMENTS, *cost_replacements(), *CHECKPOINT_MUTANTS, *NOTICE_MUTANTS)
+    by_hand = (*REPLACEMENTS, *cost_replacements(), *CHECKPOINT_MUTANTS, *NOTICE_MUTANTS, *ELASTIC_MUTANTS)
     for group, name, path, old, new, tests in by_hand:
         yield Mutant(group, name, path, replaced(path, old, new), tests)

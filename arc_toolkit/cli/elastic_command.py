@@ -90,11 +90,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.elastic import ray_cluster
 
     if args.attach:
-        ray = ray_cluster.connect(args.uri or "auto")
+        ray = ray_cluster.connect(args.uri or "auto", console.note)
         return _follow(ray, ray_cluster.attach(ray, args.attach), args, console)
     config, working_dir = _config(args)
     if args.uri:
-        ray = ray_cluster.connect(args.uri, working_dir)
+        ray = ray_cluster.connect(args.uri, console.note, working_dir)
     else:
         ray = ray_cluster.start_local(working_dir, args.cpus, args.gpus, config.most)
     try:
@@ -195,6 +195,8 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
         for rank, text in status["output"]:
             console.out(json.dumps({"event": "output", "rank": rank, "text": text}))
         return
+    from arc_toolkit.notices.run_log import utc
+
     console.clear_progress()
     if "silent" in status:
         console.note(f"the controller has not answered for {status['silent']:.0f} s; Ray may be starting it again")
@@ -202,11 +204,8 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
     for rank, text in status["output"]:
         console.out(text if rank == 0 else f"[{rank}] {text}")
     for event in status["events"]:
-        fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in ("time", "event"))
-        console.note(
-            f"arc-toolkit-elastic {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(event['time']))} "
-            f"{event['event']} {fields}"
-        )
+        words = [f"{name}={value}" for name, value in event.items() if name not in ("time", "event")]
+        console.note(" ".join([f"arc-toolkit-elastic {utc(event['time'])} {event['event']}", *words]))
     if status["code"] is None:
         console.progress(_status_line(status["state"]))
 
@@ -230,8 +229,10 @@ def _status_line(state: dict[str, Any]) -> str:
 
 def _summary_line(summary: dict[str, Any]) -> str:
     lost = ", ".join(f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items())
+    trained = summary["seconds_trained"]
+    of_it = f"trained {trained:.1f} s of" if trained is not None else "no steps were reported in"
     return (
-        f"{summary['outcome']}: trained {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "
+        f"{summary['outcome']}: {of_it} {summary['seconds']:.1f} s "
         f"(lost: {lost or 'nothing'}), {summary['steps_redone']} steps redone, "
         f"{summary['evictions_survived']} evictions survived, {summary['failures']} failures"
     )

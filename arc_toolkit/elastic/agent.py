@@ -26,6 +26,7 @@ from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, get
 from arc_toolkit.elastic.messages import LineConnection, Message, connect
 from arc_toolkit.elastic.ranks import RankProcess, start_standby
 from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.run_log import run_line, utc
 from arc_toolkit.notices.sources import cloud_source, find_cloud
 from arc_toolkit.notices.sources.notice_file import NoticeFile
 from arc_toolkit.notices.watcher import Watcher
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from arc_toolkit.notices.sources import NoticeSource
 
 BEAT_SECONDS = 0.25
+EVICTED = 143
+UNKNOWN_SECONDS = 10.0  # after which a script that does not report its steps is taken to train
 _TICK = 0.05
 _RECONNECT_SECONDS = 60.0
 _FETCHED = "fetched"  # a note to this agent itself
@@ -63,6 +66,7 @@ class ElasticAgent:
         self._config: Message = {}
         self._last_beat = 0.0
         self._steps: dict[str, tuple[int, ...]] = {}
+        self._began: tuple[int, float] = (0, 0.0)  # the generation, and since when it runs
         self._leaving = False
         # Only used without shared storage.
         self._checkpoints = self._folder / "checkpoints"
@@ -202,6 +206,9 @@ class ElasticAgent:
     def _on_notice(self, notice: Notice) -> None:
         fields = {"kind": notice.kind.value, "deadline": notice.deadline, "ends": notice.kind.ends_process}
         self._notes.put(("notice", fields))
+        deadline = utc(notice.deadline) if notice.deadline is not None else None
+        if notice.kind.ends_process:
+            _log("notice", kind=notice.kind.value, source=notice.source, deadline=deadline)
 
     # --- processes -----------------------------------------------------------------------------------------
 
@@ -250,6 +257,7 @@ class ElasticAgent:
     def _start_ranks(self, message: Message) -> None:
         """Turn standbys into ranks: the warm ones first, and new ones if there are not enough."""
         generation = message["generation"]
+        _log("start", node=os.uname().nodename, generation=generation, ranks=len(message["ranks"]))
         for process in self._of(generation - 1):  # nothing of an older generation goes on
             process.kill()
         for job in message["ranks"]:
@@ -306,6 +314,15 @@ class ElasticAgent:
             return
         process.code = code
         if process.rank is not None:
+            is_evicted = code == EVICTED and self._watcher is not None and self._watcher.pending()
+            record = process.progress
+            _log(
+                "end",
+                reason="evicted" if is_evicted else "ended",
+                code=code,
+                step=record.step if record is not None else None,
+                saved=record.saved if record is not None and record.saved >= 0 else None,
+            )
             fields = {"generation": process.generation, "rank": process.rank}
             self._send("exited", **fields, code=code, progress=process.progress and process.progress.fields())
 
@@ -329,9 +346,19 @@ class ElasticAgent:
         if known != self._steps or now - self._last_beat >= BEAT_SECONDS:
             self._steps, self._last_beat = known, now
             pending = self._watcher is not None and self._watcher.pending()
-            self._send("beat", generation=generation, steps=known, doomed=pending)
-        if self._config and (not ranks or known):
-            self._fill()  # once the first step is done, what the next generation needs may be imported
+            is_taking_part = any(item.takes_part for item in ranks)
+            self._send("beat", generation=generation, steps=known, takes_part=is_taking_part, doomed=pending)
+        if not ranks or generation != self._began[0]:
+            self._began = generation, now
+        # Once the first step is done, or probably so, what the next generation needs may be imported.
+        if self._config and (not ranks or known or now - self._began[1] > UNKNOWN_SECONDS):
+            self._fill()
+
+
+def _log(event: str, /, **fields: Any) -> None:
+    """For the log of this node, which `diagnose` reads as it reads that of `arc-toolkit run`."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(run_line(event, **fields) + "\n")
 
 
 def _free_port() -> int:

@@ -14,7 +14,7 @@ from arc_toolkit.elastic.messages import LineConnection, Message
 _TICK = 0.05
 # A node that is silent for so long is lost. Agents speak four times a second; on a loaded machine all of them are late
 # at once, and so is this loop: its own delays do not count.
-SILENCE_SECONDS = 3.0
+SILENCE_SECONDS = 2.5
 
 
 class AgentServer:
@@ -49,7 +49,7 @@ class AgentServer:
             for agent in self.links:
                 agent.seen += late
         for agent in [item for item in self.links if now - item.seen > SILENCE_SECONDS]:
-            yield from self._drop(agent, f"it was silent for {SILENCE_SECONDS:.0f} s")
+            yield from self._drop(agent, f"it was silent for {SILENCE_SECONDS:g} s")
 
     def _accept(self) -> None:
         sock, _ = self._server.accept()

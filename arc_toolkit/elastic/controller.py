@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from arc_toolkit.elastic.agent import EVICTED, UNKNOWN_SECONDS
 from arc_toolkit.elastic.agent_link import AgentLink, ClusterPort
 from arc_toolkit.elastic.agent_server import AgentServer
 from arc_toolkit.elastic.copies import CopyServer, copies_folder, newest
@@ -23,7 +24,6 @@ from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Placement, place_ranks
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
-EVICTED = 143
 _SETTLE_TO_GROW_SECONDS = 2.0
 _JOIN_SECONDS = 1.5  # after the last agent that came, for others of the first start
 _ADOPT_SECONDS = 5.0  # for all agents to find a controller that came back
@@ -191,7 +191,7 @@ class Controller:
         self._waiting_since = time.monotonic()
         if len(self._adopted) == size:
             placement = Placement(tuple(self._adopted[number] for number in range(size)))
-            self._generation, self._is_restarted = Generation(number, placement), False
+            self._generation, self._is_restarted = Generation(number, placement, time.monotonic()), False
             self.throughput.begin(size)
             self.timeline.add("adopted", generation=number, workers=size)
 
@@ -210,6 +210,7 @@ class Controller:
         agent.is_doomed, generation = message["doomed"], self._generation
         if generation is None or message["generation"] != generation.number:
             return
+        generation.takes_part |= message["takes_part"]
         own = set(generation.placement.ranks_of(agent.node))
         for rank, fields in message["steps"].items():
             if int(rank) in own:
@@ -262,7 +263,7 @@ class Controller:
         self._is_restarted, self._adopted = False, {}
         self._agents.tell_all("kill", generation=self._number)
         self._number += 1
-        self._generation = Generation(self._number, placement)
+        self._generation = Generation(self._number, placement, time.monotonic())
         self.throughput.begin(placement.size)
         links = {agent.node: agent for agent in self._agents.links}
         first = links[placement.nodes[0]]
@@ -296,13 +297,20 @@ class Controller:
             left = max(0.0, min(deadlines) - time.time()) if deadlines else None
             self._stop(generation, "eviction", left)
             return
-        size = generation.size
-        if size >= self.config.most or self.throughput.measured_seconds(now) < _SETTLE_TO_GROW_SECONDS:
-            return
-        # A standby must be warm on every node of the next generation, not only on the new one.
         capacities = [agent.capacity for agent in self._agents.links]
-        wanted = place_ranks(capacities, self.config.most, warm_only=True).size
-        if worth_growing(self.throughput.rates, size, wanted, threshold=self.config.threshold):
+        # A standby must be warm on every node of the next generation, not only on the new one.
+        warm = place_ranks(capacities, self.config.most, warm_only=True).size
+        if not generation.is_ready and warm == place_ranks(capacities, self.config.most, warm_only=False).size:
+            generation.is_ready = True
+            self.timeline.add("ready", standbys=warm)
+        size = generation.size
+        if generation.takes_part:
+            is_settled = self.throughput.measured_seconds(now) >= _SETTLE_TO_GROW_SECONDS
+        else:
+            is_settled = now - generation.began >= UNKNOWN_SECONDS
+        if size >= self.config.most or not is_settled:
+            return
+        if worth_growing(self.throughput.rates, size, warm, threshold=self.config.threshold):
             self._stop(generation, "growing", None)
 
     def _stop(self, generation: Generation, reason: str, left: float | None) -> None:

@@ -68,6 +68,9 @@ class Generation:
 
     number: int
     placement: Placement
+    began: float  # as of the monotonic clock
+    takes_part: bool = False  # the script reports its steps
+    is_ready: bool = False  # standbys for the next one are warm on all nodes
     progress: dict[int, ProgressRecord] = field(default_factory=dict)
     exits: dict[int, int] = field(default_factory=dict)
     stop: StopRequest | None = None

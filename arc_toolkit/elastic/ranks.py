@@ -70,11 +70,16 @@ class RankProcess:
         """How far it is; None if the script does not say."""
         return read_progress(self.notice.path) if self.notice is not None else None
 
+    @property
+    def takes_part(self) -> bool:
+        """Whether the script reports its steps, even if it has done none yet."""
+        return self.notice is not None and takes_part(self.notice.path)
+
     def stop(self, notice: Notice) -> None:
         """Ask it to save and to end: by the notice file if it reads it, by one SIGTERM otherwise."""
         if self.notice is None:
             return
-        if takes_part(self.notice.path):
+        if self.takes_part:
             self.notice.write(notice)
         elif self.is_asked_by != notice.id:
             self.kill(signal.SIGTERM)

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +23,7 @@ NAMESPACE = "arc-toolkit"
 _ONLY_LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _PATIENCE_SECONDS = 180.0  # for a controller that does not answer: Ray may be starting it again
 _ANSWER_SECONDS = 10.0
+_CONNECT_TRIES = 3
 _PREFIX = "arc-toolkit-elastic-"
 
 
@@ -50,24 +51,42 @@ def start_local(working_dir: str, cpus: float, gpus: float, workers: int) -> Any
     )
 
 
-def connect(uri: str, working_dir: str | None = None) -> Any:
-    """Connect to a cluster; for a new run the working folder and this package are sent there."""
-    if working_dir is None:
-        return _init(uri, address=uri)
+def connect(uri: str, report: Callable[[str], None], working_dir: str | None = None) -> Any:
+    """Connect to a cluster; for a new run the working folder and this package are sent there.
+
+    The head starts a process for every client, and gives it 30 s: on a busy head that is tried again.
+    """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return _init(uri, address=uri, runtime_env={"working_dir": working_dir, "py_modules": [package]})
+    sent = {} if working_dir is None else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
+    for _ in range(_CONNECT_TRIES - 1):
+        try:
+            return _init(uri, address=uri, **sent)
+        except BusyHead as error:
+            report(f"{error}; trying again")
+            import_ray().shutdown()
+    return _init(uri, address=uri, **sent)
+
+
+class BusyHead(ArcError):
+    """The head was reached, and did not start a process for this client."""
 
 
 def _init(where: str, **options: Any) -> Any:
     ray = import_ray()
     try:
         ray.init(namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR", **options)
+    except ConnectionAbortedError as error:
+        raise BusyHead(_why_not(where, error)) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
-        # A failure inside of the cluster comes with its traceback, whose last line says what it was.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        text = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
-        raise ArcError(f"cannot connect to Ray at {where}: {text}") from None
+        raise ArcError(_why_not(where, error)) from None
     return ray
+
+
+def _why_not(where: str, error: Exception) -> str:
+    """A failure inside of the cluster comes with its traceback, whose last line says what it was."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    text = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+    return f"cannot connect to Ray at {where}: {text}"
 
 
 class RayNodes:

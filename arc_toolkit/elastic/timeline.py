@@ -117,7 +117,7 @@ class Timeline:
             "outcome": outcome,
             "code": code,
             "seconds": round(self._clock() - totals.began, 3),
-            "seconds_trained": round(totals.trained, 3),
+            "seconds_trained": round(totals.trained, 3) if totals.last_step >= 0 else None,
             "seconds_lost": {cause: round(value, 3) for cause, value in sorted(totals.lost.items())},
             "steps": totals.last_step + 1,
             "steps_redone": totals.steps_redone,

@@ -93,7 +93,8 @@ class LocalCluster:
         self.nodes, self._slots = list(nodes), slots
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.drained: list[str] = []
-        self._address = Path(tempfile.mkdtemp()) / "controller"
+        self._folder = Path(tempfile.mkdtemp())
+        self._address = self._folder / "controller"
 
     def poll(self, address: tuple[str, int]) -> None:
         self._address.write_text(f"{address[0]}:{address[1]}")
@@ -104,8 +105,12 @@ class LocalCluster:
                     [sys.executable, *words],
                     start_new_session=True,
                     env={**os.environ, "PYTHONPATH": str(ROOT)},
-                    stderr=subprocess.DEVNULL,
+                    stderr=open(self.log(node), "ab"),  # noqa: SIM115
                 )
+
+    def log(self, node: str) -> Path:
+        """What the agent of a node writes to its log."""
+        return self._folder / f"{node}.log"
 
     def drain(self, node: str, deadline: float | None) -> None:
         self.drained.append(node)
@@ -118,7 +123,7 @@ class LocalCluster:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(agent.pid, signal.SIGKILL)
             agent.wait()
-        shutil.rmtree(self._address.parent, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class ElasticRun:

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.diagnosis.test_run_lines import diagnose
 from tests.elastic.local_cluster import SCRIPT, LocalCluster, elastic_run, expected_total
+from tests.support import Result
 
 pytestmark = pytest.mark.slow
+
+FOREIGN = """
+import os, signal, sys, time
+
+def stop(*_):
+    print("SIGTERM", flush=True)
+    time.sleep(0.2)  # a second one would be printed, too
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, stop)
+print(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+"""
 
 
 def test_a_run_without_incidents(tmp_path: Path) -> None:
@@ -46,6 +64,22 @@ def test_a_notice_in_the_very_first_steps_loses_none(tmp_path: Path, moment: str
     timeline = run.controller.timeline
     assert (timeline.steps_redone, timeline.evictions, timeline.failures) == (0, 1, 0)
     assert not run.events("timeout")
+
+
+def test_the_log_of_a_node_proves_its_eviction(tmp_path: Path, arc: Callable[..., Result]) -> None:
+    """`diagnose` reads it as it reads the log of `arc-toolkit run`."""
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 300, 0.02) as run:
+        run.until_step(30)
+        notice = {"kind": "preempt", "source": "azure", "deadline": time.time() + 25}
+        (run.notices / "b").write_text(json.dumps(notice))
+        run.until(lambda: len(run.events("start")) == 2)
+        run.until(lambda: "reason=evicted" in run.cluster.log("b").read_text())
+        logs = {node: run.cluster.log(node).read_text().splitlines() for node in "ab"}
+        assert run.wait() == 0
+    cause = diagnose(arc, tmp_path / "evicted", *logs["b"])["cause"]
+    assert (cause["kind"], cause["confidence"]) == ("spot-preemption", "high")
+    assert "the notice preempt of azure and ended the process" in cause["evidence"][0]["message"]
+    assert diagnose(arc, tmp_path / "stopped", *logs["a"])["cause"]["kind"] != "spot-preemption"
 
 
 def test_a_node_that_goes_right_after_its_notice_is_one_eviction(tmp_path: Path) -> None:
@@ -119,6 +153,22 @@ def test_growth_stops_where_samples_do_not_grow(tmp_path: Path) -> None:
     assert summary["throughput_unit"] == "samples per second"
     assert list(summary["throughput"]) == ["1", "2"]
     assert summary["throughput"]["2"] < 1.5 * summary["throughput"]["1"]
+
+
+def test_a_script_without_the_library_shrinks_and_grows(tmp_path: Path) -> None:
+    """It hears of a stop by one SIGTERM, ends with 143, and has its own way to save."""
+    with elastic_run(tmp_path, LocalCluster("a", "b"), tmp_path / "end", source=FOREIGN, modules=[]) as run:
+        run.until(lambda: "rank 0 of 2" in run.text())
+        (run.notices / "b").write_text("60")
+        run.until(lambda: "rank 0 of 1" in run.text())
+        run.cluster.nodes.append("c")
+        run.until(lambda: run.text().count("rank 0 of 2") == 2)
+        (tmp_path / "end").touch()
+        assert run.wait() == 0
+    assert run.text().count("SIGTERM") == 3, "two ranks, then one"
+    assert [event["workers"] for event in run.events("start")] == [2, 1, 2]
+    summary = run.controller.summary()
+    assert (summary["seconds_trained"], summary["evictions_survived"], summary["failures"]) == (None, 1, 0)
 
 
 def test_a_killed_node_costs_at_most_one_interval(tmp_path: Path) -> None:

@@ -130,6 +130,26 @@ def test_without_time_a_rank_saves_although_nothing_is_agreed(
     assert ends == {0: 3}
 
 
+def test_a_save_before_the_agreement_does_not_stand_for_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = NoticeFile(tmp_path / "notice")
+    monkeypatch.setenv(VARIABLE, file.path)
+    store = Store(tmp_path / "checkpoints", report=lambda _: None)
+    store.begin(1)
+    file.write(_request(3, False))
+    assert store.due(5)  # by the interval: the proposal was passed before it was known
+    with store.save(5):
+        pass
+    store.exit_if_evicted(5)
+    file.write(_request(7, True))
+    assert store.due(7)
+    with store.save(7):
+        pass
+    with pytest.raises(SystemExit):
+        store.exit_if_evicted(7)
+
+
 def test_the_step_samples_and_save_of_a_rank_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, os.fspath(tmp_path / "notice"))
     store = Store(tmp_path / "checkpoints")
@@ -182,8 +202,20 @@ def test_a_notice_and_the_loss_after_it_are_one_eviction() -> None:
     assert timeline.evictions == 2
 
 
+def test_what_looked_like_a_failure_was_a_lost_node() -> None:
+    now = [100.0]
+    timeline = Timeline("x", clock=lambda: now[0])
+    timeline.progress(0, 0)
+    timeline.stall("failure")
+    timeline.stall("lost node")
+    timeline.stall("growing")
+    now[0] = 102.0
+    timeline.progress(0, 0)
+    assert timeline.totals.lost == {"start": 0.0, "lost node": 2.0}
+
+
 def test_a_node_with_a_notice_whose_ranks_have_stopped_may_go() -> None:
-    generation = Generation(1, Placement(("a", "b", "b")))
+    generation = Generation(1, Placement(("a", "b", "b")), 90.0)
     generation.stop = StopRequest("eviction", 120.0, 120.0, 0.0, Agreement([], 0.0))
     generation.exited(1, 143, 100.0)
     assert generation.stop.until == pytest.approx(100.3)
@@ -194,6 +226,9 @@ def test_a_node_with_a_notice_whose_ranks_have_stopped_may_go() -> None:
     assert generation.stop.until == pytest.approx(100.3)
     assert generation.running == [0]
     assert not generation.is_done
+    generation.exited(0, 0, 102.0)
+    assert not generation.is_done, "not all of them have ended with 0"
+    assert Generation(1, Placement(("a",)), 90.0, exits={0: 0}).is_done
 
 
 def test_the_history_outlives_a_controller(tmp_path: Path) -> None:

@@ -76,3 +76,24 @@ def test_a_local_ray_needs_no_cluster_and_cannot_be_reached(frameworks: str, tmp
     sockets = json.loads(result.stdout.splitlines()[-1])
     assert sockets["listening"] > 3
     assert sockets["reachable"] == []
+
+
+@pytest.mark.parametrize(
+    ("example", "arguments", "answer"),
+    [
+        ("elastic_numpy.py", ["60", "0.01"], "after 60 steps, 2 workers at the end"),
+        ("elastic_torch.py", ["60", "0.01"], "after 60 steps, 2 workers at the end"),
+        ("elastic_xgboost.py", ["20"], "with 20 trees, 2 workers at the end"),
+        ("torchrun_ddp.py", ["snapshot.pt", "60", "0.01"], "after 60 steps, 2 workers at the end"),
+    ],
+)
+def test_an_example_runs_on_a_local_ray(
+    frameworks: str, tmp_path: Path, example: str, arguments: list[str], answer: str
+) -> None:
+    words = [frameworks, "-m", "arc_toolkit", "elastic", "-f", str(ROOT / "examples" / example), "-m", "2"]
+    arguments = [str(tmp_path / word) if word.endswith(".pt") else word for word in arguments]
+    options = ["--cloud", "none", "--env", "GLOO_SOCKET_IFNAME=lo", "--max-failures", "0"]
+    result = isolated([*words, *options, "--", *arguments], tmp_path, 400)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    assert answer in result.stdout
+    assert "0 evictions survived, 0 failures" in result.stderr

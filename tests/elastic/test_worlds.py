@@ -28,6 +28,7 @@ def test_ranks_fill_nodes_in_order_and_leave_doomed_ones() -> None:
         ({1: 100, 2: 190}, 2, 3, True),  # 280 expected: efficiency 0.93
         ({1: 100, 2: 110}, 2, 4, False),  # 130 expected for 4: efficiency 0.33
         ({1: 100, 2: 101}, 2, 3, False),  # a gain of 1 % is ignored
+        ({10: 1000, 11: 1002}, 11, 12, False),  # 0.84 would be left of a worker, for a gain of 0.2 %
         ({1: 100, 2: 150, 4: 160}, 2, 4, False),  # measured: 0.4
         ({2: 200, 4: 390}, 2, 4, True),
     ],
