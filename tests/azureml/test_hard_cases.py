@@ -272,3 +272,20 @@ def test_a_new_file_that_exists_is_refused_in_every_run(arc: Callable[..., Resul
         assert (result.code, result.out) == (2, "")
         assert "p.a.yml exists and differs" in result.err
     assert pipeline.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "resources:\n  instance_typ: small\n  shm_size: 2g\n",
+            "resources:\n  shm_size: 2g\n  instance_type: x\n",
+        ),
+        ("instance_type: small\n", "resources:\n  instance_type: x\n"),
+    ],
+)
+def test_a_fix_and_a_setting_of_the_same_key_are_one_change(before: str, after: str) -> None:
+    result = check_transformed(
+        COMMAND_JOB + before, COMMAND_JOB + after, instance_type="x", unsafe_fixes=True, threads="off"
+    )
+    assert [finding.applied for finding in result.findings] == [True]

@@ -27,7 +27,7 @@ from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.python_editor import StatementSite
 from arc_toolkit.edit.python_expressions import short
 from arc_toolkit.edit.python_layout import replace_statement
-from arc_toolkit.edit.python_names import Binding, Statement
+from arc_toolkit.edit.python_names import Binding, Statement, find_bindings
 
 MODULE = "azureml.train.hyperdrive"
 
@@ -58,6 +58,9 @@ class HyperdriveReader:
     def name(self, node: ast.expr | None) -> str:
         """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
         path = self._meanings.path(node, self.statement) if node is not None else None
+        if path is None and isinstance(node, ast.Name):  # from azureml.train.hyperdrive import *
+            bindings = find_bindings(node.id, self.statement, lambda name: name.startswith(f"{MODULE}."))
+            path = bindings[0].value if len(bindings) == 1 and isinstance(bindings[0].value, str) else None
         return path.rpartition(".")[2] if path is not None and path.startswith(f"{MODULE}.") else ""
 
     def called(self, node: ast.expr | None) -> str:

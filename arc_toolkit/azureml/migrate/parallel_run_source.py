@@ -6,9 +6,12 @@ Signatures: azureml-pipeline-steps 1.62. What is set on the config after it is m
 from __future__ import annotations
 
 import ast
+import os.path
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from arc_toolkit.azureml.migrate.v1_data import V1Data
 from arc_toolkit.azureml.migrate.v1_values import (
@@ -31,6 +34,10 @@ _CONFIG_ORDER = (
     *("run_invocation_timeout", "run_max_try", "append_row_file_name", "allowed_failed_count"),
     *("allowed_failed_percent", "partition_keys", "environment_variables"),
 )
+# Fields that have a value in every config.
+_NEEDED = ("environment", "entry_script", "compute_target", "node_count", "mini_batch_size", "output_action")
+# Names of fields in a file of a config.
+_IN_FILE = {"compute_target_name": "compute_target", "environment_name": "environment"}
 _STEP_ORDER = ("name", "parallel_run_config", "inputs", "output", "side_inputs", "arguments", "allow_reuse")
 # Methods of a config that do not change it, and calls that take it as what it is.
 _HARMLESS = frozenset({"save_to_yaml", STEP, "print", "display", "type", "str", "repr"})
@@ -94,14 +101,42 @@ def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsField
         _read(given, values, fields)
     given = arguments(step.call, _STEP_ORDER, step.statement)
     holder = given.values.pop("parallel_run_config", None)
-    if config is None:
+    from_file = config is None and holder is not None and _from_file(*values.follow(*holder), meanings, fields)
+    if config is None and not from_file:
         text = short(holder[0]) if holder is not None else "nothing"
         fields.notes.append(f"parallel_run_config is {text}, which is not made here: its fields are not known")
-    elif holder is not None and values.follow(*holder)[0] is not config.call:
+        fields.unknown |= dict.fromkeys(_NEEDED, f"a part of {text}")
+    elif config is not None and holder is not None and values.follow(*holder)[0] is not config.call:
         fields.notes.append(f"{short(holder[0])} is taken for the one {CONFIG} of the file")
     _read(given, values, fields)
     fields.notes += values.remarks
     return fields
+
+
+def _from_file(made: ast.expr, statement: Statement, meanings: Meanings, fields: PrsFields) -> bool:
+    """`ParallelRunConfig.load_yaml(ws, "config.yml")`: what the file says, as `save_to_yaml` writes it."""
+    if not (isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr == "load_yaml"):
+        return False
+    given = arguments(made, ("workspace", "path"), statement).values.get("path")
+    name = meanings.text(*given) if given is not None else None
+    if name is None or meanings.role(made.func.value, statement).name != CONFIG:
+        return False
+    try:
+        content = yaml.safe_load(meanings.library.read(os.path.join(meanings.folder, name)))
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    config = content.get("parallel_run_config") if isinstance(content, dict) else None
+    if not isinstance(config, dict):
+        return False
+    said: dict[str, Any] = {
+        _IN_FILE.get(str(key), str(key)): value for key, value in config.items() if value is not None
+    }
+    version = said.pop("environment_version", None)
+    if version is not None and "environment" in said:
+        said["environment"] = f"{said['environment']}:{version}"
+    fields.values |= {key: value for key, value in said.items() if key not in ("input_format", "version")}
+    fields.notes.append(f"the fields of parallel_run_config are those of {name}")
+    return True
 
 
 def _changes(

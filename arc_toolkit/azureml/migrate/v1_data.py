@@ -37,6 +37,8 @@ class Output:
 _OUTPUTS = frozenset(
     {"PipelineData", "OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
 )
+# Methods of an OutputFileDatasetConfig that give it back.
+_STAYS_OUTPUT = frozenset({"register_on_complete", "as_upload", "as_mount"})
 
 
 class V1Data(V1Values):
@@ -49,7 +51,7 @@ class V1Data(V1Values):
         while (
             isinstance(made, ast.Call)
             and isinstance(made.func, ast.Attribute)
-            and last_name(made.func)[:3] == "as_"
+            and (last_name(made.func)[:3] == "as_" or last_name(made.func) in _STAYS_OUTPUT)
         ):
             made, where = self.follow(made.func.value, where)
         try:
@@ -60,8 +62,14 @@ class V1Data(V1Values):
             raise
 
     def is_output(self, node: ast.expr, statement: Statement) -> bool:
-        made, _ = self.follow(node, statement)
-        return isinstance(made, ast.Call) and last_name(made.func) in _OUTPUTS
+        made, where = self.follow(node, statement)
+        outputs = _OUTPUTS
+        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
+            if last_name(made.func) not in _STAYS_OUTPUT:
+                break
+            made, where = self.follow(made.func.value, where)
+            outputs = _OUTPUTS - {"PipelineData"}  # of which as_mount makes an input
+        return isinstance(made, ast.Call) and last_name(made.func) in outputs
 
     def data(self, node: ast.expr, statement: Statement, depth: int = 0) -> Data:
         """A dataset or an output of another step; its name is that of the input."""

@@ -68,7 +68,8 @@ def _move_below(plan: Plan, target: Target, mapping: str, name: str) -> None:
 
     def fix(editor: Editor) -> None:
         editor.remove((*target.path, name))
-        editor.set((*target.path, mapping, name), number or "")
+        if not plan.is_planned((*target.path, mapping, name)):  # else it gets the value of this run
+            editor.set((*target.path, mapping, name), number or "")
 
     movable = value is not None and target.text(mapping, name) is None
     message = f"`{name}` of {target.shown} is read below `{mapping}` only"

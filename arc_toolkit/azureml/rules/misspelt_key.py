@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import yaml
+
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import Explanation, ForeignKey
 from arc_toolkit.edit.yaml_editor import Editor, Path
@@ -23,8 +25,16 @@ def _report(plan: Plan, item: ForeignKey) -> None:
         plan.report(RULE, f"{message}; `{right}` is there too", item.key)
         return
 
+    is_set = plan.is_filled((*target.path, *path[:-1], right))
+    if is_set and not isinstance(item.value, yaml.ScalarNode):
+        plan.report(RULE, f"{message}; this run adds `{right}`", item.key, reason="merge them by hand")
+        return
+
     def fix(editor: Editor) -> None:
-        editor.rename((*target.path, *path), right)
+        if is_set:  # the right key gets the value of this run
+            editor.remove((*target.path, *path))
+        else:
+            editor.rename((*target.path, *path), right)
 
     plan.report(
         RULE,
@@ -32,7 +42,7 @@ def _report(plan: Plan, item: ForeignKey) -> None:
         item.key,
         reason="after renaming, a setting takes effect that had none so far",
         fix=fix,
-        title=f"Rename `{name}` to `{right}`",
+        title=f"Remove `{name}`" if is_set else f"Rename `{name}` to `{right}`",
     )
 
 

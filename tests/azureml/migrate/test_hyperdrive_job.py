@@ -98,6 +98,11 @@ def test_variables_are_followed_and_the_command_ends_with_the_swept_parameters()
     assert "warning" not in notes
 
 
+def test_distributions_of_a_star_import() -> None:
+    star = NOTEBOOK.replace("import choice, loguniform", "import *")
+    assert job(star)[0] == JOB
+
+
 def test_what_is_asked_for_wins() -> None:
     data, _ = job(NOTEBOOK, instance_type="32cpu128g", instance_count=3, compute="arc")
     assert data["resources"] == {"instance_type": "32cpu128g", "instance_count": 3}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import yaml
 
 from arc_toolkit.azureml.settings import Settings
@@ -200,3 +202,51 @@ def build(config):
     document, _, notes = converted(text)
     assert document["inputs"]["instance_count"] == 3  # type: ignore[index]
     assert "config is taken for the one ParallelRunConfig of the file" in notes
+
+
+FILE = """\
+from azureml.data import OutputFileDatasetConfig
+from azureml.pipeline.steps import ParallelRunConfig, ParallelRunStep
+
+models = OutputFileDatasetConfig(name="models").register_on_complete(name="m")
+config = ParallelRunConfig.load_yaml(workspace=ws, path="config.yml")
+step = ParallelRunStep(name="s", parallel_run_config=config, arguments=["--out", models], output=models, inputs=[data])
+"""
+CONFIG = """\
+parallel_run_config:
+  mini_batch_size: 3
+  input_format:
+  compute_target_name: cpu
+  node_count: 4
+  process_count_per_node: 2
+  entry_script: score.py
+  source_directory: ./
+  environment_name: env
+  environment_version: 7
+  output_action: summary_only
+"""
+
+
+def test_a_config_of_a_file_is_read_from_it(tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text(CONFIG)
+    result = patch(FILE, Settings(prs_to_v2=True), path=str(tmp_path / "p.py"))
+    document = yaml.safe_load(result.new_files[0][1])
+    step = document["jobs"]["s"]
+    assert (step["mini_batch_size"], step["max_concurrency_per_instance"], step["compute"]) == (
+        "3",
+        2,
+        "azureml:cpu",
+    )
+    assert document["inputs"]["instance_count"] == 4
+    assert step["task"]["environment"] == "azureml:env:7"
+    # What is registered when it is complete is still an output.
+    assert step["task"]["program_arguments"] == "--out ${{outputs.models}}"
+    assert list(document["outputs"]) == ["models"]
+
+
+def test_no_default_of_v1_is_written_for_a_config_that_is_not_known(tmp_path: Path) -> None:
+    result = patch(FILE, Settings(prs_to_v2=True), path=str(tmp_path / "p.py"))
+    text = result.new_files[0][1].decode()
+    assert "mini_batch_size: v1's mini_batch_size is a part of config" in text
+    assert "mini_batch_size" not in yaml.safe_load(text)["jobs"]["s"]
+    assert [item.severity for item in result.findings if "write them in by hand" in item.message] == ["warning"]
