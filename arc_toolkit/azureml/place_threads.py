@@ -228,8 +228,10 @@ def _on_sweep_step(plan: Plan, target: Target) -> None:
 
 def _on_component(plan: Plan, target: Target) -> None:
     """A v2 component drops variables: the steps that use it have them; say so where no step does."""
+    if plan.library.uses(plan.path):
+        return
     decision = decide_for(plan, target)
-    if decision.how == "nothing" or plan.library.uses(plan.path):
+    if decision.how == "nothing":
         return
     reason = f"{target.kind.why}, and no pipeline in the given paths uses it; {decision.reason}"
     message = "threads cannot be set in this component: set them on the step that uses it"
