@@ -43,12 +43,12 @@ if importlib.util.find_spec("jsonschema"):
         problems: list[str] = []
         json_text = jsonout.json_text
 
-        def checked(data: dict[str, Any]) -> str:
+        def checked(data: dict[str, Any], *, indent: int | None = 2) -> str:
             from tests.output.schema_check import (
                 schema_problem,
             )  # only here: it imports what the schemas are about
 
-            text = json_text(data)
+            text = json_text(data, indent=indent)
             if problem := schema_problem(text):
                 problems.append(problem)
             return text

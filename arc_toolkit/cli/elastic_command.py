@@ -36,7 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpus", type=float, default=1, metavar="N", help="per worker (default: 1)")
     parser.add_argument("--gpus", type=float, default=0, metavar="N", help="per worker (default: 0)")
     parser.add_argument(
-        "-d", "--working-dir", metavar="DIR", help="sent to every node (default: the folder of the script)"
+        "-d",
+        "--working-dir",
+        metavar="DIR",
+        help="sent to every node; FILE may be relative to it (default: the folder of the script)",
     )
     parser.add_argument("--env", **REPEATED, metavar="K=V", help="a variable for the script; repeat for more")
     parser.add_argument("--name", metavar="NAME", help="of the run, for --attach (default: made up)")
@@ -118,7 +121,10 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         raise ArcError(f"--min {args.min} -m {args.max_cluster_size}: use 1 <= min <= max")
     if args.cpus < 0 or args.gpus < 0 or args.cpus + args.gpus == 0:
         raise ArcError("a worker needs --cpus or --gpus above 0")
-    script = os.path.abspath(args.file)
+    # As in AdaptDL, the script is named relative to the working folder, if it is there.
+    script = os.path.abspath(os.path.join(args.working_dir or "", args.file))
+    if not os.path.exists(script):
+        script = os.path.abspath(args.file)
     modules = imported_modules(read_text(script), args.file)
     working_dir = os.path.abspath(args.working_dir or os.path.dirname(script))
     if os.path.commonpath([script, working_dir]) != working_dir:
@@ -174,9 +180,9 @@ def _follow(ray: Any, controller: Any, args: argparse.Namespace, console: Consol
             ray.get(controller.stop.remote())
     summary, code = status["summary"], int(status["code"])
     if args.format == "json":
-        import json
+        from arc_toolkit.output.jsonout import document
 
-        console.out(json.dumps(summary))
+        console.out(document("elastic", summary, indent=None))
     else:
         console.note(_summary_line(summary))
     ray_cluster.end(ray, controller)

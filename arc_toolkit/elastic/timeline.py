@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCHEMA = "arc-toolkit/elastic/v1"
 _SAVE_SECONDS = 2.0
 
 
@@ -112,7 +111,6 @@ class Timeline:
     def summary(self, outcome: str, code: int, rates: Mapping[int, float], unit: str) -> dict[str, Any]:
         totals = self.totals
         return {
-            "schema": SCHEMA,
             "name": self.name,
             "outcome": outcome,
             "code": code,

@@ -9,10 +9,10 @@ import json
 from typing import Any
 
 
-def document(command: str, payload: dict[str, Any]) -> str:
-    """JSON text with `"schema": "arc-toolkit/<command>/v1"` first."""
-    return json_text({"schema": f"arc-toolkit/{command}/v1", **payload})
+def document(command: str, payload: dict[str, Any], *, indent: int | None = 2) -> str:
+    """JSON text with `"schema": "arc-toolkit/<command>/v1"` first; in one line without an indent."""
+    return json_text({"schema": f"arc-toolkit/{command}/v1", **payload}, indent=indent)
 
 
-def json_text(data: dict[str, Any]) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False)
+def json_text(data: dict[str, Any], *, indent: int | None = 2) -> str:
+    return json.dumps(data, indent=indent, ensure_ascii=False)

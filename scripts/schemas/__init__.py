@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripts.schemas import of_clusters, of_cost, of_diagnose, of_files
+from scripts.schemas import of_clusters, of_cost, of_diagnose, of_elastic, of_files
 from scripts.schemas.words import Documents, Schema, record
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "schemas"
@@ -20,6 +20,7 @@ DOCUMENTS: Documents = {
     **of_clusters.DOCUMENTS,
     **of_diagnose.DOCUMENTS,
     **of_cost.DOCUMENTS,
+    **of_elastic.DOCUMENTS,
 }
 _SHARED: dict[str, Schema] = {**of_files.SHARED, **of_clusters.SHARED, **of_diagnose.SHARED}
 
