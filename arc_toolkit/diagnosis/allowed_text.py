@@ -37,8 +37,8 @@ _NAME = r"([a-z0-9][a-z0-9.-]{0,62})"
 _NAMED = [
     re.compile(rf"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \"){_NAME}(?![\w./+=-])"),
     re.compile(rf"Container {_NAME} (?:was using|exceeded its local)"),
-    re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: "),
 ]
+_CONDITION = re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: ")
 # A figure after a word for a secret, with up to six words between: `password is 839201746512`, `--pin 4829104756`.
 # A short one with a unit is an amount: `a container with token in its name was using 3104Ki`.
 _SECRET_FIGURE = re.compile(
@@ -57,6 +57,7 @@ def allowed_text(text: str, names: Iterable[str] = ()) -> str:
     text = _SECRET_FIGURE.sub(rf"\1{MASK}", redact(text[:_LONGEST_READ]))
     keep = {name for name in names if name and name in text}
     keep.update(name for pattern in _NAMED for name in pattern.findall(text))
+    keep.update(filter(_is_reason, _CONDITION.findall(text)))
     named = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in sorted(keep, reverse=True)))
     parts, at = [], 0
     for match in named.finditer(text) if keep else ():
@@ -67,12 +68,15 @@ def allowed_text(text: str, names: Iterable[str] = ()) -> str:
 
 def allowed_reason(text: str) -> str:
     """A reason in CamelCase as it is, also an unknown one; Azure writes whole sentences here at times."""
-    if _REASON.fullmatch(text):
-        words = _WORD.findall(text)
-        # The words of a random string are shorter and its digits more.
-        if text.startswith("OutOf") or (words and sum(map(len, words)) >= max(3 * len(words) - 1, len(text) - 4)):
-            return text
-    return allowed_text(text)
+    return (
+        text if _REASON.fullmatch(text) and (text.startswith("OutOf") or _is_reason(text)) else allowed_text(text)
+    )
+
+
+def _is_reason(text: str) -> bool:
+    """The words of a random string are shorter and its digits more."""
+    words = _WORD.findall(text)
+    return bool(words) and sum(map(len, words)) >= max(3 * len(words) - 1, len(text) - 4)
 
 
 def _masked(text: str) -> str:

@@ -3,16 +3,18 @@
 A vote is a failure if at least half of what the family did on the node counts as one. These count:
 - failures whose cause blames the node, and failures without any evidence (on spot VMs they are taken for reclaims);
 - errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like that.
-Of a gang only the rank that failed first votes. Several failures of a node within minutes are one.
+Of a gang only the rank that failed first votes. Several failures of a node within minutes are one. If there is no
+evidence and the jobs never succeeded, those within an hour are one, and those whose names differ only in a number, if
+no job of that name succeeded: they may be trials of a broken sweep that do not name their parent.
 A job that failed on two or more nodes without any evidence against them (a gang: on three or more), or a family that
 failed on many of its nodes, has a problem of its own and does not vote.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
@@ -21,7 +23,9 @@ NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
 NODES_OF_A_FLAKY_JOB = 2
 SHARE_OF_A_FLAKY_FAMILY = 0.3  # of the nodes on which it ran, and at least three of them
 SAME_FAILURE_SECONDS = 600
+SAME_JOBS_SECONDS = 3600  # jobs that never succeeded and fail one after the other may be the same one
 MOST_AT_ONCE = 3
+NUMBER = re.compile(r"[\W_]*\d+$")
 # Somebody asked the process to stop (SIGTERM): a cancelled job, or another rank that failed before.
 ASKED_TO_STOP = "143"
 
@@ -49,6 +53,9 @@ class _Vote:
     successes: int = 0
     time: float | None = None
     kind: CauseKind | None = None  # of the last failure, if there is no evidence against the node
+    doubtful: str = (
+        ""  # and the job never succeeded: its name, without a number at the end if none of that name did
+    )
 
 
 def count(
@@ -57,6 +64,7 @@ def count(
     """The votes by node. Attempts of an older VM and failures in an incident do not count, nor do `silent` jobs."""
     result: dict[str, NodeVotes] = {}
     votes: dict[tuple[str, str], _Vote] = {}
+    good: set[str] = set()
     for attempt in attempts:
         if attempt.node is None or attempt.node_truncated:
             continue
@@ -67,6 +75,7 @@ def count(
         if is_older(attempt):
             node.older += 1
         elif attempt.outcome is RunOutcome.SUCCEEDED:
+            good |= {attempt.job, NUMBER.sub("", attempt.job)}
             if (moment := attempt.end or attempt.start) is not None:
                 node.good.append(moment)
             if attempt.job in silent:
@@ -84,6 +93,11 @@ def count(
         vote.failures += 1
         vote.time = failure.end
         vote.kind = failure.cause.kind if failure.cause and not failure.cause.blames_node else None
+        if vote.kind and failure.job not in good:
+            stem = NUMBER.sub("", failure.job)
+            vote.doubtful = failure.job if stem in good else stem
+        else:
+            vote.doubtful = ""
     flaky = _flaky_families(votes)
     by_node: dict[str, list[_Vote]] = {}
     for (name, family), vote in votes.items():
@@ -93,10 +107,10 @@ def count(
             by_node.setdefault(name, []).append(vote)
     for name, own in by_node.items():
         failed = [vote for vote in own if 2 * vote.failures >= vote.failures + vote.successes]
-        result[name].failures = _separate([vote.time for vote in failed])
+        result[name].failures = _separate(failed)
         result[name].votes = result[name].failures + len(own) - len(failed)
         result[name].by_kind = {
-            kind: _separate([vote.time for vote in failed if vote.kind is kind])
+            kind: _separate([vote for vote in failed if vote.kind is kind])
             for kind in {vote.kind for vote in failed if vote.kind}
         }
     return result
@@ -175,11 +189,18 @@ def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
     )
 
 
-def _separate(moments: list[float | None]) -> int:
-    """How many failures there were, if those within minutes are one."""
-    known = sorted(moment for moment in moments if moment is not None)
-    separate = sum(later - earlier > SAME_FAILURE_SECONDS for earlier, later in pairwise(known))
-    return len(moments) - len(known) + separate + bool(known)
+def _separate(failed: list[_Vote]) -> int:
+    """How many failures there were, if those that may belong together are one."""
+    known = sorted((vote.time, vote.doubtful) for vote in failed if vote.time is not None)
+    count, before, names = len(failed) - len(known), float("-inf"), {""}
+    for time, name in known:
+        if time - before > (SAME_JOBS_SECONDS if name else SAME_FAILURE_SECONDS) and (
+            not name or name not in names
+        ):
+            count += 1
+        names.add(name)
+        before = time
+    return count
 
 
 def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:

@@ -30,9 +30,9 @@ from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, cluster, container,
 
 
 def runs(where: str, good: int, bad: int, pool: str = "gpu", cause: Cause = UNKNOWN, **more: Any) -> list[Attempt]:
-    """Attempts of as many jobs."""
+    """Attempts of as many jobs, whose names do not look like those of one sweep."""
     return [
-        Attempt(f"{where}-{index}", 0, where, pool=pool, outcome=RunOutcome.FAILED, cause=cause, **more)
+        Attempt(f"{where}-{index}-failed", 0, where, pool=pool, outcome=RunOutcome.FAILED, cause=cause, **more)
         for index in range(bad)
     ] + [
         Attempt(f"{where}-good-{index}", 0, where, pool=pool, outcome=RunOutcome.SUCCEEDED, **more)
@@ -616,7 +616,23 @@ def test_failures_of_a_node_within_minutes_are_one() -> None:
         return [replace(attempt, end=end) for attempt, end in zip(runs("n", 0, len(ends)), ends, strict=True)]
 
     assert verdict_of("n", [*REST, *lost(0, 500, 1000, 5000)]).failures == 2
-    assert verdict_of("n", [*REST, *lost(0, 700, 1400)]).failures == 3
+    assert verdict_of("n", [*REST, *lost(0, 700, 1400)]).failures == 1  # none of them succeeded: maybe one sweep
+    later = [
+        replace(attempt, number=1, node="n1", outcome=RunOutcome.SUCCEEDED, cause=None)
+        for attempt in lost(0, 0, 0)
+    ]
+    assert verdict_of("n", [*REST, *lost(0, 700, 1400), *later]).failures == 3
+
+
+def test_jobs_that_differ_in_a_number_and_never_succeed_may_be_one_sweep() -> None:
+    def day(job: str, number: int, outcome: RunOutcome = RunOutcome.FAILED) -> Attempt:
+        cause = UNKNOWN if outcome is RunOutcome.FAILED else None
+        return Attempt(job, 0, "n", pool="gpu", outcome=outcome, cause=cause, end=86400.0 * number)
+
+    trials = [day(f"mine_{number}", number) for number in range(5)]
+    assert verdict_of("n", [*REST, *trials]).failures == 1
+    assert verdict_of("n", [*REST, *trials, day("mine_9", 9, RunOutcome.SUCCEEDED)]).failures == 5
+    assert verdict_of("n", [*REST, *(day(f"job{number}x", number) for number in range(5))]).failures == 5
 
 
 USER_ELSEWHERE = Cause(CauseKind.USER, "medium", countable=True)
