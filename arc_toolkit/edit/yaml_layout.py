@@ -347,7 +347,16 @@ class YamlLayout:
         return Writer(self._style)
 
     def _writer(self, value: Any) -> Writer:
-        return Writer(self._style, self._indent, self._list_indent if _has_list(value) else 0)
+        return self._list_writer if _has_list(value) else self._mapping_writer
+
+    @cached_property
+    def _mapping_writer(self) -> Writer:
+        return Writer(self._style, self._indent, 0)
+
+    @cached_property
+    def _list_writer(self) -> Writer:
+        """Lists have to be looked for to know their indent."""
+        return Writer(self._style, self._indent, self._list_indent())
 
     @cached_property
     def _indent(self) -> int:
@@ -361,7 +370,6 @@ class YamlLayout:
                             return int(step)
         return 2
 
-    @cached_property
     def _list_indent(self) -> int:
         """The blanks by which this file indents the dashes of a list below their key: most often none or two."""
         for node in walk(self._source.documents):

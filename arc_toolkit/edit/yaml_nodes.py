@@ -213,7 +213,14 @@ def get(node: Node | None, *path: str | int) -> Node | None:
     """The node at a path; merge keys (`<<`) are followed."""
     for step in path:
         if isinstance(node, MappingNode):
-            node = _value(node, str(step))
+            name = step if isinstance(step, str) else str(step)
+            own = merged = None
+            for key, value in node.value:
+                if key.value == name:
+                    own = value
+                elif key.tag == MERGE:
+                    merged = value
+            node = own if own is not None or merged is None else _merged(merged, name)
         elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
         else:
@@ -221,19 +228,11 @@ def get(node: Node | None, *path: str | int) -> Node | None:
     return node
 
 
-def _value(node: MappingNode, name: str) -> Node | None:
-    own = merged = None
-    for key, value in node.value:
-        if key.value == name:
-            own = value
-        elif key.tag == MERGE:
-            merged = value
-    if own is not None or merged is None:
-        return own
-    for source in merged.value if isinstance(merged, SequenceNode) else [merged]:
-        if isinstance(source, MappingNode) and (value := _value(source, name)) is not None:
-            return value
-    return None
+def _merged(node: Node, name: str) -> Node | None:
+    """The value of a key that a mapping has from others, by its merge key."""
+    sources = node.value if isinstance(node, SequenceNode) else [node]
+    mappings = (source for source in sources if isinstance(source, MappingNode))
+    return next((value for source in mappings if (value := get(source, name)) is not None), None)
 
 
 def items_of(node: Node | None) -> list[Node]:

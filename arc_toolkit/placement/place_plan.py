@@ -10,6 +10,7 @@ from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml_editor import Editor, Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, items_of, place, text_of
+from arc_toolkit.edit.yaml_proof import holds
 from arc_toolkit.edit.yaml_writer import YamlStyle
 from arc_toolkit.findings import Finding, Rule, Severity
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
@@ -118,7 +119,7 @@ class PlacePlan(ABC):
 
     def attempt(self, rule: str, message: str, at: Node, operation: Callable[[SpecEditor], None]) -> bool:
         """Several operations, all or none; a refusal becomes a finding."""
-        if self.ignores.covers(rule, place(at)[0]):
+        if self.ignores.lines and self.ignores.covers(rule, place(at)[0]):
             return False
         asked = RecordedOperations()
         try:
@@ -376,7 +377,7 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
     elif not spec.shape.has_grace:
         plan.refuse(GRACE, message, spec.node, "its kind has no field for it")
         return
-    if spec.is_whole:
+    if spec.is_whole and not holds(spec.get(str(path[-1])), value):
         plan.attempt(GRACE, message, spec.node, lambda editor: editor.set(path, value))
 
 

@@ -92,6 +92,8 @@ _VENDORS = {
 class Pull(Enum):
     """What a selector or an expression says about spot nodes."""
 
+    __hash__ = object.__hash__  # it is in many sets, and the hash of Enum is a function of Python
+
     NONE = "none"
     TO = "to spot nodes"
     AWAY = "away from spot nodes"
