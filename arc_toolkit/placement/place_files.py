@@ -11,7 +11,8 @@ from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest
 from arc_toolkit.placement.pipelines import place_pipelines, read_pipelines, with_platform, without_platform
-from arc_toolkit.placement.place_plan import PLACE_SETTINGS, ManifestPlan, PlacePlan, PlaceSettings, place_objects
+from arc_toolkit.placement.place_plan import PLACE_SETTINGS, ManifestPlan, PlacePlan, PlaceSettings
+from arc_toolkit.placement.place_workloads import place_objects
 
 # JSON is YAML: what `kubectl get -o json` writes.
 PLACE_ENDINGS = (*ENDINGS, ".json")

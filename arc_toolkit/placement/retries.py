@@ -180,8 +180,8 @@ def _backoff_limit(editor: SpecEditor, workload: Workload, retries: int) -> None
 
 def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Without a policy evicted pods are made again for ever; RestartJob counts against maxRetry, which is 3."""
-    top = ("spec", "jobTemplate", "spec") if workload.kind.kind == "CronJob" else ("spec",)
-    for event, action in volcano_policies(workload, top):
+    top = _volcano_top(workload)
+    for event, action in volcano_policies(workload):
         if event in _VOLCANO_EVENTS and action in _VOLCANO_ENDS:
             raise Refused(f"its policy {event} -> {action} ends it at the first eviction: take it out")
         if event in _VOLCANO_FAILED and action in _VOLCANO_ENDS:
@@ -198,8 +198,30 @@ def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
         editor.set((*workload.path, *top, "maxRetry"), retries)
 
 
-def volcano_policies(workload: Workload, top: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def counted_evictions(workload: Workload) -> str:
+    """How a policy of Volcano counts some evictions as errors, although the job survives them; empty if none does."""
+    if workload.kind.retry is not Retry.VOLCANO:
+        return ""
+    events = [
+        event
+        for event, action in volcano_policies(workload)
+        if event in _VOLCANO_FAILED and action == "RestartJob"
+    ]
+    if not events:
+        return ""
+    return (
+        f"its policy {events[0]} -> RestartJob also counts an eviction against maxRetry when the process ends before its "
+        "pod is gone: make maxRetry larger than the evictions and errors that you expect"
+    )
+
+
+def _volcano_top(workload: Workload) -> tuple[str, ...]:
+    return ("spec", "jobTemplate", "spec") if workload.kind.kind == "CronJob" else ("spec",)
+
+
+def volcano_policies(workload: Workload) -> Iterator[tuple[str, str]]:
     """Event, or exit code, and action of every policy, of the job and of its tasks."""
+    top = _volcano_top(workload)
     tasks = items_of(get(workload.node, *top, "tasks"))
     for holder in (get(workload.node, *top), *tasks):
         for policy in items_of(get(holder, "policies")):

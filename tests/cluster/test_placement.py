@@ -21,7 +21,8 @@ from scripts import control_plane as build
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.custom_kinds import Kind, Object, Verdicts, crd_rounds, group_kind, objects_in, read_yaml
 from tests.cluster.placement_page import hold_section
-from tests.placement.goldens import GOLDENS, Golden
+from tests.placement.golden_manifest import Golden
+from tests.placement.goldens import GOLDENS
 from tests.placement.support import TOLERATION, place
 from tests.support import CORPUS, Result, needs_corpus
 

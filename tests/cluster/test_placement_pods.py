@@ -20,7 +20,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import node
 from tests.cluster.placement_page import hold_section
 from tests.cluster.small import ready
-from tests.placement.goldens import GOLDENS, Golden, Place
+from tests.placement.golden_manifest import Golden, Place
+from tests.placement.goldens import GOLDENS
 from tests.placement.support import KEY, place
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -196,3 +196,19 @@ def test_a_file_of_comments_has_nothing_to_place(text: str) -> None:
     result = place(text)
     assert result.after is None
     assert result.skipped is not None
+
+
+def test_a_role_that_is_kept_off_spot_nodes_keeps_its_grace_period() -> None:
+    replica = "      template:\n        spec: {containers: [{name: c, image: train}]}\n"
+    roles = f"    Master:\n{replica}    Worker:\n{replica}"
+    head = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: x}\n"
+    text = f"{head}spec:\n  pytorchReplicaSpecs:\n{roles}"
+
+    def graces(spot: str | None, **settings: Any) -> dict[str, int | None]:
+        (document,) = placed(text, spot, grace=25, **settings)
+        replicas = document["spec"]["pytorchReplicaSpecs"].items()
+        return {role: entry["template"]["spec"].get("terminationGracePeriodSeconds") for role, entry in replicas}
+
+    assert graces("require") == {"Master": None, "Worker": 25}
+    assert graces("require", roles=frozenset(["master"])) == {"Master": 25, "Worker": None}
+    assert graces(None) == graces("avoid") == {"Master": 25, "Worker": 25}

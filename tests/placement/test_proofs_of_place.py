@@ -13,7 +13,8 @@ from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_plan import make_code_plan
 from arc_toolkit.placement.place_files import PlaceFiles
-from arc_toolkit.placement.place_plan import ManifestPlan, PlaceSettings, place_objects
+from arc_toolkit.placement.place_plan import ManifestPlan, PlaceSettings
+from arc_toolkit.placement.place_workloads import place_objects
 from arc_toolkit.placement.spot import SpotPolicy
 from tests.placement.support import place, pod
 

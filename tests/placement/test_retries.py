@@ -263,3 +263,18 @@ def test_a_policy_of_volcano_for_failures_also_ends_evicted_jobs(event: dict[str
     assert "before the pod is gone" in refusal(text({**event, "action": "TerminateJob"}))
     assert retried(text({**event, "action": "RestartTask"}))["maxRetry"] == 3
     assert retried(text({"exitCode": 3, "action": "TerminateJob"}))["maxRetry"] == 3
+
+
+@pytest.mark.parametrize("event", [{"event": "PodFailed"}, {"exitCode": 143}], ids=str)
+def test_a_policy_of_volcano_that_counts_some_evictions_is_said(event: dict[str, Any]) -> None:
+    """The job survives them, but each is one of maxRetry."""
+    spec = {
+        "policies": [{**event, "action": "RestartJob"}],
+        "tasks": [{"name": "w", "template": {"spec": POD}}],
+    }
+    text = dump("batch.volcano.sh/v1alpha1", "Job", spec)
+    assert retried(text)["maxRetry"] == 3
+    (finding,) = place(text, None, retries=3).findings
+    assert (finding.severity, finding.rule) == ("warning", "retries")
+    assert "counts an eviction against maxRetry" in finding.reason
+    assert place(text, None, grace=25).findings == ()

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from arc_toolkit.kube.workloads import KINDS
-from tests.placement.goldens import GOLDENS, PATCH_PLACE, Golden, head
+from tests.placement.golden_manifest import Golden
+from tests.placement.goldens import GOLDENS, PATCH_PLACE, head
 from tests.placement.support import TOLERATION, expression, place, placed, required
 
 PODS = {"tolerations": [TOLERATION], "affinity": required(expression())}

@@ -21,7 +21,8 @@ from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, h
 from arc_toolkit.placement.code.code_tasks import find_pipelines
 from arc_toolkit.placement.manifests import Workload, read_objects
 from arc_toolkit.placement.pipelines import is_chosen_pipeline, place_pipelines
-from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings, is_chosen, place_objects
+from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings
+from arc_toolkit.placement.place_workloads import is_chosen, place_objects
 from arc_toolkit.placement.spot import SpotPolicy
 
 _MOST_LINES = 10_000_000

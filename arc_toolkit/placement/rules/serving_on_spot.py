@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from arc_toolkit.findings import Rule
-from arc_toolkit.placement.place_plan import PlacePlan, refusal_of
+from arc_toolkit.placement.place_plan import PlacePlan
+from arc_toolkit.placement.place_workloads import refusal_of
 from arc_toolkit.placement.rules._on_spot import is_on_spot
 
 
