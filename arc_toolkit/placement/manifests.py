@@ -50,6 +50,14 @@ class PodSpec:
     def text(self, name: str, *path: str | int) -> str | None:
         return text_of(self.get(name, *path))
 
+    @property
+    def duplicate_key(self) -> Node | None:
+        """The second of two equal keys, of which clients keep one or the other, and the API server refuses both."""
+        if self._fields is None or len(self._fields) == len(self.node.value):
+            return None
+        keys = [key for key, _ in self.node.value]
+        return next((key for index, key in enumerate(keys) if key.value in [k.value for k in keys[:index]]), None)
+
     @cached_property
     def is_whole(self) -> bool:
         """Whether it has containers; a patch of kustomize has none."""

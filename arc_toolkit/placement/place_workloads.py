@@ -67,6 +67,10 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
         if reason:
             plan.refuse(SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason)
             return
+        if settings.spot is not SpotPolicy.AVOID and (roles := _shared_roles(workload, settings)):
+            reason = f"{roles} are one object, and belong on different nodes: give each role its own"
+            plan.refuse(SPOT, _not_changed(workload), workload.node, reason)
+            return
         elsewhere = _place_specs(plan, workload, settings.spot)
         if elsewhere is None:
             return
@@ -88,6 +92,16 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
             plan.add(
                 RETRIES, "warning", f"{workload.shown}: some evictions count as errors", workload.node, reason
             )
+
+
+def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
+    """`master and worker`, if roles that are placed differently share a pod spec: by an anchor, or a name in code."""
+    for spec in workload.pod_specs:
+        same = [other for other in workload.pod_specs if other.node is spec.node]
+        treated = {other.role in settings.roles if settings.roles else other.coordinator for other in same}
+        if len(treated) > 1:
+            return " and ".join(other.role for other in same)
+    return ""
 
 
 def _place_specs(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> set[int] | None:
@@ -191,6 +205,8 @@ def _place(
     capacity = plan.settings.capacity
 
     def operation(editor: SpecEditor) -> None:
+        if key := spec.duplicate_key:
+            raise Refused(f"duplicate key `{key.value}` (line {key.start_mark.line + 1})")
         if plan.settings.spot is not SpotPolicy.AVOID:
             refuse_mixed(workload, spec, plan.settings.roles)
         place_pods(editor, spec, spot, capacity, tolerations=tolerations, affinity=affinity)

@@ -210,8 +210,8 @@ def counted_evictions(workload: Workload) -> str:
     if not events:
         return ""
     return (
-        f"its policy {events[0]} -> RestartJob also counts an eviction against maxRetry when the process ends before its "
-        "pod is gone: make maxRetry larger than the evictions and errors that you expect"
+        f"its policy {events[0]} -> RestartJob also counts an eviction against maxRetry when the process ends before "
+        "its pod is gone: make maxRetry larger than the evictions and errors that you expect"
     )
 
 

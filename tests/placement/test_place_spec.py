@@ -212,3 +212,30 @@ def test_a_role_that_is_kept_off_spot_nodes_keeps_its_grace_period() -> None:
     assert graces("require") == {"Master": None, "Worker": 25}
     assert graces("require", roles=frozenset(["master"])) == {"Master": 25, "Worker": None}
     assert graces(None) == graces("avoid") == {"Master": 25, "Worker": 25}
+
+
+def test_a_pod_spec_with_a_duplicate_key_is_not_changed() -> None:
+    """One key would be enough for the change, and the API server would refuse the file all the same."""
+    result = place(pod("  tolerations: []\n  tolerations: [{operator: Exists}]\n"))
+    assert (result.after, result.refused) == (None, "duplicate key `tolerations` (line 7)")
+
+
+@pytest.mark.parametrize("worker", ["template: *t", "<<: *m"])
+def test_two_roles_that_share_a_pod_spec_are_not_changed(worker: str) -> None:
+    text = f"""\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: x}}
+spec:
+  pytorchReplicaSpecs:
+    Master: &m
+      template: &t
+        spec: {{containers: [{{name: pytorch, image: train}}]}}
+    Worker:
+      {worker}
+"""
+    result = place(text)
+    assert result.after is None
+    assert [finding.reason for finding in result.findings] == [
+        "master and worker are one object, and belong on different nodes: give each role its own"
+    ]

@@ -23,7 +23,6 @@ from arc_toolkit.placement.manifests import Workload, read_objects
 from arc_toolkit.placement.pipelines import is_chosen_pipeline, place_pipelines
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings
 from arc_toolkit.placement.place_workloads import is_chosen, place_objects
-from arc_toolkit.placement.spot import SpotPolicy
 
 _MOST_LINES = 10_000_000
 
@@ -74,18 +73,13 @@ def make_code_plan(path: str, code: CodeScopes, settings: PlaceSettings) -> Code
 
 def _report_hidden(plan: CodePlan) -> None:
     """Pods that the code makes in a way that is not plain."""
-    settings, hidden, shared = plan.settings, set(), set()
+    settings, hidden = plan.settings, set()
     for entry in plan.objects:
         if not isinstance(entry, Workload) or not is_chosen(entry, settings):
             continue
         for part in hidden_specs(entry.kind, entry.node):
             plan.refuse(SPOT, f"{entry.shown} is not changed", part, f"a part of it {part.reason}")
             hidden.add(id(entry))
-        if settings.spot is not SpotPolicy.AVOID and (roles := _shared_roles(entry, settings)):
-            reason = f"{roles} are one object, and belong on different nodes: give each role its own"
-            plan.refuse(SPOT, f"{entry.shown} is not changed", entry.node, reason)
-            shared.add(id(entry))
-    plan.objects = tuple(entry for entry in plan.objects if id(entry) not in shared)
     plan.objects = tuple(entry for entry in plan.objects if id(entry) not in hidden or _has_specs(entry))
     for loose in plan.found.loose if not settings.kinds and not settings.names else ():
         plan.refuse(SPOT, loose.message, loose.node, loose.reason)
@@ -102,16 +96,6 @@ def _report_tasks(plan: CodePlan) -> None:
             if not roles or task.role in roles:
                 message = f"pipeline {pipeline.compiled.name}, task {task.role} is not changed"
                 plan.refuse(SPOT, message, node, task.reason)
-
-
-def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
-    """`master and worker`, if roles that are placed differently share a pod spec."""
-    for spec in workload.pod_specs:
-        same = [other for other in workload.pod_specs if other.node is spec.node]
-        treated = {other.role in settings.roles if settings.roles else other.coordinator for other in same}
-        if len(treated) > 1:
-            return " and ".join(other.role for other in same)
-    return ""
 
 
 def _has_specs(entry: object) -> bool:
