@@ -163,6 +163,6 @@ def _on_jobs(meanings: Meanings) -> Iterator[tuple[str, Use, str, str]]:
 def _job_of(items: ast.expr, holders: Mapping[str, str]) -> str | None:
     """The job that `job.jobs`, `job.jobs.values()` or `job.jobs.items()` is about."""
     parts = chain(items.func if isinstance(items, ast.Call) else items)
-    if parts is None:
-        return None
+    if parts is None or parts[1][-1:] not in ((), ("jobs",), ("values",), ("items",)):
+        return None  # `client.jobs.list()` is about jobs of the workspace
     return parts[0] if parts[1][:1] == ("jobs",) else holders.get(parts[0])

@@ -121,6 +121,14 @@ MORE: dict[str, Idiom] = {
         {"a": None},
         (AGAIN.format(14),),
     ),
+    "effective: jobs of the workspace": Idiom(
+        body(
+            "a = train()",
+            after="job = p()\ndef clean(client):\n    for other in client.jobs.list():\n"
+            f"        other.resources = {SMALL}",
+        ),
+        {"a": BIG},
+    ),
     "exposed: a parameter of that name for something else": Idiom(
         """
         train = load_component("train.yml")
