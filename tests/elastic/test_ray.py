@@ -78,6 +78,17 @@ def test_a_local_ray_needs_no_cluster_and_cannot_be_reached(frameworks: str, tmp
     assert sockets["reachable"] == []
 
 
+def test_an_interrupted_local_run_saves_first(frameworks: str, tmp_path: Path) -> None:
+    words = [frameworks, "-m", "tests.elastic.interrupt_scenario", str(tmp_path)]
+    result = isolated(words, tmp_path, 300)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    scenario = json.loads(result.stdout.splitlines()[-1])
+    assert scenario["code"] == 143
+    summary = scenario["summary"]
+    assert (summary["outcome"], summary["failures"]) == ("cancelled", 0)
+    assert scenario["saved"] == summary["steps"] - 1, "the last step is saved"
+
+
 @pytest.mark.parametrize(
     ("example", "arguments", "answer"),
     [
