@@ -333,14 +333,6 @@ CHECKPOINT_MUTANTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] 
     ),
     (
         "checkpoints",
-        "threads outlive a stream",
-        CHECKPOINTS + "streams.py",
-        "            self._is_over = True\n",
-        "            pass\n",
-        STREAM_TESTS,
-    ),
-    (
-        "checkpoints",
         "a child of a fork finishes the file",
         CHECKPOINTS + "streams.py",
         "if self._process != os.getpid():",

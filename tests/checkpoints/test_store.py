@@ -245,6 +245,22 @@ def test_what_is_older_is_not_deleted_while_a_newer_one_is_damaged(tmp_path: Pat
     assert committed(again) == [3, 2, 1]
 
 
+def test_what_a_writer_before_did_not_finish_is_deleted_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    save(Store(tmp_path, report=lambda text: None), 1)
+    left = tmp_path / ".saving-000000000002-000001-dead"
+    left.mkdir()
+    (left / "model.bin").write_bytes(b"half")
+    store = Store(tmp_path, report=lambda text: None)
+    save(store, 3)
+    assert not left.exists()
+    # The next writer is there, and has begun; this one has not seen it yet.
+    assert fencing.take_fence(tmp_path, "next") == 3
+    begun = tmp_path / ".saving-000000000004-000003-beef"
+    begun.mkdir()
+    store._shelf.retain(2, 2)
+    assert begun.is_dir()
+
+
 def test_fewer_than_two_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="keep at least 2"):
         Store(tmp_path, keep=1)

@@ -260,7 +260,7 @@ def test_a_file_system_without_direct_writes(tmp_path: Path, monkeypatch: pytest
         is_direct = real_fcntl(handle, fcntl.F_GETFL) & os.O_DIRECT
         if is_direct and (way == "write" or offset % 512):
             raise OSError(errno.EINVAL, "Invalid argument")
-        return real_pwrite(handle, data[:1000] if way == "short" and not is_direct else data, offset)
+        return real_pwrite(handle, data[:4096] if way == "short" else data, offset)
 
     if way == "flag":
         monkeypatch.setattr(fcntl, "fcntl", flagless)

@@ -21,7 +21,8 @@ def missed_damages(folder: Path, trials: int) -> list[str]:
     chance = random.Random(7)
     store = Store(folder, strict=True)
     with store.save(1) as target:
-        (target / "weights.bin").write_bytes(chance.randbytes(16_000))
+        with target.stream("weights.bin") as stream:
+            stream.write(chance.randbytes(16_000))
         (target / "sub").mkdir()
         (target / "sub" / "momentum.bin").write_bytes(chance.randbytes(16_000))
         (target / "state.json").write_text(json.dumps({"epoch": 3, "best": 0.25}))

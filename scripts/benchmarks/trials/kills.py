@@ -12,14 +12,19 @@ from pathlib import Path
 
 from arc_toolkit.checkpoints import Store
 
-SIZE = 300_000
+SIZE = 5_000_000  # more than one block of a stream
 
 
 def store_writer(folder: Path, told: int) -> None:
     store = Store(folder, keep=2, strict=True)
     for step in store.steps(10**9, every=1):
         with store.save(step) as target:
-            (target / "state.bin").write_bytes(pickle.dumps((step, bytes([step % 256]) * SIZE)))
+            data = pickle.dumps((step, bytes([step % 256]) * SIZE))
+            if step % 2:
+                (target / "state.bin").write_bytes(data)
+            else:
+                with target.stream("state.bin") as stream:
+                    stream.write(data)
         os.pwrite(told, b"%-20d" % step, 0)
 
 

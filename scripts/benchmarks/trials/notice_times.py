@@ -22,8 +22,8 @@ state = bytes(1024 * 1024) * int(sys.argv[1])
 for step in store.steps(10**9, every=10**8):
     time.sleep(0.01)
     if store.due(step):
-        with store.save(step) as folder:
-            (folder / "state.bin").write_bytes(state)
+        with store.save(step) as folder, folder.stream("state.bin") as stream:
+            stream.write(state)
 """
 
 WATCHING = """
