@@ -71,7 +71,8 @@ class DigestedFile(io.RawIOBase):
     def write(self, data: Any) -> int:
         """All of it, or an exception."""
         self._check()
-        content = memoryview(data).cast("B")
+        content = memoryview(data)
+        content = content.cast("B") if content.nbytes else memoryview(b"")  # what is empty cannot be cast
         while self._position > self._end and len(content):  # as in any file, the gap is filled with zeros
             gap, self._position = self._position - self._end, self._end
             self._put(memoryview(bytes(min(gap, BLOCK))))

@@ -111,6 +111,7 @@ def test_what_is_not_bytes_is_written_as_its_bytes(tmp_path: Path) -> None:
     numbers = array.array("d", range(3000))
     with DigestedFile(tmp_path / "x") as stream:
         assert stream.write(numbers) == 8 * 3000
+        assert stream.write(array.array("d")) == 0
         with pytest.raises(TypeError):
             stream.write("text")
         with pytest.raises(ValueError, match="from 0 on"):

@@ -31,6 +31,8 @@ TRAINING = """
         if store.due(step):
             with store.save(step) as folder:
                 (folder / "total").write_text(str(total))
+        elif step == 3:
+            print("begun", flush=True)
     print("total", total)
 """
 
@@ -119,8 +121,7 @@ def test_a_training_run_saves_on_a_notice_and_resumes_exactly(start: Callable[..
         azure_answers(service, [])
         words = ("--checkpoints", checkpoints, "--cloud", "azure", "--metadata", service.url, "--")
         run = start(*words, sys.executable, training, checkpoints, 400)
-        run.until("start")
-        time.sleep(1.5)
+        run.until("begun")
         azure_answers(service, [azure_event(seconds=25)])
         assert run.code() == 143
         assert service.paths("POST") == []
@@ -141,8 +142,7 @@ def test_without_the_folder_the_library_tells_what_was_saved(start: Callable[...
     stop = tmp_path / "stop"
     words = ("--notice-file", stop, "--", sys.executable, script(tmp_path, TRAINING), tmp_path / "saved", 4000)
     run = start(*words)
-    run.until("start")
-    time.sleep(1.5)
+    run.until("begun")
     stop.write_text("30")
     assert run.code() == 143
     record = read_run(run.text())
