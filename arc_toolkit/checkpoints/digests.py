@@ -15,12 +15,6 @@ BLOCK = 4 * 1024 * 1024  # has a digest of its own
 _PIECE = 1024 * 1024  # is read at once, per thread; it stays in the cache of a core
 
 
-def block_digest(content: bytes | memoryview) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
-
-
 def digest_files(
     folder: Path,
     names: Sequence[str],
@@ -28,6 +22,8 @@ def digest_files(
     known: Mapping[str, Sequence[str | None]] | None = None,
 ) -> list[dict[str, Any]]:
     """Path, size and the digests of every block of these files. Blocks whose digest is known are not read."""
+    import hashlib  # not in a thread: a signal during an import would block it
+
     sizes = {name: os.stat(folder / name).st_size for name in names}
     blocks: dict[str, list[str | None]] = {}
     for name in names:
@@ -37,8 +33,6 @@ def digest_files(
     failures: list[OSError] = []
 
     def digest_some() -> None:
-        import hashlib
-
         buffer = memoryview(bytearray(_PIECE))
         try:
             while work:

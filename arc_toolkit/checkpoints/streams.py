@@ -12,11 +12,13 @@ import io
 import mmap
 import os
 import sys
-import threading
 import time
+from _thread import get_ident, start_new_thread
 from contextlib import suppress
+from hashlib import sha256
+from queue import Empty, SimpleQueue
 
-from arc_toolkit.checkpoints.digests import BLOCK, block_digest
+from arc_toolkit.checkpoints.digests import BLOCK
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -41,12 +43,15 @@ class DigestedFile(io.RawIOBase):
         self._position = self._end = 0
         self._start = 0  # of the block that is being filled; everything before it is handed on
         self._slot, self._slots = 0, list[memoryview]()
-        self._helpers: list[threading.Thread] = []
-        self._changed = threading.Condition()
-        self._tasks: list[tuple[bool, int, int]] = []  # (whether to write or to digest, slot, number of the block)
+        # A signal handler may raise at any moment in the caller's thread. `threading` would then leave locks that none
+        # releases; these queues and threads of the C level do not. Only the caller's thread counts.
+        self._tasks: SimpleQueue[tuple[bool, int, int] | None] = SimpleQueue()
+        self._done: SimpleQueue[int] = SimpleQueue()  # the slots of tasks that are done
+        self._running: set[int] = set()  # helpers
         self._uses = [0] * _SLOTS  # tasks per slot that are not done
+        self._helpers = 0
         self._error: BaseException | None = None
-        self._may_be_direct, self._is_over = True, False
+        self._may_be_direct = True
 
     # --- what callers use ------------------------------------------------------------------------------------
 
@@ -134,6 +139,13 @@ class DigestedFile(io.RawIOBase):
             raise self._error
 
     def _put(self, rest: memoryview) -> None:
+        try:
+            self._put_all(rest)
+        except BaseException as error:  # a signal's, too: nobody knows how much was put
+            self._error = self._error or error
+            raise
+
+    def _put_all(self, rest: memoryview) -> None:
         while len(rest):
             place = self._position - self._start
             if place < 0:
@@ -164,79 +176,82 @@ class DigestedFile(io.RawIOBase):
         number = len(self.digests)
         self._set_direct(self._may_be_direct)
         self.digests.append(None)
-        with self._changed:
-            self._uses[self._slot] = 2
-            self._tasks += [(True, self._slot, number), (False, self._slot, number)]
-            self._changed.notify_all()
-        if len(self._helpers) < _HELPERS:
+        self._uses[self._slot] = 2
+        # A task is (whether to write or to digest, slot, number of the block).
+        self._tasks.put((True, self._slot, number))
+        self._tasks.put((False, self._slot, number))
+        if self._helpers < _HELPERS:
             self._start_helper()
         self._start += BLOCK
-        while (slot := self._free_slot()) is None:
-            self._help_once()
-        self._slot = slot
-
-    def _free_slot(self) -> int | None:
-        return self._uses.index(0) if 0 in self._uses else None
+        while 0 not in self._uses:
+            self._advance()
+        self._slot = self._uses.index(0)
 
     def _start_helper(self) -> None:
-        # A daemon: a process that ends with an open file does not wait for its threads.
-        helper = threading.Thread(target=self._help, name="checkpoint-blocks", daemon=True)
+        self._helpers += 1
         with suppress(RuntimeError):  # too many threads, or Python is ending: the caller does all of it
-            helper.start()
-            self._helpers.append(helper)
+            start_new_thread(self._help, ())
 
     def _help(self) -> None:
-        while not self._is_over:
-            self._help_once()
+        self._running.add(get_ident())
+        try:
+            while (task := self._tasks.get()) is not None:
+                self._do(task)
+        finally:
+            self._running.discard(get_ident())
 
-    def _help_once(self) -> None:
-        """Do a task, or wait until something has changed."""
-        with self._changed:
-            if not self._tasks:
-                if sys.is_finalizing():  # what a thread has begun is never done
-                    raise OSError(errno.ECANCELED, "the process is ending")
-                if not self._is_over:
-                    self._changed.wait(1.0)
-                return
-            is_write, slot, number = self._tasks.pop(0)
+    def _do(self, task: tuple[bool, int, int]) -> None:
+        is_write, slot, number = task
         try:
             if self._error is None and is_write:
                 self._write_at(self._slots[slot], number * BLOCK)
             elif self._error is None:
                 size = min(BLOCK, self._end - number * BLOCK)
-                self.digests[number] = block_digest(self._slots[slot][:size])
+                self.digests[number] = sha256(self._slots[slot][:size]).hexdigest()
         except BaseException as error:
             self._error = self._error or error
-        with self._changed:
-            self._uses[slot] -= 1
-            self._changed.notify_all()
+        self._done.put(slot)
+
+    def _advance(self) -> None:
+        """Do a task, or wait for one that is under way."""
+        try:
+            if (task := self._tasks.get_nowait()) is not None:
+                self._do(task)
+        except Empty:
+            with suppress(Empty):
+                self._uses[self._done.get(timeout=1.0)] -= 1
+            if sys.is_finalizing():  # what a thread has begun is never done
+                raise OSError(errno.ECANCELED, "the process is ending") from None
 
     def _drain(self) -> None:
         """Until everything that was handed on is written and digested."""
         while any(self._uses) and self._error is None:
-            self._help_once()
+            self._advance()
         self._check()
 
     def _end_helpers(self) -> None:
-        """The file is not closed while a thread may still write to it: its number could be another file's by then."""
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-        for helper in self._helpers:
-            helper.join()
+        """The file is not closed while a thread may still write to it: its number could be another file's by then.
+
+        A helper that begins later has nothing to do any more. All of this may be interrupted and done again.
+        """
+        for _ in range(_HELPERS):
+            self._tasks.put(None)
+        while self._running and not sys.is_finalizing():
+            time.sleep(0.0005)
 
     # --- the file --------------------------------------------------------------------------------------------
 
     def _write_at(self, data: memoryview, offset: int) -> None:
-        is_direct = self._may_be_direct
+        tries = 3  # the caller may turn it on again at the same moment, once
         while len(data):
             try:
                 count = os.pwrite(self._handle, data, offset)
             except OSError as error:
-                if error.errno != errno.EINVAL or not is_direct:
+                tries -= 1
+                if error.errno != errno.EINVAL or not tries:
                     raise
                 # The file system says that it can, and then does not take the block.
-                is_direct = self._may_be_direct = False
+                self._may_be_direct = False
                 self._set_direct(False)
                 continue
             data, offset = data[count:], offset + count
@@ -263,9 +278,8 @@ class DigestedFile(io.RawIOBase):
     def _finish(self) -> None:
         if self._error is None and (size := self._end - self._start):
             self.digests.append(None)
-            with self._changed:
-                self._uses[self._slot] = 1
-                self._tasks.append((False, self._slot, len(self.digests) - 1))
+            self._uses[self._slot] = 1
+            self._tasks.put((False, self._slot, len(self.digests) - 1))
             self._drain()
             self._set_direct(False)
             self._write_at(self._block()[:size], self._start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import errno
 import fcntl
 import io
@@ -47,8 +49,12 @@ def read_back(path: Path, block_size: int = SMALL) -> list[str]:
     return digests
 
 
-def helpers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "checkpoint-blocks"]
+def helpers(before: int = 0) -> int:
+    """Threads that run beside those of Python's own `threading`."""
+    end = time.monotonic() + 20
+    while (count := _thread._count() + 1 - threading.active_count()) > before and time.monotonic() < end:
+        time.sleep(0.01)
+    return max(0, count)
 
 
 def completed(stream: DigestedFile) -> list[str]:
@@ -74,7 +80,7 @@ def test_the_bytes_and_digests_are_those_of_any_other_file(tmp_path: Path, size:
     assert (tmp_path / "x").read_bytes() == content
     assert stream.digests == read_back(tmp_path / "x")
     assert stream.is_unchanged()
-    assert helpers() == []
+    assert helpers() == 0
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -170,7 +176,7 @@ def test_a_save_with_streams_and_other_files(tmp_path: Path, closes: bool) -> No
     assert (newest(tmp_path) / "parts" / "model.bin").read_bytes() == content
     assert (newest(tmp_path) / "plain.bin").read_bytes() == b"plain"
     assert stream.closed
-    assert helpers() == []
+    assert helpers() == 0
 
 
 @pytest.mark.parametrize("change", ["same size", "longer", "replaced", "deleted", "mapped"])
@@ -306,7 +312,7 @@ def test_a_full_disk_is_an_error_of_the_stream_and_loses_only_the_new_checkpoint
     ]
     assert newest(tmp_path).step == 1
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".saving")]
-    assert helpers() == []
+    assert helpers() == 0
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -358,10 +364,10 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_without_threads_the_caller_does_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(*words: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(module, "start_new_thread", refuse)
     content = random.Random(4).randbytes(30 * SMALL + 9)
     with DigestedFile(tmp_path / "x") as stream:
         stream.write(content)
@@ -380,7 +386,7 @@ def test_an_exception_in_the_block_leaves_no_thread_and_no_file(
         stream.write(bytes(30 << 20))
         raise error
     assert stream.closed
-    assert helpers() == []
+    assert helpers() == 0
     assert len(os.listdir("/proc/self/fd")) == before
     assert [name for name in os.listdir(tmp_path) if name != ".writers"] == []
 
@@ -432,8 +438,8 @@ def test_a_signal_at_any_moment_of_a_stream(tmp_path: Path) -> None:
     def stop(*words: object) -> None:
         raise SystemExit(143)
 
-    def save_forever(store: Store) -> None:
-        for step in range(10_000):
+    def save_many(store: Store) -> None:
+        for step in range(60):
             with store.save(step) as folder, folder.stream("x") as stream:
                 for _ in range(9):
                     stream.write(bytes([step % 256]) * (1 << 20))
@@ -444,15 +450,17 @@ def test_a_signal_at_any_moment_of_a_stream(tmp_path: Path) -> None:
         for number in range(25):
             root = tmp_path / str(number)
             signal.setitimer(signal.ITIMER_REAL, 0.002 + chance.random() * 0.06)
-            with pytest.raises(SystemExit):
-                save_forever(quiet(root))
+            # Python itself drops what a handler raises while an object is deleted: then all of them are saved.
+            with contextlib.suppress(SystemExit):
+                save_many(quiet(root))
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for entry in quiet(root).listing():
                 assert not isinstance(entry, Checkpoint) or verify(entry) is None
             shutil.rmtree(root, ignore_errors=True)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    assert helpers() == []
+    assert helpers() == 0
 
 
 WRITER = """
