@@ -278,3 +278,24 @@ def test_a_policy_of_volcano_that_counts_some_evictions_is_said(event: dict[str,
     assert (finding.severity, finding.rule) == ("warning", "retries")
     assert "counts an eviction against maxRetry" in finding.reason
     assert place(text, None, grace=25).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec"),
+    [
+        ("kubeflow.org/v1", "Notebook", {"template": {"spec": POD}}),
+        ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD}),
+        ("serving.knative.dev/v1", "Service", {"template": {"spec": POD}}),
+        (
+            "machinelearning.seldon.io/v1",
+            "SeldonDeployment",
+            {"predictors": [{"componentSpecs": [{"spec": POD}]}]},
+        ),
+        ("mlops.seldon.io/v1alpha1", "Server", {"podSpec": POD}),
+    ],
+)
+def test_a_controller_makes_its_pods_again_without_any_retries(
+    version: str, kind: str, spec: dict[str, Any]
+) -> None:
+    result = place(dump(version, kind, spec), None, retries=3)
+    assert (result.after, result.refused, result.findings) == (None, None, ())
