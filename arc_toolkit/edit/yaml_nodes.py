@@ -214,13 +214,13 @@ def get(node: Node | None, *path: str | int) -> Node | None:
     for step in path:
         if isinstance(node, MappingNode):
             name = step if isinstance(step, str) else str(step)
-            own = merged = None
-            for key, value in node.value:
+            for key, value in reversed(node.value):
                 if key.value == name:
-                    own = value
-                elif key.tag == MERGE:
-                    merged = value
-            node = own if own is not None or merged is None else _merged(merged, name)
+                    node = value
+                    break
+            else:
+                merged = [value for key, value in node.value if key.tag == MERGE]
+                node = _merged(merged[-1], name) if merged else None
         elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
         else:

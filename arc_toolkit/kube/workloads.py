@@ -254,6 +254,12 @@ _ROWS = (
     _spark("SparkApplication", ("spec",)),
     _spark("ScheduledSparkApplication", ("spec", "template")),
     WorkloadKind(
+        "SparkConnect",
+        ("sparkoperator.k8s.io/v1alpha1",),
+        tuple(RolePath(("spec", role, *_TEMPLATE), role) for role in ("server", "executor")),
+        frozenset(["server"]),
+    ),
+    WorkloadKind(
         "LeaderWorkerSet",
         ("leaderworkerset.x-k8s.io/v1",),
         tuple(

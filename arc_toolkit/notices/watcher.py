@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from arc_toolkit.notices.sources import NoticeSource
 
+AFTER_A_FAULT = 30.0  # seconds until a source with a fault of its own is asked again
+
 
 class Watcher:
     """The notices of several sources. Every source has a thread of its own, because one may hang."""
@@ -84,7 +86,7 @@ class Watcher:
                     self._report(f"notices: {trouble}")
                     said.add(str(trouble))
             except Exception as error:  # the training run must not end because of this
-                wait = 30.0
+                wait = AFTER_A_FAULT
                 if not is_in_trouble:
                     self._report(f"notices: {source.name} failed ({type(error).__name__}: {error}); trying again")
                 is_in_trouble = True

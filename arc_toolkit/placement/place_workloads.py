@@ -141,7 +141,10 @@ def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolic
             plan.refuse(
                 SPOT, message, workload.node, "its trial is in a ConfigMap: place the object that is in there"
             )
-    elif workload.kind.specs and workload.get("spec", "clusterSelector") is None:
+    elif workload.get("spec", "clusterSelector") is not None:
+        reason = "it runs in a RayCluster that is there (clusterSelector): place that one"
+        plan.add(SPOT, "note", message, workload.node, reason)
+    elif workload.kind.specs:
         paths = " or ".join(".".join(entry.path) for entry in workload.kind.specs).replace(".[]", "[]")
         reason = f"it has no pod spec at {paths}, as in a patch of kustomize or when it is at the wrong depth"
         plan.refuse(SPOT, message, workload.node, reason)

@@ -234,6 +234,37 @@ def test_what_ignores_sigterm_is_killed_at_the_end_of_the_grace(start: Callable[
     assert not is_running(pid)
 
 
+def test_exit_0_after_sigterm_is_not_success_with_the_library_either(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    code = """
+        import signal, sys, time
+        from arc_toolkit.checkpoints import Store
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        store = Store(sys.argv[1])
+        store.due(1)
+        print("up", flush=True)
+        time.sleep(1000)
+    """
+    run = start("--grace", "4s", "--", sys.executable, script(tmp_path, code), tmp_path / "saved")
+    run.until("up")
+    run.process.terminate()
+    assert run.code() == 143
+    assert "signal name=SIGTERM" in run.text()
+    assert "reason=evicted" in run.end()
+
+
+def test_what_a_process_leaves_running_ends_with_it(start: Callable[..., Run]) -> None:
+    code = "import subprocess; print('child', subprocess.Popen(['sleep', '1000']).pid, flush=True)"
+    run = start("--", sys.executable, "-c", code)
+    assert run.code() == 0
+    pid = int(re.search(r"child (\d+)", run.text())[1])  # type: ignore[index]
+    end = time.monotonic() + 60
+    while is_running(pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_the_notice_that_leaves_the_least_time_counts(start: Callable[..., Run], tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"

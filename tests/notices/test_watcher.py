@@ -145,6 +145,16 @@ def test_trouble_is_said_once_and_the_notice_stays(started: Callable[..., tuple[
     assert sum("odd answer" in line for line in said) == 1
 
 
+def test_a_source_that_fails_is_asked_again(
+    started: Callable[..., tuple[Watcher, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arc_toolkit.notices.watcher.AFTER_A_FAULT", 0.01)
+    watcher, said = started(Script(ZeroDivisionError("odd"), [PREEMPT]))
+    watcher.start()
+    assert until(watcher.pending)
+    assert "ZeroDivisionError: odd" in said[0]
+
+
 def test_watching_a_cloud_through_its_metadata_service() -> None:
     with metadata_service() as service:
         azure_answers(service, [azure_event(seconds=20)])

@@ -277,6 +277,20 @@ GOLDENS = (
         (("spec", "template", "driver"),),
         "spark-operator-v2.5.2",
     ),
+    Golden(
+        "SparkConnect",
+        head(
+            "sparkoperator.k8s.io/v1alpha1",
+            "SparkConnect",
+            "  sparkVersion: 4.0.0\n"
+            + "".join(
+                f"  {role}:\n    template:\n      spec:\n        {MAIN}\n" for role in ("server", "executor")
+            ),
+        ),
+        (("spec", "executor", "template", "spec"),),
+        (("spec", "server", "template", "spec"),),
+        "spark-operator-v2.5.2",
+    ),
     # https://lws.sigs.k8s.io/docs/overview/: without a leaderTemplate the leader is made from the workerTemplate
     Golden(
         "LeaderWorkerSet",

@@ -160,6 +160,7 @@ COORDINATORS = {
     "RayCronJob v1": "head",
     "batch.volcano.sh/v1alpha1 Job": "mpimaster",
     "SparkApplication": "driver",
+    "SparkConnect": "server",
     "AppWrapper": "master",
 }
 
@@ -304,3 +305,12 @@ def test_an_entry_for_jobs_that_belong_on_different_nodes_is_refused(jobs: str) 
     assert "make two" in str(result.refused)
     first = jobs.partition("}")[0].removeprefix("{name: ")
     assert "make two" in str(place(TRAIN_JOB + entry, roles=frozenset([first])).refused)
+
+
+def test_a_ray_job_in_a_cluster_that_is_there_names_what_to_place() -> None:
+    spec = "  entrypoint: python train.py\n  clusterSelector: {ray.io/cluster: mine}\n"
+    result = place(head("ray.io/v1", "RayJob", spec))
+    assert (result.after, result.refused) == (None, None)
+    assert [(finding.severity, "place that one" in finding.reason) for finding in result.findings] == [
+        ("note", True)
+    ]
