@@ -56,7 +56,7 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 XID = b"VRM: Xid ("
 XID_LINE = re.compile(rb"VRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
 RUN_LINE = b"kit-run 2"  # of `arc-toolkit run`, with the first digit of its time
-TAIL_LITERALS = (XID, MARK, LAUNCH_MARK, RUN_LINE, *ANCHORS)
+TAIL_LITERALS = (XID, MARK, RUN_LINE, *ANCHORS)
 
 # A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs of scripts/bench
 # `-capable device` takes half the time of `CUDA-capable device`.
@@ -313,8 +313,10 @@ def _field(pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: byt
 def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> None:
     """Errors of the GPU or of the program, with which a job ends."""
     start = max(end - TAIL, 0)
+    if data.find(LAUNCH_MARK, max(end - LONGEST_LINE, 0), end) >= 0:  # it is in the last line
+        result.last_words = last_words(bytes(data[start:end]))
     for anchor in search.among(TAIL_LITERALS, start, end):
-        if anchor in (MARK, LAUNCH_MARK):
+        if anchor == MARK:
             result.last_words = last_words(bytes(data[start:end]))
             continue
         if anchor == RUN_LINE:
