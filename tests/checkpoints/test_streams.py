@@ -497,7 +497,7 @@ def test_a_stream_takes_a_bounded_amount_of_memory(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from arc_toolkit.checkpoints import Store
-store, piece = Store(sys.argv[1], strict=True), bytes(1 << 20)
+store, piece, kept = Store(sys.argv[1], strict=True), bytes(1 << 20), []
 with store.save(0) as folder, folder.stream("x") as stream:
     stream.write(piece)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -505,6 +505,7 @@ for step in (1, 2):
     with store.save(step) as folder:
         for name in "abc":
             with folder.stream(name) as stream:
+                kept.append(stream)
                 for _ in range(50):
                     stream.write(piece)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
