@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store, fencing
 from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
 from arc_toolkit.checkpoints.manifest import NAME, verify
 from arc_toolkit.checkpoints.streams import DigestedFile
+from tests.checkpoints.killed_writer import newest_after_kills
 from tests.support import ROOT
 
 CONTENT = bytes(range(256)) * 40
@@ -194,35 +194,11 @@ def test_a_strict_store_raises(tmp_path: Path) -> None:
         raise OSError("the disk is gone")
 
 
-WRITER = """
-import sys
-from arc_toolkit.checkpoints import Store
-store = Store(sys.argv[1], keep=2)
-for step in store.steps(10**6, every=1):
-    with store.save(step) as folder:
-        (folder / "model.bin").write_bytes(bytes([step % 256]) * 20000)
-    print(step, flush=True)
-"""
-
-
 @pytest.mark.slow
 def test_killed_at_any_moment_the_newest_committed_checkpoint_loads(tmp_path: Path) -> None:
-    chance = random.Random(3)
-    for _ in range(60):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT, text=True
-        )
-        assert process.stdout is not None
-        acknowledged = int(process.stdout.readline() or -1)
-        time.sleep(chance.random() * 0.05)
-        process.kill()
-        rest = process.stdout.read().split()
-        process.wait()
-        acknowledged = max([acknowledged, *map(int, rest)])
-        newest = Store(tmp_path, report=lambda text: None).latest()
-        assert newest is not None
-        assert newest.step >= acknowledged
-        assert (newest / "model.bin").read_bytes() == bytes([newest.step % 256]) * 20000
+    save = '(folder / "model.bin").write_bytes(content * 20000)'
+    for checkpoint in newest_after_kills(tmp_path, save, kills=60):
+        assert (checkpoint / "model.bin").read_bytes() == bytes([checkpoint.step % 256]) * 20000
 
 
 # --- keeping ---------------------------------------------------------------------------------------------------

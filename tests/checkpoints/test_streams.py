@@ -28,6 +28,7 @@ from arc_toolkit.checkpoints import streams as module
 from arc_toolkit.checkpoints.digests import BLOCK, digest_files
 from arc_toolkit.checkpoints.manifest import verify
 from arc_toolkit.checkpoints.streams import DigestedFile
+from tests.checkpoints.killed_writer import newest_after_kills
 from tests.support import ROOT, unavailable
 
 SMALL = 8192  # a block in most tests
@@ -463,33 +464,13 @@ def test_a_signal_at_any_moment_of_a_stream(tmp_path: Path) -> None:
     assert helpers() == 0
 
 
-WRITER = """
-import sys
-from arc_toolkit.checkpoints import Store
-store = Store(sys.argv[1], keep=2)
-for step in store.steps(10**6, every=1):
-    with store.save(step) as folder, folder.stream("model.bin") as stream:
-        for _ in range(9):
-            stream.write(bytes([step % 256]) * 1_000_000)
-    print(step, flush=True)
-"""
-
-
 @pytest.mark.slow
 def test_killed_at_any_moment_of_a_stream_the_newest_committed_checkpoint_loads(tmp_path: Path) -> None:
-    chance = random.Random(3)
-    for _ in range(40):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT, text=True
-        )
-        assert process.stdout is not None
-        acknowledged = int(process.stdout.readline() or -1)
-        time.sleep(chance.random() * 0.05)
-        process.kill()
-        acknowledged = max([acknowledged, *map(int, process.stdout.read().split())])
-        process.wait()
-        checkpoint = newest(tmp_path)
-        assert checkpoint.step >= acknowledged
+    save = """
+        with folder.stream("model.bin") as stream:
+            for _ in range(9):
+                stream.write(content * 1_000_000)"""
+    for checkpoint in newest_after_kills(tmp_path, save, kills=40):
         assert (checkpoint / "model.bin").read_bytes() == bytes([checkpoint.step % 256]) * 9_000_000
 
 
