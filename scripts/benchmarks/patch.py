@@ -30,13 +30,16 @@ from tests.support import CORPUS
 # With all settings on.
 MOST_OF_COMPOSE = 3.5
 # If nothing changes, and if nearly every file does.
-LEAST_AHEAD_OF_RUAMEL = (20.0, 15.0, 15.0)
+LEAST_AHEAD_OF_RUAMEL = (20.0, 15.0, 15.0, 15.0)
 MOST_GROWTH_MIB = 16
 ROUNDS = 15
 CASES = {
     "patch --check (rules)": Settings(),
     "patch --check --instance-type --instance-count": Settings(instance_type="32cpu128g", instance_count=2),
     "the same with --threads auto": Settings(instance_type="32cpu128g", instance_count=2, threads="auto"),
+    "and --compute --expose-parameters": Settings(
+        instance_type="32cpu128g", instance_count=2, threads="auto", compute="azureml:k8s", expose_parameters=True
+    ),
 }
 
 
