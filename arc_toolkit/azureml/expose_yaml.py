@@ -19,7 +19,8 @@ from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.azureml.plan import parameter_names
 from arc_toolkit.edit.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, construct, get, pairs, text_of
+from arc_toolkit.edit.yaml_nodes import Node, compose, construct, get, pairs, text_of
+from arc_toolkit.edit.yaml_proof import holds, same
 from arc_toolkit.edit.yaml_writer import file_text
 
 if TYPE_CHECKING:
@@ -202,22 +203,33 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
         )
         plan.add_finding(EXPOSE, "warning", message, step.at, reason=reason)
         return False
-    body = {key: construct(step.get(key)) for key in moved}
     path = os.path.join(os.path.dirname(plan.path), file)
-    plan.new_files.append((path, _file(head, body, taken).encode()))
+    plan.new_files.append((path, _file(head, {key: step.get(key) for key in moved}, taken).encode()))
     reason = "an inline command step cannot bind its instance_count"
     plan.add_finding(EXPOSE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
     return True
 
 
-def _file(head: dict[str, Any], body: dict[str, Any], taken: dict[str, str]) -> str:
+def _file(head: dict[str, Any], body: dict[str, Node | None], taken: dict[str, str]) -> str:
     """The component: what is moved is written as its author wrote it, with its comments, if that can stand alone."""
     text = file_text(head, FILE_STYLE) + "".join(taken.values())
     try:
-        is_same = yaml.safe_load(text) == {**head, **body}
-    except yaml.YAMLError:  # an alias whose anchor is not in it
+        is_same = _means(compose(text), head, body)
+    except Unreadable:  # an alias whose anchor is not in it
         is_same = False
-    return text if is_same else file_text({**head, **body}, FILE_STYLE)
+    if is_same:
+        return text
+    return file_text({**head, **{key: construct(node) for key, node in body.items()}}, FILE_STYLE)
+
+
+def _means(documents: tuple[Node | None, ...], head: dict[str, Any], body: dict[str, Node | None]) -> bool:
+    """Whether a text has these values, and what these nodes of another text mean, and nothing else."""
+    root = documents[0] if len(documents) == 1 else None
+    own = root.value if isinstance(root, yaml.MappingNode) else []
+    return [key.value for key, _ in own] == [*head, *body] and all(
+        same(body[key.value], node, None, set()) if key.value in body else holds(node, head[key.value])
+        for key, node in own
+    )
 
 
 def _head(plan: YamlPlan, step: Target, name: str) -> dict[str, Any] | None:

@@ -206,6 +206,7 @@ def _literal(text: str, column: int) -> str:
     return ("|-\n" if body == text else "|\n") + "\n".join(lines)
 
 
+@lru_cache(maxsize=256)  # every new component names the same schema
 def reads_back(candidate: str, text: str) -> bool:
     """Whether this is the same text to YAML 1.1 and YAML 1.2, as a value, as an item and as a key."""
     import yaml

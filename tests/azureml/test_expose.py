@@ -373,6 +373,23 @@ def test_comments_and_block_scalars_move_along() -> None:
     assert b"    component: ./p.first.yml\n" in (result.after or b"")
 
 
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [("|+\n      run\n\n", "x"), ("run", "*e")],
+    ids=["blank lines that are kept", "an anchor that stays"],
+)
+def test_lines_that_would_mean_something_else_alone_are_written_anew(command: str, environment: str) -> None:
+    text = (
+        f"{INLINE.partition('    # what')[0]}    inputs: {{n: &e x}}\n    command: {command}\n"
+        f"    environment: {environment}\n"
+    )
+    ((_, content),) = patch(text, path="pipeline.yml", **ASKED).new_files
+    before, after = yaml.safe_load(text)["jobs"]["prepare"], yaml.safe_load(content)
+    assert {key: after[key] for key in ("command", "environment")} == {
+        key: before[key] for key in ("command", "environment")
+    }
+
+
 def test_keys_that_win_over_resources_move_into_them() -> None:
     text = PIPELINE + "    instance_type: a\n    instance_count: 7\n    shm_size: 1g\n"
     result = patch(text, path="pipeline.yml", files=FILES, **ASKED)
