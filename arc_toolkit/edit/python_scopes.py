@@ -102,7 +102,9 @@ class ScopeReader:
             if alias.name == "*":
                 statement.scope.stars.append(base)
             else:
-                _bind_import(statement, alias.asname or alias.name, f"{base}.{alias.name}")
+                # `from . import name` is `.name`, as `from .module import name` is `.module.name`.
+                path = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
+                _bind_import(statement, alias.asname or alias.name, path)
 
     def _function(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, statement: Statement) -> None:
         scope = statement.scope

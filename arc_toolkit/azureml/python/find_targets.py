@@ -208,7 +208,7 @@ def _candidate(
         meaning.is_component
         or name in meanings.module.read_steps
         or attributes & sdk.STEP_ATTRIBUTES
-        or (_may_be_component(call.func) and (meaning.chosen or meanings.is_component_elsewhere(meaning.imported)))
+        or (_may_be_component(call.func) and (meaning.chosen or meanings.own_modules.may_have(meaning.imported)))
     ):
         return None
     if meanings.assume is not None and call is value and not meaning.chosen:

@@ -1,18 +1,57 @@
-"""Other modules of the same project: whether a name that is imported from one may be a component there.
+"""Other modules of the same project: components and texts that are imported from them.
 
-They are looked at by their text. Most of what pipelines import are helpers, about which nothing is to be said.
+Most of what pipelines import are helpers, which their text shows: those modules are not parsed.
 """
 
 from __future__ import annotations
 
+import ast
 import os.path
 import re
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
+from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python.meaning import Component, Meaning, PipelineFunction, UnknownMeaning
+from arc_toolkit.azureml.python.read_names import read_module
+from arc_toolkit.edit.edits import Unreadable
+from arc_toolkit.edit.python_names import Statement
+from arc_toolkit.edit.python_source import Source, decode, parse
+
+if TYPE_CHECKING:
+    from arc_toolkit.azureml.python.read_meaning import Meanings
 
 # A project is not deeper than that; the folder with `.git` is its top.
 _FOLDERS = 8
+# From a pipeline to the package of its components, from there to one of them, and to a constant.
+_MOST_IMPORTS = 4
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class OwnModule:
+    """The file of a module, its text, and the name in it that was imported: `Config.FOLDER`."""
+
+    file: str
+    text: bytes
+    name: str
+
+    @property
+    def has_sdk(self) -> bool:
+        return any(word in self.text for word in sdk.KEY_WORDS)
+
+    @property
+    def may_pass_on(self) -> bool:
+        """Whether the name may be a component here, or imported here: not a function without a decorator."""
+        name = self.name.encode()
+        if name not in self.text:
+            return False
+        defined = re.search(rb"^(.*)\r?\n(?:async[ \t]+)?def[ \t]+%s\b" % re.escape(name), self.text, re.MULTILINE)
+        return defined is None or defined[1].startswith((b"@", b")"))
 
 
 def folders_around(folder: str) -> Iterator[str]:
@@ -24,29 +63,93 @@ def folders_around(folder: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def may_be_component(path: str, folder: str, read: Callable[[str], bytes]) -> bool:
-    """Whether `package.module.name`, imported in a folder, may be a component: its module has an SDK, and it is not a
-    plain function there."""
-    module, _, name = path.rpartition(".")
-    text = _text(module, folder, read)
-    if text is None or not any(word in text for word in sdk.KEY_WORDS):
-        return False
-    defined = re.search(rb"^(.*)\r?\n(?:async[ \t]+)?def[ \t]+%s\b" % re.escape(name.encode()), text, re.MULTILINE)
-    is_decorated = defined is not None and defined[1].startswith((b"@", b")"))
-    return defined is None or is_decorated
-
-
-def _text(module: str, folder: str, read: Callable[[str], bytes]) -> bytes | None:
-    """The text of a module of the project; None if there is none."""
-    above = len(module) - len(module.lstrip("."))
-    inner = module[above:].replace(".", os.sep)
-    places = folders_around(folder)
+def find_module(path: str, folder: str, library: Library) -> OwnModule | None:
+    """The module of `package.module.name`, imported in a folder; None if it is not one of the project."""
+    inner = path.lstrip(".")
+    above = len(path) - len(inner)
+    parts = inner.split(".")
+    if not above and parts[0] in sys.stdlib_module_names:
+        return None
+    places = list(folders_around(folder))
     if above:  # from .. import
-        places = iter([os.path.normpath(os.path.join(folder, *[os.pardir] * (above - 1)))])
-    for place in places:
-        for file in (f"{inner}.py", os.path.join(inner, "__init__.py")):
-            try:
-                return read(os.path.join(place, file))
-            except (OSError, ValueError):
-                continue
+        places = [os.path.normpath(os.path.join(folder, *[os.pardir] * (above - 1)))]
+    for end in range(len(parts) - 1, -1 if above else 0, -1):
+        start = os.path.join("", *parts[:end])
+        for place in places:
+            for file in (f"{start}.py" if end else "", os.path.join(start, "__init__.py")):
+                full = os.path.join(place, file)
+                if not file or library.missing(full):
+                    continue
+                try:
+                    return OwnModule(full, library.read(full), ".".join(parts[end:]))
+                except (OSError, ValueError):
+                    continue
     return None
+
+
+class OwnModules:
+    """What one module imports from others of its project."""
+
+    def __init__(self, meanings: Meanings) -> None:
+        self._meanings = meanings
+        self._known: dict[str, Meaning | None] = {}
+
+    def may_have(self, path: str) -> bool:
+        """Whether what is imported may be a component."""
+        module = self._find(path) if path else None
+        if module is None or not module.may_pass_on:
+            return False
+        return module.has_sdk or bool(self._ask(module, _may_have))
+
+    def meaning(self, path: str) -> Meaning | None:
+        """What is imported, if it means the same here: a component or a pipeline, not a command object, whose settings
+        are in the other module."""
+        if path not in self._known:
+            module = self._find(path)
+            self._known[path] = self._ask(module, _meaning) if module is not None and module.may_pass_on else None
+        return self._known[path]
+
+    def text(self, node: ast.expr, statement: Statement) -> str | None:
+        """The text of a constant that is imported."""
+        path = self._meanings.path(node, statement)
+        module = self._find(path) if path else None
+        return None if module is None else self._ask(module, lambda there, name, end: there.text(name, end))
+
+    def _find(self, path: str) -> OwnModule | None:
+        return find_module(path, self._meanings.folder, self._meanings.library)
+
+    def _ask(
+        self, module: OwnModule, answer: Callable[[Meanings, ast.expr, Statement], _Answer]
+    ) -> _Answer | None:
+        """What a name is at the end of another module."""
+        if self._meanings.imports >= _MOST_IMPORTS:
+            return None
+        try:
+            text = decode(module.text)[0]
+            code = read_module([Source(text, parse(text))])
+        except Unreadable:
+            return None
+        with closing(code):
+            if not code.top.statements:
+                return None
+            last = code.top.statements[-1]
+            block = last.block
+            while block.parent is not None:
+                block = block.parent
+            name = ast.parse(module.name, mode="eval").body
+            end = replace(last, block=block, order=last.order + 1)
+            return answer(self._meanings.of_module(code, module.file), name, end)
+
+
+def _meaning(there: Meanings, name: ast.expr, statement: Statement) -> Meaning | None:
+    match there.of(name, statement):
+        case UnknownMeaning(imported=path) if path:  # `from .train import train` in __init__.py
+            return there.own_modules.meaning(path)
+        case Component(call=None) | PipelineFunction() | UnknownMeaning(is_component=True) as meaning:
+            return meaning
+    return None
+
+
+def _may_have(there: Meanings, name: ast.expr, statement: Statement) -> bool:
+    meaning = there.of(name, statement)
+    return isinstance(meaning, UnknownMeaning) and there.own_modules.may_have(meaning.imported)

@@ -6,15 +6,14 @@ A meaning that cannot be known for certain is `UnknownMeaning` with the reason.
 from __future__ import annotations
 
 import ast
-import itertools
 import os.path
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
-from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python.component_files import ComponentFiles
 from arc_toolkit.azureml.python.meaning import (
     ASSUME,
     NOTHING,
@@ -31,10 +30,8 @@ from arc_toolkit.azureml.python.meaning import (
     V1Job,
 )
 from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.own_modules import folders_around, may_be_component
+from arc_toolkit.azureml.python.own_modules import OwnModules
 from arc_toolkit.azureml.python.sdk_names import Generation
-from arc_toolkit.azureml.python.texts import Texts
-from arc_toolkit.azureml.python.written_files import written_document, written_texts
 from arc_toolkit.edit.python_expressions import chain, dotted, last_name
 from arc_toolkit.edit.python_names import Binding, Scope, Statement, certain_binding, find_bindings
 
@@ -44,11 +41,15 @@ _DEEPEST = 20
 class Meanings:
     """Answers for one module; `path` is its own, and `library` reads the files that it names.
 
-    `assume` is what a component is taken for whose kind is not known.
+    `assume` is what a component is taken for whose kind is not known. `imports`: how many modules import each other
+    on the way from the one that is patched to this one.
     """
 
-    def __init__(self, module: Module, path: str, library: Library, assume: Family | None = None) -> None:
+    def __init__(
+        self, module: Module, path: str, library: Library, assume: Family | None = None, imports: int = 0
+    ) -> None:
         self.module = module
+        self.imports = imports
         path = os.path.abspath(path)
         self.folder = os.path.dirname(path)
         self.library = library
@@ -58,6 +59,18 @@ class Meanings:
         self.scopes = {id(scope.node): scope for scope in module.scopes if scope.node is not None}
         self._seen: dict[int, Meaning] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
+
+    @cached_property
+    def files(self) -> ComponentFiles:
+        return ComponentFiles(self)
+
+    @cached_property
+    def own_modules(self) -> OwnModules:
+        return OwnModules(self)
+
+    def of_module(self, module: Module, path: str) -> Meanings:
+        """The same for a module that this one imports."""
+        return Meanings(module, path, self.library, self.assume, self.imports + 1)
 
     # --- names ---------------------------------------------------------------------------------------------------
 
@@ -196,11 +209,14 @@ class Meanings:
     def _imported(self, name: str, path: str) -> Meaning:
         if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
             return SdkName(path)
-        return UnknownMeaning(f"{name} is imported from {path.rpartition('.')[0] or path}", imported=path)
+        module = path.rpartition(".")[0] or path
+        if path.startswith(".") and not module.strip("."):  # from . import name
+            module = path.rpartition(".")[0] + "."
+        return UnknownMeaning(f"{name} is imported from {module}", imported=path)
 
-    def is_component_elsewhere(self, path: str) -> bool:
-        """Whether what is imported from another module of the project may be a component."""
-        return bool(path) and may_be_component(path, self.folder, self.library.read)
+    def text(self, node: ast.expr, statement: Statement) -> str | None:
+        """The text of an expression that is plain."""
+        return self.files.text(node, statement)
 
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
@@ -211,8 +227,9 @@ class Meanings:
                 return Component(role.generation, role.family)
         return UnknownMeaning(f"{function.name} is a helper function")
 
-    def _returned(self, function: ast.expr, statement: Statement, depth: int) -> Meaning | None:
+    def _returned(self, call: ast.Call, statement: Statement, depth: int) -> Meaning | None:
         """What a helper function gives back: a component, or a step that is a target where it is made."""
+        function = call.func
         bindings: list[Binding] = []
         if isinstance(function, ast.Name) and isinstance(named := self.binding(function.id, statement), Binding):
             bindings = [named]
@@ -227,6 +244,8 @@ class Meanings:
         meaning = self.of(stmt.value, returns[0], depth + 1)
         if isinstance(meaning, Step | Sweep):
             return UnknownMeaning(f"it is made in {last_name(function)}()", is_made=True)
+        if isinstance(meaning, Component) and meaning.why and not meaning.file and scope is not None:
+            return self.files.loaded_by(scope, stmt.value, returns[0], call, statement) or meaning
         return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
 
     def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
@@ -274,12 +293,14 @@ class Meanings:
             base = self.of(call.args[0], statement, depth + 1)
             return Partial(base, call) if isinstance(base, SdkName) else base
         meaning = self.of(function, statement, depth + 1)
+        if isinstance(meaning, UnknownMeaning) and meaning.imported:
+            meaning = self.own_modules.meaning(meaning.imported) or meaning
         match meaning:
             case UnknownMeaning(is_component=True) if self.assume is not None:
                 assumed = Component(meaning.generation, self.assume)
                 return Step(meaning.generation, self.assume, assumed, call)
             case UnknownMeaning():
-                return self._returned(function, statement, depth) or meaning
+                return self._returned(call, statement, depth) or meaning
             case Partial():
                 made = self._library_call(meaning.of, call, statement)
                 return replace(made, defaults=meaning.call) if isinstance(made, Builder) else made
@@ -313,9 +334,9 @@ class Meanings:
             case "load_component":
                 if {keyword.arg for keyword in call.keywords} & {"client", "name", "version"}:
                     return _from_workspace("load_component(client=..., name=...)")
-                return self._from_file("v2", _argument(call, ("source", "path"), 0), statement)
+                return self.files.loaded(call, statement)
             case "from_yaml":
-                return self._from_file("v1.5", _argument(call, ("yaml_file",), 1), statement)
+                return self.files.loaded(call, statement)
             case "from_func":
                 return Component("v1.5", Family.COMMAND)
             case "workspace":
@@ -343,36 +364,6 @@ class Meanings:
             return argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
         return None
 
-    # --- component files -----------------------------------------------------------------------------------------
-
-    def _from_file(self, generation: Generation, node: ast.expr | None, statement: Statement) -> Component:
-        name = self.text(node, statement) if node is not None else None
-        if name is None:
-            why = "its component file is known only when the code runs"
-            return Component(generation, self.assume or Family.OTHER, why=why)
-        # In the folder of the code, or where it may be run from; or the code writes it first.
-        for folder in itertools.chain(folders_around(self.folder), (None,)):
-            file = os.path.normpath(os.path.join(folder or self.folder, name))
-            document = self.library.load(file) if folder is not None else self._written(name, file)
-            if document is not None:
-                family = document.root.kind.family
-                why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
-                return Component(generation, family, file, document, why=why)
-        shown = os.path.relpath(name, self.folder) if os.path.isabs(name) else name
-        return Component(generation, self.assume or Family.OTHER, file, why=f"there is no component in {shown}")
-
-    def _written(self, name: str, file: str) -> Document | None:
-        content = self._written_texts.get(os.path.normpath(name))
-        return None if content is None else written_document(file, content, self.library)
-
-    @cached_property
-    def _written_texts(self) -> dict[str, str]:
-        return written_texts(self.module, partial(Texts, self.file, self.stands_for))
-
-    def text(self, node: ast.expr, statement: Statement) -> str | None:
-        """The text of an expression that is plain."""
-        return Texts(self.file, self.stands_for).of(node, statement)
-
 
 def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
     """The binding that holds, or why that is decided at run time."""
@@ -393,9 +384,3 @@ def _is_fallback(binding: Binding) -> bool:
 def _from_workspace(how: str, generation: Generation = "v2") -> UnknownMeaning:
     why = f"its component is loaded from a workspace ({how}), so its kind is not known here{ASSUME}"
     return UnknownMeaning(why, is_component=True, generation=generation)
-
-
-def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:
-    named = [keyword.value for keyword in call.keywords if keyword.arg in names]
-    # The one at the position, or the last one before it.
-    return next(iter([*named, *reversed(call.args[: position + 1])]), None)

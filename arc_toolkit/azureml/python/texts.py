@@ -15,6 +15,8 @@ from arc_toolkit.edit.python_names import Statement
 _DEEPEST = 20
 # What an expression that is not text by itself stands for: another expression, and its statement.
 Bound = Callable[[ast.expr, Statement], tuple[ast.expr, Statement] | None]
+# The text that it is in another module.
+Elsewhere = Callable[[ast.expr, Statement], str | None]
 
 # Calls and methods that leave a path what it is, as far as finding a file goes.
 _SAME = frozenset(
@@ -31,10 +33,11 @@ class Texts:
     `unknown` is what a part of a text becomes that is known only when the code runs; without it, all of it is unknown.
     """
 
-    def __init__(self, path: str, bound: Bound, unknown: str = "") -> None:
+    def __init__(self, path: str, bound: Bound, unknown: str = "", elsewhere: Elsewhere | None = None) -> None:
         self.path = path
         self.bound = bound
         self.unknown = unknown
+        self.elsewhere = elsewhere
 
     def of(self, node: ast.expr, statement: Statement, depth: int = 0) -> str | None:
         """The text, or None where it is known only when the code runs."""
@@ -67,7 +70,9 @@ class Texts:
                 return _CONSTANTS[dotted]
             case ast.Name() | ast.Attribute():
                 bound = self.bound(node, statement)
-                return None if bound is None else self.of(*bound, depth + 1)
+                if bound is not None:
+                    return self.of(*bound, depth + 1)
+                return None if self.elsewhere is None else self.elsewhere(node, statement)
         return None
 
     def _operation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -12,15 +13,16 @@ from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from tests.azureml.python.idioms import FILES, IDIOMS, Idiom
+from tests.azureml.python.import_idioms import IMPORTS, MODULES
 from tests.azureml.python.more_idioms import MORE
 from tests.support import unavailable
 
-ALL = {**IDIOMS, **MORE}
+ALL = {**IDIOMS, **MORE, **IMPORTS}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in FILES.items():
+    for name, text in (FILES | MODULES).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(dedent(text))
     return tmp_path
@@ -58,6 +60,9 @@ def test_the_rest_body_has_what_is_expected(idiom: Idiom, folder: Path, monkeypa
         unavailable("azure-ai-ml is not installed")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TRAIN_FILE", "train.yml")
+    monkeypatch.syspath_prepend(folder)
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        monkeypatch.delitem(sys.modules, name)
     result = patched(idiom, folder)
     before, after = (sent(text, folder) for text in (idiom.text, (result.after or result.before).decode()))
     assert before.keys() == after.keys() == idiom.expected.keys()

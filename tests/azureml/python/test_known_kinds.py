@@ -9,7 +9,7 @@ import pytest
 
 from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.python.support import BOTH, check_left, check_noop, notebook, patch, sources
+from tests.azureml.python.support import BOTH, TYPE, check_left, check_noop, notebook, patch, sources
 from tests.support import Result
 
 HEAD = "from azure.ai.ml import dsl, load_component\n"
@@ -83,7 +83,7 @@ def test_spark_makes_steps_that_take_no_instance_type() -> None:
 
 MODULE = """\
 from mldesigner import command_component
-from azure.ai.ml import load_component
+from azure.ai.ml import dsl, load_component
 def load_data(spec):
     return spec
 @command_component(
@@ -91,17 +91,55 @@ def load_data(spec):
 )
 def train(): ...
 score = load_component(source=find())
+from_registry = client.components.get("x")
+@dsl.pipeline()
+def inner():
+    return {}
 """
 
 
-@pytest.mark.parametrize(("name", "is_reported"), [("load_data", False), ("train", True), ("score", True)])
-def test_helpers_of_the_project_are_not_steps(name: str, is_reported: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "reasons"),
+    [
+        ("load_data", []),
+        ("score", ["its kind is not known: its component file is known only when the code runs"]),
+        ("from_registry", ["its component is loaded from a workspace (client.components.get)"]),
+        ("inner", []),
+    ],
+)
+def test_what_another_module_of_the_project_has(name: str, reasons: list[str], tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(MODULE)
     (tmp_path / "other.py").write_text("def train(): ...\n")
     text = f"{HEAD}from parts import {name}\nfrom other import train as plain\n@dsl.pipeline()\ndef p():\n"
     text += f"    a = {name}()\n    b = plain()\n    return {{}}\n"
-    findings = patch_source(str(tmp_path / "p.py"), text.encode(), BOTH).findings
-    assert [finding.reason for finding in findings] == [f"{name} is imported from parts"] * is_reported
+    result = patch_source(str(tmp_path / "p.py"), text.encode(), BOTH)
+    assert result.after is None
+    assert len(result.findings) == len(reasons)
+    for finding, reason in zip(result.findings, reasons, strict=True):
+        assert finding.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_a_decorated_function_of_another_module_is_a_component(package: bool, tmp_path: Path) -> None:
+    # As public pipelines have it: each component in its own module, and the package imports them.
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components" / "train.py").write_text(MODULE)
+    (tmp_path / "components" / "__init__.py").write_text("from .train import train\n" if package else "")
+    imports = "from components import train" if package else "from components.train import train"
+    text = f"{HEAD}{imports}\n@dsl.pipeline()\ndef p():\n    a = train()\n    return {{}}\n"
+    result = patch_source(str(tmp_path / "p.py"), text.encode(), TYPE)
+    assert result.after is not None
+    assert b'    a.resources = JobResourceConfiguration(instance_type="32cpu128g")\n' in result.after
+    assert not result.findings
+
+
+def test_modules_that_import_each_other(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("from azure.ai.ml import dsl\nfrom two import train, folder\n")
+    (tmp_path / "two.py").write_text("from azure.ai.ml import dsl\nfrom one import train, folder\n")
+    text = f"{HEAD}from one import train, folder\nscore = load_component(folder)\n@dsl.pipeline()\ndef p():\n"
+    text += "    a = train()\n    b = score()\n    return {}\n"
+    result = patch_source(str(tmp_path / "p.py"), text.encode(), BOTH)
+    assert [finding.severity for finding in result.findings] == ["warning", "warning"]
 
 
 def test_more_than_ten_refusals_for_one_reason_are_one_finding() -> None:
