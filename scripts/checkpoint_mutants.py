@@ -94,8 +94,16 @@ CHECKPOINT_MUTANTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] 
         "checkpoints",
         "subfolders are not synced",
         CHECKPOINTS + "manifest.py",
-        "for name in [*names, *sorted(tops)]",
-        "for name in names",
+        "for name in [*names, *sorted(tops), _TEMPORARY]",
+        "for name in [*names, _TEMPORARY]",
+        STORE_TESTS,
+    ),
+    (
+        "checkpoints",
+        "the manifest is not synced",
+        CHECKPOINTS + "manifest.py",
+        "            os.fdatasync(stream.fileno())\n",
+        "",
         STORE_TESTS,
     ),
     (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAME = "checkpoint.json"
 SCHEMA = "arc-toolkit/checkpoint/v1"
 _TEMPORARY = f".{NAME}.tmp"
+_UNKNOWN = "0" * 64  # in place of a digest
 # Versions that a manifest records, of what is imported anyway.
 _LIBRARIES = (
     "torch",
@@ -159,20 +160,31 @@ def seal(
     for name in names:
         while (name := os.path.dirname(name)) and name not in tops:
             tops.add(name)
-    join = in_thread(lambda: _sync([folder / name for name in [*names, *sorted(tops)]], failures))
+    # A draft of the same length is synced with the files: to fill it in changes nothing but content and needs no commit
+    # of the file system's journal, which is most of the time of a small sync.
+    sizes = [(name, os.stat(folder / name).st_size) for name in names]
+    unknown = [{"path": name, "size": size, "sha256": [_UNKNOWN] * -(-size // BLOCK)} for name, size in sizes]
+    (folder / _TEMPORARY).write_bytes(manifest_bytes(_described(fields, unknown)))
+    join = in_thread(lambda: _sync([folder / name for name in [*names, *sorted(tops), _TEMPORARY]], failures))
     try:
-        entries = digest_files(folder, names, known=known)
-        manifest = {"schema": SCHEMA, **fields, "block_size": BLOCK, "files": entries}
+        manifest = _described(fields, digest_files(folder, names, known=known))
         manifest["digest"] = _own_digest(manifest)
-        with open(folder / _TEMPORARY, "wb") as stream:
-            stream.write(manifest_bytes(manifest))
+        with open(folder / _TEMPORARY, "r+b") as stream:
+            size = stream.write(manifest_bytes(manifest))
             stream.flush()
-            os.fsync(stream.fileno())
+            if os.fstat(stream.fileno()).st_size != size:  # files have changed meanwhile
+                stream.truncate()
+            os.fdatasync(stream.fileno())
     finally:
         join()
     if failures:
         raise failures[0]
     return manifest
+
+
+def _described(fields: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """A manifest whose own digest is not known yet."""
+    return {"schema": SCHEMA, **fields, "block_size": BLOCK, "files": entries, "digest": _UNKNOWN}
 
 
 def publish(folder: Path, final: Path) -> None:

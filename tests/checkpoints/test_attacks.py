@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -59,7 +60,7 @@ store = Store(sys.argv[1], keep=2)
 for step in (1, 2):
     with store.save(step) as folder:
         (folder / "model.bin").write_bytes(bytes([step]) * size)
-for name in ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "pwrite", "utime"):
+for name in ("fsync", "fdatasync", "rename", "replace", "mkdir", "unlink", "rmdir", "pwrite", "utime"):
     setattr(os, name, dying(getattr(os, name), bool(int(sys.argv[3]))))
 with store.save(3) as folder:
     if size > 5000:
@@ -218,18 +219,26 @@ def test_everything_is_durable_before_the_commit_and_the_commit_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    sync, replace = os.fsync, os.replace
+    sync, fill, replace = os.fsync, os.fdatasync, os.replace
 
     def fsync(handle: int) -> None:
         path = os.readlink(f"/proc/self/fd/{handle}")
         calls.append(os.path.basename(path) if ".saving" in path else os.path.basename(path)[:5])
         sync(handle)
 
+    def fdatasync(handle: int) -> None:
+        manifest = json.loads(Path(f"/proc/self/fd/{handle}").read_bytes())
+        digests = [digest for entry in manifest["files"] for digest in entry["sha256"]]
+        assert "0" * 64 not in [*digests, manifest["digest"]]
+        calls.append("filled in")
+        fill(handle)
+
     def commit(source: Path, target: Path) -> None:
         calls.append("commit")
         replace(source, target)
 
     monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
     monkeypatch.setattr(os, "replace", commit)
     (tmp_path / "store").mkdir()
     with quiet(tmp_path / "store", strict=True).save(1) as folder:
@@ -239,25 +248,33 @@ def test_everything_is_durable_before_the_commit_and_the_commit_before_the_end(
         with folder.stream("streamed.bin") as stream:
             stream.write(b"x")
     at = calls.index("commit")
-    assert set(calls[:at]) == {"plain.bin", "deep.bin", "streamed.bin", "outer", "inner", f".{NAME}.tmp"}
+    assert set(calls[:at]) == {
+        "plain.bin",
+        "deep.bin",
+        "streamed.bin",
+        "outer",
+        "inner",
+        f".{NAME}.tmp",
+        "filled in",
+    }
     assert calls[at + 1 :] == ["step-", "store"]
 
 
-@pytest.mark.parametrize("name", ["plain.bin", "streamed.bin", "sub", "manifest"])
+@pytest.mark.parametrize("name", ["plain.bin", "streamed.bin", "sub", "draft", "manifest"])
 def test_what_cannot_be_made_durable_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A disk may report only at the sync that it could not write."""
-    real = os.fsync
+    real = os.fdatasync if name == "manifest" else os.fsync
 
     def fail(handle: int) -> None:
-        if os.readlink(f"/proc/self/fd/{handle}").endswith(f".{NAME}.tmp" if name == "manifest" else name):
+        if os.readlink(f"/proc/self/fd/{handle}").endswith({"draft": ".tmp", "manifest": ".tmp"}.get(name, name)):
             raise OSError(5, "Input/output error")
         real(handle)
 
     store = quiet(tmp_path)
     save(store, 1)
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(os, "fdatasync" if name == "manifest" else "fsync", fail)
     with store.save(2) as folder:
         (folder / "plain.bin").write_bytes(b"x")
         (folder / "sub").mkdir()
