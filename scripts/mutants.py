@@ -30,6 +30,7 @@ NAME_TESTS = ("tests/azureml/python/test_sdk_names.py", "tests/azureml/python/te
 KIND_TESTS = ("tests/azureml/test_kinds.py",)
 SIZING_TESTS = ("tests/sizing/test_reservations.py", "tests/sizing/test_schedulable.py")
 NODE_TESTS = ("tests/kube/test_nodes.py",)
+PARTS_TESTS = ("tests/edit/test_yaml_parts.py",)
 PROOF_TESTS = ("tests/edit/test_proofs.py", "tests/azureml/test_proofs.py")
 MANIFEST_TESTS = ("tests/placement/test_manifest_rules.py",)
 WORKLOAD_TESTS = tuple(f"tests/placement/test_{name}.py" for name in ("workload_kinds", "retries", "place_spec"))
@@ -125,8 +126,8 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "proofs",
         "YAML edits are not compared",
         "arc_toolkit/edit/yaml_editor.py",
-        "if len(before) != len(documents) or not all(",
-        "if False and not all(",
+        "return len(before) == len(documents) and all(",
+        "return True or all(",
         PROOF_TESTS,
     ),
     (
@@ -136,6 +137,54 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "return holds(SequenceNode(old.tag, new.value[size:]), change.get(APPENDED, [])) and all(",
         "return all(",
         PROOF_TESTS,
+    ),
+    (
+        "proofs",
+        "a part may be at another column",
+        "arc_toolkit/edit/yaml_parts.py",
+        "(key.value, key.start_mark.column) == part[:2]",
+        "key.value == part[0]",
+        PARTS_TESTS,
+    ),
+    (
+        "proofs",
+        "words may stay in place of parts",
+        "arc_toolkit/edit/yaml_parts.py",
+        "return None if finder.parts else result",
+        "return result",
+        PARTS_TESTS,
+    ),
+    (
+        "proofs",
+        "a part may have edits inside",
+        "arc_toolkit/edit/yaml_parts.py",
+        "if edit < len(self._starts) and self._starts[edit] < end:",
+        "if False:",
+        PARTS_TESTS,
+    ),
+    (
+        "proofs",
+        "a script may go on behind its part",
+        "arc_toolkit/edit/yaml_parts.py",
+        "return place == len(self._after) if line is None else len(line[1]) <= column",
+        "return True",
+        PARTS_TESTS,
+    ),
+    (
+        "proofs",
+        "kept line breaks may be lost behind a part",
+        "arc_toolkit/edit/yaml_parts.py",
+        'return "+" not in header and not',
+        "return not",
+        PARTS_TESTS,
+    ),
+    (
+        "proofs",
+        "new lines may end the document",
+        "arc_toolkit/edit/yaml_parts.py",
+        "if _DOCUMENT.search(text):",
+        "if False:",
+        PARTS_TESTS,
     ),
     (
         "proofs",

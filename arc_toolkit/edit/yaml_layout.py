@@ -14,7 +14,7 @@ import yaml
 
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.json_layout import JsonStyle
-from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, pairs, walk
+from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, last_scalar, pairs, walk
 from arc_toolkit.edit.yaml_writer import Writer, YamlStyle, quoted
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
@@ -178,7 +178,7 @@ class YamlLayout:
             return None
         if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
             return None
-        last = _last_scalar(value)
+        last = last_scalar(value)
         if isinstance(last, yaml.ScalarNode) and last.style in ("|", ">"):
             header = self._text[last.start_mark.index : end].split("\n", 1)[0]
             if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
@@ -201,7 +201,7 @@ class YamlLayout:
             raise Refused("the end of the list is not clear")
         column = dash - self._text.rfind("\n", 0, dash) - 1
         lines = self._lines_after(end, column, self._writer(items).items(items, column))
-        return [*self._closing(_last_scalar(node), end), lines]
+        return [*self._closing(last_scalar(node), end), lines]
 
     def _closing(self, last: Node, end: int) -> list[Edit]:
         """What keeps the value of a block scalar when lines follow it.
@@ -379,13 +379,6 @@ class YamlLayout:
                     if value.start_mark.line > key.start_mark.line and 0 <= step <= 8:
                         return int(step)
         return 2
-
-
-def _last_scalar(node: Node) -> Node:
-    """The scalar or flow collection that a block collection ends with."""
-    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
-    return node
 
 
 def _is_json(key: Node | None, node: Node) -> bool:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from yaml.nodes import CollectionNode, MappingNode, ScalarNode, SequenceNode
 
 from arc_toolkit.edit.edits import Unreadable
 
@@ -109,9 +109,14 @@ def compose(text: str, loader: type[Loader] = Loader) -> tuple[Node | None, ...]
         raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
     if "{{" in text and _DOUBLE_BRACE.search(text):
         _refuse_templates(documents)
-    if "*" in text and "&" in text and _ALIAS.search(text) and _ANCHOR.search(text):
+    if "*" in text and _ALIAS.search(text) and has_anchor(text):
         _guard_expansion(documents)
     return documents
+
+
+def has_anchor(text: str) -> bool:
+    """Whether there is an anchor in a text, or something that looks like one."""
+    return "&" in text and _ANCHOR.search(text) is not None
 
 
 def _guard_depth(text: str) -> None:
@@ -233,6 +238,13 @@ def _merged(node: Node, name: str) -> Node | None:
     sources = node.value if isinstance(node, SequenceNode) else [node]
     mappings = (source for source in sources if isinstance(source, MappingNode))
     return next((value for source in mappings if (value := get(source, name)) is not None), None)
+
+
+def last_scalar(node: Node) -> Node:
+    """The scalar or flow collection that a block collection ends with."""
+    while isinstance(node, CollectionNode) and not node.flow_style and node.value:
+        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
+    return node
 
 
 def items_of(node: Node | None) -> list[Node]:

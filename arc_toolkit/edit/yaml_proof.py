@@ -57,6 +57,8 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
     if isinstance(old, ScalarNode):
         return bool(old.value == new.value) and not change
     if not change:
+        if old is new:
+            return True
         if memo is not None:
             if (id(old), id(new)) in memo:
                 return True

@@ -126,7 +126,7 @@ def _proved(plan: ManifestPlan) -> bytes | None:
     """The new bytes, after the editor's proof and a second run that changes nothing; None if nothing changes."""
     if plan.editor.empty:
         return None
-    after = without_platform(*plan.editor.finish())
+    after = without_platform(*plan.editor.finish(marks=bool(plan.ignores.lines)))
     again = _plan(plan.path, after, plan.settings)
     if not again.editor.empty:
         raise Refused("a second run would change it again")
