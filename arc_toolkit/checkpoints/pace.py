@@ -34,9 +34,9 @@ class Pace:
         self._durations = [*self._durations[1 - _REMEMBERED :], seconds]
         self._last_time, self._last_step = time.monotonic(), step
 
-    def failed(self) -> None:
+    def failed(self, step: int) -> None:
         """Not again at the very next step."""
-        self._last_time = time.monotonic()
+        self._last_time, self._last_step = time.monotonic(), step
 
     def due(self, step: int) -> bool:
         """Whether the interval is over."""

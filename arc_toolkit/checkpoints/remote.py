@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from arc_toolkit.checkpoints.manifest import NAME, Checkpoint, Damage, parse_manifest, remove, verify
@@ -170,6 +170,7 @@ class Uploader:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_newer = threading.Event()
+        self._waits_at_exit = False
 
     def add(self, checkpoint: Checkpoint) -> None:
         with self._lock:
@@ -177,6 +178,7 @@ class Uploader:
             self._is_newer.set()
             if self._thread is None:
                 # Not a daemon: a process that ends normally finishes its upload first.
+                self._wait_at_exit()
                 self._thread = threading.Thread(target=self._run, name="checkpoint-upload")
                 self._thread.start()
 
@@ -186,6 +188,17 @@ class Uploader:
         if thread is not None:
             thread.join(timeout)
         return self._thread is None
+
+    def _wait_at_exit(self) -> None:
+        """Storage libraries need Python's thread pools, which refuse work before the last threads are waited for."""
+        if not self._waits_at_exit:
+            # Ends the pools at exit. What is registered after it is called before it.
+            import concurrent.futures.thread  # noqa: F401
+
+            self._waits_at_exit = True
+            if register := getattr(threading, "_register_atexit", None):  # `atexit` would be too late
+                with suppress(RuntimeError):  # Python is ending already
+                    register(self.wait)
 
     def _run(self) -> None:
         while True:

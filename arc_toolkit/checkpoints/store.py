@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from arc_toolkit.checkpoints.save_folder import SaveFolder
     from arc_toolkit.notices.notice import Notice
 
+_REPLACED = "another process has taken over this store, so that this one may not save any more"
 EVICTED = 143  # the exit code "evicted, resumable": 128 + SIGTERM
 
 
@@ -69,6 +70,7 @@ class Store:
         self._report = report or _to_stderr
         self._fence = self._local_fence = 0
         self._fence_lock = threading.Lock()
+        self._is_replaced = False  # by another writer
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
         self._shelf = Shelf(self.root, keep, self._tell)
         self._ending = Ending(notices)
@@ -235,11 +237,16 @@ class Store:
         # Without a number there it is asked for again at the next save.
         self._fence = self._local_fence if self._mirror is None else self._mirror.become_writer()
 
+    def _check_replaced(self) -> bool:
+        """Whether another process is the writer now. That never changes back, so there is nothing to save any more."""
+        self._is_replaced = self._is_replaced or newest_fence(self.root) > self._local_fence > 0
+        return self._is_replaced
+
     def _commit(self, folder: SaveFolder, fields: dict[str, Any], began: float) -> None:
         fields["writer"]["fence"] = self._fence
         manifest = seal(folder, fields, folder.finish())
-        if newest_fence(self.root) > self._local_fence:
-            raise OSError("another process has taken over this store, so that this one may not save any more")
+        if self._check_replaced():
+            raise OSError(_REPLACED)
         final = self.root / f"step-{folder.name.removeprefix(STAGING)}"
         publish(folder, final)
         self._loaded = None
@@ -257,7 +264,10 @@ class Store:
     def _failed(self, step: int, folder: SaveFolder | None, error: OSError) -> None:
         if folder is not None:
             folder.discard()
-        self._pace.failed()
+        self._pace.failed(step)
+        with suppress(OSError):
+            if self._check_replaced():  # and the other one has deleted the files, perhaps
+                error = OSError(_REPLACED)
         message = f"step {step} could not be saved: {error}"
         self._tell(message)
         if self._strict:
@@ -327,7 +337,7 @@ class Store:
         elastic run measures by it whether more workers pay.
         """
         notice = self._ending.agreed_at(step, self._pace.fits, samples)
-        if not self._saves:
+        if not self._saves or self._is_replaced:
             return False
         left = notice.seconds_left() if notice is not None else None
         if not self._background.wait(0):

@@ -203,6 +203,21 @@ def test_azurite_resumes_on_another_machine(container: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.real
+def test_azurite_has_the_last_checkpoint_of_a_process_that_ends_at_once(container: Any, tmp_path: Path) -> None:
+    """Storage libraries need thread pools of Python, which end before its threads do."""
+    url = f"az://{container.container_name}/ended"
+    code = """
+        import sys
+        from arc_toolkit.checkpoints import Store
+        with Store(sys.argv[1], remote=sys.argv[2]).save(7) as folder:
+            (folder / "model.bin").write_bytes(bytes(3_000_000))
+    """
+    words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a"), url]
+    subprocess.run(words, check=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert uploaded(url) == [7]
+
+
+@pytest.mark.real
 @pytest.mark.slow
 def test_azurite_kill_during_uploads_never_leaves_a_wrong_checkpoint(container: Any, tmp_path: Path) -> None:
     url = f"az://{container.container_name}/killed"

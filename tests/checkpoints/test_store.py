@@ -7,6 +7,7 @@ import math
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +159,39 @@ def test_a_writer_that_was_replaced_may_not_commit_any_more(tmp_path: Path) -> N
     newest = replacement.latest()
     assert newest is not None
     assert newest.step == 2
+
+
+def test_a_writer_that_was_replaced_says_so_once_and_is_never_due_again(tmp_path: Path) -> None:
+    evicted = Store(tmp_path, report=lambda text: None)
+    tries = []
+    for step in evicted.steps(20, every=1):
+        if step == 5:
+            save(Store(tmp_path, report=lambda text: None), 100)
+        if evicted.due(step):
+            tries.append(step)
+            with evicted.save(step) as folder:
+                if step == 5:
+                    shutil.rmtree(folder)  # as the sweep of the new writer does
+    assert tries == list(range(6))
+    assert len(evicted.problems) == 1
+    assert "step 5 could not be saved: another process has taken over" in evicted.problems[0]
+
+
+def test_what_could_not_be_saved_is_not_tried_again_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = Store(tmp_path, report=lambda text: None)
+    monkeypatch.setattr(os, "fsync", fail)
+    tries = []
+    for step in store.steps(20, every=5):
+        if store.due(step):
+            tries.append(step)
+            save(store, step)
+    assert tries == [4, 9, 14, 19]
+    assert len(store.problems) == 4
 
 
 def test_writers_that_look_at_the_same_moment_take_different_numbers(
