@@ -319,9 +319,11 @@ def _after(plan: YamlPlan) -> bytes | None:
     text, nodes = plan.editor.finish()
     after = file.yaml.encode(text)
     # Resources and compute compare what is at the very path that the proof has just found to be as asked, and threads
-    # need evidence, which is in none of them; everything else is planned a second time, on the new text.
+    # need evidence, which is in none of them; only pipelines have parameters. Everything else is planned a second time,
+    # on the new text.
     has_threads = settings.threads not in (None, "off") and (settings.threads != "auto" or plan.has_evidence)
-    if has_threads or settings.expose_parameters or not plan.editor.only_sets:
+    has_parameters = settings.expose_parameters and any(plan.pipelines())
+    if has_threads or has_parameters or not plan.editor.only_sets:
         again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), plan.library)
         if not make_plan(again, plan.library, settings, plan.in_folder, before=plan).editor.empty:
             raise Refused("a second run would change it again")
