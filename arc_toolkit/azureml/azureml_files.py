@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
@@ -52,7 +51,7 @@ class AzureMLFiles:
             result = patch_yaml(path, data, settings, self._library, in_folder)
             if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
                 return result
-            return replace(result, skipped=foreign_yaml(path, data, result.skipped.reason, named=named))
+            return FileResult(path, data, skipped=foreign_yaml(path, data, result.skipped.reason, named=named))
         from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import yaml
 
-from arc_toolkit.azureml.kinds import HINTS, KINDS, Family, Role, Slot, TargetKind, recognise, step_kind
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind, has_hint, recognise, step_kind
 from arc_toolkit.edit.edits import SkipCause, Unreadable
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
@@ -69,6 +69,11 @@ class Setting:
         if not self.path:
             object.__setattr__(self, "path", self.slot.path)
 
+    def on(self, target: Target) -> Setting:
+        """The same where it counts on a target."""
+        path = target.path_of(self.path)
+        return self if path is self.path else Setting(self.rule, self.slot, self.value, path)
+
 
 @dataclass(slots=True, eq=False)
 class Target:
@@ -101,8 +106,11 @@ class Target:
         return get(pair[1], *path) if path else pair[1]
 
     def text(self, name: str | int, *path: str | int) -> str | None:
-        node = self.get(name, *path)
-        return None if node is None else text_of(node)
+        # As text_of(get()), without the calls: most keys are not there.
+        pair = self.own.get(str(name))
+        if pair is None:
+            return text_of(get(self.node, name, *path)) if "<<" in self.own else None
+        return text_of(get(pair[1], *path) if path else pair[1])
 
     def state(self, setting: Setting) -> State:
         """What is there, compared with a setting."""
@@ -195,7 +203,7 @@ class Surroundings(Protocol):
 def parse(path: str, data: bytes, around: Surroundings) -> SourceFile:
     """The file's documents; `Unreadable` with a reason where there is none."""
     text, bom = decode(data)
-    if "$schema" not in text and not HINTS.search(text):
+    if "$schema" not in text and not has_hint(text):
         raise Unreadable("not AzureML", cause=SkipCause.FOREIGN)
     source = YamlText(text, bom, compose(text))
     return of_nodes(path, data, source, around)
@@ -278,6 +286,7 @@ def full_path(path: str) -> str:
     return os.path.abspath(path)
 
 
+@lru_cache(maxsize=4096)
 def folder_of(path: str) -> str:
     """The full path of the folder of a file."""
     return os.path.dirname(full_path(path))

@@ -62,6 +62,7 @@ class Library:
 
     def __init__(self, read: Read, is_missing: Callable[[str], bool] | None = None) -> None:
         full_path.cache_clear()
+        folder_of.cache_clear()
         self.read = read
         self._is_missing = is_missing or self._cannot_be_found
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
