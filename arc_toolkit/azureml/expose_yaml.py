@@ -100,15 +100,16 @@ def _is_for(plan: YamlPlan, steps: Mapping[str, Target], slot: Slot, path: Path,
 
 def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:
     """The paths of the scalars that have a text in them."""
-    if isinstance(node, yaml.ScalarNode):
-        if text in node.value:
-            yield path
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _places(item, text, (*path, index))
+    below: Iterable[tuple[str | int, Node]] = ()
+    if isinstance(node, yaml.SequenceNode):
+        below = enumerate(node.value)
     elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield from _places(value, text, (*path, str(key.value)))
+        below = ((str(key.value), value) for key, value in node.value)
+    for name, value in below:
+        if not isinstance(value, yaml.ScalarNode):
+            yield from _places(value, text, (*path, name))
+        elif text in value.value:
+            yield (*path, name)
 
 
 # --- a pipeline in a pipeline ----------------------------------------------------------------------------------
@@ -178,7 +179,8 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
     def move(editor: Editor) -> None:
         # `component` takes the place of `command`, so that one line stays even where nothing else does.
         for key in moved:
-            taken[key] = editor.lines((*step.path, key), comments=key != "command")
+            if key not in taken:  # it is tried first
+                taken[key] = editor.lines((*step.path, key), comments=key != "command")
             if key != "command":
                 editor.remove((*step.path, key), comments=True)
         editor.rename((*step.path, "command"), "component", f"./{file}")

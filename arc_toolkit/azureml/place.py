@@ -93,22 +93,18 @@ def _asked(plan: Plan) -> dict[Slot, str | int | None]:
 
 def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -> None:
     """Instance type and count, except what is bound to an input of the pipeline."""
-    asked = [(slot, value) for slot, value in _asked(plan).items() if value is not None]
+    asked = [Setting(slot.rule, slot, value) for slot, value in _asked(plan).items() if value is not None]
     for target in plan.targets() if asked else ():
         if target.kind.family == Family.PIPELINE:
-            report_other_file(plan, target, asked[0][0].rule)
+            report_other_file(plan, target, asked[0].rule)
         if target.kind.family in (Family.PIPELINE, Family.CONTROL):
             continue  # its steps have them
         if target.parent is not None and target.kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
         if plan.leaves_to_parameters(target):
             continue
-        settings = [
-            Setting(slot.rule, slot, value, target.path_of(slot.path))
-            for slot, value in asked
-            if (target, slot) not in exposed
-        ]
-        if Slot.INSTANCE_COUNT in (setting.slot for setting in settings):
+        settings = [setting.on(target) for setting in asked if (target, setting.slot) not in exposed]
+        if any(setting.slot is Slot.INSTANCE_COUNT for setting in settings):
             settings += _follow_count(plan, target)
         place(plan, target, settings)
 

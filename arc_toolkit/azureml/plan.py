@@ -325,6 +325,10 @@ class Plan(ABC):
             self._evidence[target.path] = self.library.evidence(target, self.path)
         return self._evidence[target.path]
 
+    def has_no_evidence(self, target: Target) -> bool:
+        """Whether it was looked for and nothing was found."""
+        return self._evidence.get(target.path) == ()
+
     @property
     def has_evidence(self) -> bool:
         """Whether anything was found for a target so far."""

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 from yaml.nodes import CollectionNode, MappingNode, ScalarNode, SequenceNode
 
 from arc_toolkit.edit.edits import Unreadable
@@ -272,10 +273,9 @@ def construct(node: Node | None) -> Any:
     """Plain Python data of a node, for small parts (inputs, environments); aliases are shared, not copied."""
     if node is None:
         return None
-    loader = yaml.SafeLoader("")
+    if isinstance(node, ScalarNode) and node.tag == STR:
+        return node.value
     try:
-        return loader.construct_document(node)
+        return SafeConstructor().construct_document(node)
     except (yaml.YAMLError, ValueError):
         return None
-    finally:
-        loader.dispose()

@@ -81,12 +81,14 @@ def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
     names = _names(old)
     if all(name in names and not isinstance(leaf, Drop | Named) for name, leaf in change.items()):
         return _same_keys(old, new, change, memo)  # the change is further down, as in most mappings
-    new_names = _names(new)
     leaves = zip(old.value, map(change.get, names), strict=True)
     kept = [(pair, leaf) for pair, leaf in leaves if leaf is None or not isinstance(leaf, Drop)]
     added = change.keys() - names
-    there = [pair for pair, name in zip(new.value, new_names, strict=True) if name not in added]
-    if len(there) != len(kept) or len(there) + len(added) != len(new.value):
+    there: list[tuple[Node, Node]] = []
+    extra: list[tuple[Node, Node]] = []
+    for pair in new.value:
+        (extra if isinstance(pair[0], ScalarNode) and pair[0].value in added else there).append(pair)
+    if len(there) != len(kept) or len(extra) != len(added):
         return False
     for ((old_key, old_value), leaf), (key, value) in zip(kept, there, strict=True):
         if isinstance(leaf, Named):
@@ -100,7 +102,9 @@ def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
                 return False
         elif not same(old_value, value, leaf, memo):
             return False
-    return all(holds(new.value[new_names.index(name)][1], _values(change[name])) for name in added)
+    return len({key.value for key, _ in extra}) == len(added) and all(
+        holds(value, _values(change[key.value])) for key, value in extra
+    )
 
 
 def _same_keys(old: Node, new: Node, change: Change, memo: Memo) -> bool:

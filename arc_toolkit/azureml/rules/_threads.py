@@ -30,6 +30,8 @@ def check_threads(plan: Plan, framework: Framework) -> None:
             continue
         if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
             continue
+        if plan.has_no_evidence(target):
+            continue
         is_on_kubernetes = _is_on_kubernetes(plan, target)
         # In this order: what a target runs is read from other files.
         if is_on_kubernetes is False or not any(item.what == framework for item in plan.evidence(target)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
 from arc_toolkit.azureml.documents import folder_of
 from arc_toolkit.azureml.evidence import dockerfile_of
@@ -17,6 +18,12 @@ _OLD = re.compile(
     r"(?i)ubuntu[-_:]?(?:12|14|16|18)[._-]?(?:04|10)|(?:^|[^a-z])(?:trusty|xenial|bionic)(?![a-z])|ubuntu[-_:]?(?:14|16|18)(?!\d)"
 )
 _FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?")
+
+
+# A run has few images, each in many files.
+@lru_cache(maxsize=256)
+def _is_old(image: str) -> bool:
+    return _OLD.search(image) is not None
 
 
 def _check(plan: Plan) -> None:
@@ -33,16 +40,16 @@ def _look(plan: Plan, key: Node, environment: Node, snapshot: str) -> None:
     for place in (("image",), ("docker", "image")):
         node = get(environment, *place)
         image = text_of(node)
-        if node is not None and image and _OLD.search(image):
+        if node is not None and image and _is_old(image):
             plan.report(RULE, f"image {image} is older than Ubuntu 20.04", node)
     name = text_of(environment)
-    if name is not None and _OLD.search(name):
+    if name is not None and _is_old(name):
         plan.report(RULE, f"environment {name} is older than Ubuntu 20.04", environment)
     written = dockerfile_of(environment) if name is None else None
     if written is not None:
         path = plan.library.in_snapshot(folder_of(plan.path), snapshot, written)
         image = _last_image(plan.library.read_text(path) or "")
-        if _OLD.search(image):
+        if _is_old(image):
             message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
             plan.report(RULE, message, key)
 

@@ -89,14 +89,11 @@ def _declares(owner: Target, where: str, name: str) -> bool:
         declared = target.get(where)
         if declared is not None and not isinstance(declared, yaml.MappingNode):
             return True
-        names = pairs(declared)
         # `a.b` is an input `b` of the group `a`, which is declared as `a`, or as each of its inputs.
-        group = name.partition(".")[0]
-        if (
-            "<<" in names
-            or group in names
-            or any(other == name or other.startswith(f"{name}.") for other in names)
-        ):
+        names = [key.value for key, _ in declared.value] if declared is not None else []
+        if name in names or "<<" in names:
+            return True
+        if name.partition(".")[0] in names or any(str(other).startswith(f"{name}.") for other in names):
             return True
     return owner.kind.family == Family.PIPELINE and "component" in owner.own
 
