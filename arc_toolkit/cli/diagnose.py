@@ -183,8 +183,9 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
         )
     stats = Stats(len(scans), inventory.seen, sum(scan.size for scan in scans), skipped=inventory.counts)
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
-    prs_evidence += collect.read_side_logs(inventory, args.jobs, scans, stats)
     facts = _facts(args, console, inventory)
+    has_pods = any(part.pods for part in facts)
+    prs_evidence += collect.read_side_logs(inventory, args.jobs, scans, stats, alone=not has_pods)
     restarts = _restarts(args, stats)
     # To find nothing in what was read is a result.
     if not (scans or stats.prs_files or facts or args.metrics):

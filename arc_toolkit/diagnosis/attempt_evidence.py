@@ -17,7 +17,7 @@ from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
 from arc_toolkit.diagnosis.container_evidence import ONLY_SIDECAR, from_containers, from_reading, main_containers
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
-from arc_toolkit.diagnosis.last_words import LastWords
+from arc_toolkit.diagnosis.log_endings import LastWords
 from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.node_signals import (
@@ -100,8 +100,20 @@ def gather(context: AttemptContext) -> AttemptEvidence:
     of_pod = _from_pod(pod, context) if pod else []
     containers = from_containers(pod) if pod else []
     of_pod.sort(key=lambda candidate: candidate.strength)
-    texts = _from_log(context.failure) + _from_files(context)
+    of_log, of_files = _from_log(context.failure), _from_files(context)
+    if any(item.tied and item.evidence.reason in _NOT_BY_ITSELF for item in of_files):
+        # Many programs end with 1 then. The code is shown, but it is not an error of their own.
+        containers, of_log = _without_own_errors(containers), _without_own_errors(of_log)
+    texts = of_log + of_files
     return AttemptEvidence(context, end, of_pod, containers, _from_node(context), texts)
+
+
+# The program says that it was asked to stop, or that what provided its data went away.
+_NOT_BY_ITSELF = (LastWords.STOPPED, LastWords.MOUNT_LOST)
+
+
+def _without_own_errors(candidates: list[CauseCandidate]) -> list[CauseCandidate]:
+    return [replace(item, kind=None) if item.kind is CauseKind.USER else item for item in candidates]
 
 
 def _ended_before_its_disruption(pod: PodState) -> float | None:
@@ -363,7 +375,7 @@ def _from_files(context: AttemptContext) -> list[CauseCandidate]:
         reason, kind = item.evidence.reason, item.kind
         if without_gpu and reason in (GpuProof.DRIVER, GpuProof.MISSING):
             continue  # a pod that asks for no GPU has none
-        if reason == GpuProof.PEER and not tied:
+        if reason in (GpuProof.PEER, LastWords.PEER_LOST, LastWords.STOPPED) and not tied:
             continue  # it is not known which rank said that
         if reason == LastWords.OWN_ERROR and context.exit_is_known:
             continue

@@ -12,7 +12,7 @@ from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace
 from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.grouping import group
-from arc_toolkit.diagnosis.last_words import LastWords
+from arc_toolkit.diagnosis.log_endings import LastWords
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -30,6 +30,7 @@ from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
 from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
 LAST_WORDS = frozenset(LastWords)
+PEER_REASONS = (GpuProof.PEER, LastWords.PEER_LOST)  # a rank that says so was not the first to fail
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
     RunOutcome.FAILED,
@@ -284,7 +285,7 @@ def _lost_peers(job: JobGroup) -> dict[int, Evidence]:
     return {
         number: item.evidence
         for number, item in job.prs_evidence
-        if item.evidence.reason == GpuProof.PEER and number not in own
+        if item.evidence.reason in PEER_REASONS and number not in own
     }
 
 
@@ -343,7 +344,9 @@ def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bo
 
 
 def _names_a_peer(cause: Cause | None) -> bool:
-    return cause is not None and any(item.reason == GpuProof.PEER for item in cause.evidence)
+    """It says that a peer went away, or that it was asked to stop: it was not the first."""
+    reasons = (*PEER_REASONS, LastWords.STOPPED)
+    return cause is not None and any(item.reason in reasons for item in cause.evidence)
 
 
 def _explain_by_gpu(draft: AttemptDraft, cause: Cause) -> None:

@@ -57,8 +57,13 @@ def read_logs(
     return scans
 
 
-def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan], stats: Stats) -> list[PrsEvidence]:
-    """Errors in what the jobs printed; AzureML's message about a failure is added to its attempt's scan."""
+def read_side_logs(
+    inventory: Inventory, jobs: int, scans: list[LogScan], stats: Stats, alone: bool = False
+) -> list[PrsEvidence]:
+    """Errors in what the jobs printed; AzureML's message about a failure is added to its attempt's scan.
+
+    `alone`: there are no pods, so a job of which nothing else is left is known only by these logs.
+    """
     from arc_toolkit.diagnosis.log_evidence import evidence_in
 
     evidence: list[PrsEvidence] = []
@@ -71,7 +76,7 @@ def read_side_logs(inventory: Inventory, jobs: int, scans: list[LogScan], stats:
                 continue
             stats.files_read += 1
             stats.bytes_read += result.size
-            if result.failure or result.last_words or (result.run and result.run.is_evicted):
+            if alone or result.failure or result.last_words or (result.run and result.run.is_evicted):
                 failed.append(result)
     if failed:
         add_failures(scans, failed)

@@ -89,7 +89,12 @@ def _from_container(item: ContainerState) -> list[CauseCandidate]:
             candidate = from_reading(EvidenceSource.CONTAINER, item.reason, reading, item.finished)
         candidates.append(candidate)
     if item.state == "terminated" and code:
-        if known := table.get((EvidenceSource.EXIT_CODE, str(code))):
+        if code == 255 and item.reason == "Error":
+            # containerd writes the reason `Unknown` for a container that it lost; Docker does not.
+            message = "the process ended with -1, or the container runtime lost track of it"
+            evidence = Evidence(EvidenceSource.EXIT_CODE, str(code), message, item.finished)
+            candidate = CauseCandidate(evidence, CauseKind.USER, "low", tied=False)
+        elif known := table.get((EvidenceSource.EXIT_CODE, str(code))):
             candidate = from_signal(known, item.finished)
         else:
             message = "the job's process ended with an error of its own"

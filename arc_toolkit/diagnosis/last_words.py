@@ -1,38 +1,46 @@
 """How a program says that it ends: the traceback of an exception that nothing caught, at the end of its log.
 
 A handled exception looks the same, but the program goes on and prints more, or its logger wrote a line before it. So a
-traceback counts only if nothing but the usual epilogue of Python, CUDA, launchers and AzureML follows. Of an exception
-only the name of its class is kept: messages may contain secrets.
+traceback counts only if nothing but the rest of its message and the usual epilogue of Python, CUDA, launchers and
+AzureML follows. That the program ended is one question, and whether by itself another: it may have been asked to stop,
+lost a peer, or lost its storage. Of an exception only the name of its class is kept: messages may contain secrets. How
+programs in other languages and launchers end is in log_endings.py.
 """
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
+from collections.abc import Iterable
 
-MARK = b"Traceback (most"
+from arc_toolkit.diagnosis import log_endings
+from arc_toolkit.diagnosis.log_endings import LastWords
+
+MARK = b"Traceback "  # with colours the rest of the line is not one literal
 _HEADER = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
-
-class LastWords(StrEnum):
-    """What the end of a log says; the value is the reason that is shown."""
-
-    OWN_ERROR = "uncaught exception"
-    CHILD_KILLED = "child killed"  # a process that the program had started got SIGKILL
-    DISK_ERROR = "input/output error"  # EIO: a disk, or a mount
-
-
-# When a line was collected, the stream of a container, and the rank (`[rank2]: `, torchrun `[default0]:`).
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# When a line was collected, the stream of a container, and the rank: `[rank2]: `, torchrun `[default0]:`, mpirun
+# `[1,0]<stderr>:`, horovodrun `[0]<stderr>:`, `kubectl logs --prefix`, Ray `(train pid=7, ip=10.0.0.4) `.
 _PREFIX = re.compile(
-    r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? )?(?:std(?:out|err) [FP] )?(?:\[[\w.-]{1,40}\]: ?)?"
+    r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? )?(?:std(?:out|err) [FP] )?"
+    r"(?:\[[\w.-]{1,40}\]: ?|\[[\d,]{1,12}\]<std(?:err|out)>: ?|\[pod/[\w./-]{1,200}\] "
+    r"|\([^()]{0,80}\bpid=[^()]{1,60}\) )?"
 )
 _NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?::|$)")
-# A logger's line before a traceback: the program caught the exception and reported it.
+# A logger's line before a traceback: the program caught the exception and reported it. Not if the logger is that of a
+# library in the background, of torchrun, or of Spark's JVM.
 _LOGGED = re.compile(r"\b(?:ERROR|WARN(?:ING)?|CRITICAL)\b")
+_OTHER_LOGGER = re.compile(
+    r"WARNING:(?:tensorflow|absl)|wandb: |.*torch[./]distributed[./]elastic"
+    r"|\d\d/\d\d/\d\d [\d:]{8} (?:ERROR|WARN) \w+: "
+)
+# rich.traceback draws a box: the header in its upper edge, frames between bars, the exception after its lower edge.
+_BOX_TOP = re.compile(r"^[^\w\s]{2,} Traceback \(most recent call last\) [^\w\s]{2,}$")
+_BOX_SIDE, _BOX_END = ("│", "|", "❱"), ("╰", "└", "+--")
 # What may follow an uncaught exception. torch: c10/cuda/CUDAException.cpp; distributed/elastic/multiprocessing; its
 # DataLoader, whose errors are chained; deepspeed/launcher/launch.py; azureml.core's job wrapper; `conda run`;
-# Hydra; multiprocessing/resource_tracker.py; Open MPI; wandb.
+# Hydra; multiprocessing/resource_tracker.py; Open MPI; wandb; the shell that started it.
 _EPILOGUE = re.compile(
     r"\s|$|[WE]\d{4} [\d:.]{8,15} .*torch/distributed/elastic/multiprocessing/|\[[\d ,:-]+\] \[\w+\] \[launch\.py:"
     r"|The above exception was the direct|RuntimeError: DataLoader worker \(pid"
@@ -40,68 +48,166 @@ _EPILOGUE = re.compile(
     r"|=+$|-+$|[\w./-]+ FAILED$|Failures:$|Root Cause |\[\d+\]:$"
     r"|Exception ignored in|Error in atexit|/.*: UserWarning: resource_tracker"
     r"|Cleaning up all outstanding Run|\d+ items? cleaning up|Cleanup took|\[?[\w:. -]*\]? ?Finished context manager"
+    r"|.*The experiment failed\. Finalizing run|.* User program failed with |Stack trace:$|Exception raised from "
     r"|ERROR conda\.cli\.main_run|Set the environment variable HYDRA_FULL_ERROR|wandb: "
     r"|Primary job +terminated normally|a non-zero exit code|mpirun detected|the job to be terminated"
     r"|.*ProcessGroupNCCL\.cpp|.*Watchdog caught collective operation timeout|terminate called after throwing"
+    r"|frame #\d|.*\(core dumped\)|Aborted$|Segmentation fault$|\[[\d:]{8}\] +WARNING +Sending process"
+    r"|\[[\d:]{8}\] +ERROR +failed \(exitcode: |.*torch\.distributed\.elastic\.multiprocessing"
+    r"|For simplicity, JAX has removed"
 )
-# Somebody else ended the program, or another rank went away first.
-_FROM_OUTSIDE = frozenset(
+# A library that raises an exception may write a message of several lines; a program of its own seldom does.
+_LIBRARY_FRAME = re.compile(r'^  File "[^"]*/(?:site|dist)-packages/')
+# The program goes on: its logger, a progress bar, or words of progress.
+_GOES_ON = re.compile(
+    r"^\W{0,3}\d{4}-\d\d-\d\d[T ]\d\d:|^\W{0,3}\d\d:\d\d:\d\d|^\W{0,3}\d\d/\d\d/\d\d|^[IWE]\d{4} |%\||\bit/s\b"
+    r"|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b"
+    r"|(?i:\b(?:epochs?|steps?|iter\w*|loss|acc(?:uracy)?|retry\w*|saved?|saving|done|finish\w*|complet\w*|continu\w*"
+    r"|fall(?:s|ing)? back|skip\w*|resum\w*|success\w*|ignor\w*|start\w*|load\w*|writ\w*|wrote|next|attempt \d)\b)"
+)
+# Somebody else ended the program: a signal.
+_STOPPED = frozenset({"KeyboardInterrupt", "SignalException", "SIGTERMException", "GracefulExit"})
+_STOPPED_MESSAGE = re.compile(r"\bSIGTERM\b|got signal: (?:15|2)\b|[Ss]ignal 15\b|\bSIGINT\b")
+# Another process went away first.
+_PEER_LOST = frozenset(
     {
-        "KeyboardInterrupt",
-        "SignalException",
         "DistBackendError",
         "DistNetworkError",
         "DistStoreError",
+        "RendezvousConnectionError",
+        "RendezvousTimeoutError",
+        "RendezvousClosedError",
         "ConnectionResetError",
         "ConnectionAbortedError",
         "BrokenPipeError",
         "BrokenProcessPool",
+        "HorovodInternalError",
+        "HostsUpdatedInterrupt",
+        "ActorDiedError",
+        "ActorUnavailableError",
+        "RayActorError",
+        "WorkerCrashedError",
+        "NodeDiedError",
+        "OwnerDiedError",
+        "KilledWorker",
+        "CommClosedError",
     }
 )
-# Peers again, and what a disk or a mount does: disk full, read-only, not connected, stale, remote I/O error.
-_OUTER_MESSAGE = re.compile(
-    r"NCCL|Gloo|gloo|[Cc]onnection (?:closed|reset) by peer|Socket Timeout|\[Errno (?:28|30|107|116|121)\]"
+_PEER_MESSAGE = re.compile(
+    r"NCCL|Gloo|gloo|[Cc]onnection (?:closed|reset) by (?:remote )?peer|Socket (?:Timeout|closed|recv|send)\b"
+    r"|Horovod has been shut down|failed to pass monitoredBarrier|Collective ops is aborted|heartbeat timeout"
+    r"|coordination service|ExecutorLostFailure|failed to connect to all addresses|Broken pipe"
 )
-_DISK_ERROR = re.compile(r"\[Errno 5\]")
-_CHILD_KILLED = re.compile(r"killed by signal: Killed")  # torch/utils/data/_utils/signal_handling.py
+# What a disk or a mount does: not connected, stale, remote I/O error; these may also be the job's own: full, read-only.
+_MOUNT_MESSAGE = re.compile(
+    r"\[Errno (?:107|112|116|121)\]|Transport endpoint is not connected|Stale (?:NFS )?file handle|Remote I/O error"
+)
+_STORAGE_MESSAGE = re.compile(
+    r"\[Errno (?:28|30|122)\]|No space left on device|Read-only file system|[Qq]uota exceeded"
+)
+_DISK_ERROR = re.compile(r"\[Errno 5\]|Input/output error")
+# torch/utils/data/_utils/signal_handling.py, torch/multiprocessing/spawn.py, subprocess, joblib's loky.
+_CHILD_KILLED = re.compile(r"killed by signal: Killed|\bSIGKILL\b")
 _LAUNCHER = "ChildFailedError"  # torchrun reports how the first of its processes ended
 _LAUNCHER_LINE = re.compile(r"(?:torch\.[\w.]+\.)?ChildFailedError: ?$")
 _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
-# deepspeed/launcher/launch.py reports the first of its processes that failed.
-LAUNCH_MARK = b"gkill_handler]"
-_RETURN_CODE = re.compile(r"\[launch\.py:\d+:sigkill_handler\] .* exits with return code = (-?\d{1,3})$")
-_DEEPSPEED = "an error that DeepSpeed's launcher reports"
 
 
 def last_words(tail: bytes) -> tuple[LastWords, str] | None:
     """What the end of a log says, with the name of the exception's class; None if it says nothing certain."""
-    lines = [line[_end_of_prefix(line) :] for line in tail.decode("utf-8", "replace").splitlines()]
-    headers = [index for index, line in enumerate(lines) if line == _HEADER]
-    at = headers[-1] + 1 if headers else len(lines)
+    text = _COLOUR.sub("", tail.decode("utf-8", "replace"))
+    lines = _without_boxes([line[_end_of_prefix(line) :] for line in text.splitlines()])
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return _of_python(lines) or log_endings.ending(lines, _GOES_ON)
+
+
+def _of_python(lines: list[str]) -> tuple[LastWords, str] | None:
+    # What was printed before it in the same line, such as a progress bar, does not matter, unless a logger wrote it.
+    headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
+    begin = headers[-1] + 1 if headers else len(lines)
+    at = begin
     while at < len(lines) and lines[at].startswith(" "):
         at += 1
     # A log that several processes write may have lost the header of the launcher's own traceback.
     at = max((index for index, line in enumerate(lines) if index > at and _LAUNCHER_LINE.match(line)), default=at)
     match = _NAME.match(lines[at]) if at < len(lines) else None
     if match is None or _is_logged(lines, headers):
-        return _of_deepspeed(lines)
-    if not all(map(_EPILOGUE.match, lines[at + 1 :])):
         return None
     name = match[1].rpartition(".")[2]
     if name == _LAUNCHER:
-        return _of_launcher(lines[at + 1 :])
-    if any(map(_CHILD_KILLED.search, lines[_start_of_chain(lines, headers) :])):
-        return LastWords.CHILD_KILLED, name
-    if _DISK_ERROR.search(lines[at]):
-        return LastWords.DISK_ERROR, name
-    if name in _FROM_OUTSIDE or _OUTER_MESSAGE.search(lines[at]):
+        answer = _of_launcher(lines[at + 1 :]) if all(map(_EPILOGUE.match, lines[at + 1 :])) else None
+        return _of_its_processes(lines[:begin], answer)
+    frames = [line for line in lines[begin:at] if line.startswith("  File ")]
+    of_library = "." in match[1] or bool(frames and _LIBRARY_FRAME.match(frames[-1]))
+    if any(_is_more(line, of_library) for line in lines[at + 1 :]):
         return None
-    return LastWords.OWN_ERROR, name
+    chain = lines[_start_of_chain(lines, headers) :]
+    return _kind(name, lines[at:], chain), name
+
+
+def _of_its_processes(lines: list[str], answer: tuple[LastWords, str] | None) -> tuple[LastWords, str] | None:
+    """What a launcher reports is the end of a process, which may have told more: that it was not its own error."""
+    if answer is None or answer[0] is not LastWords.OWN_ERROR:
+        return answer
+    kinds = set()
+    for index, line in enumerate(lines):
+        if line.endswith(_HEADER):
+            at = next((at for at in range(index + 1, len(lines)) if not lines[at].startswith(" ")), len(lines))
+            match = _NAME.match(lines[at]) if at < len(lines) else None
+            if match and not _line_after(lines, at).startswith(_CHAINED):
+                kinds.add(_kind(match[1].rpartition(".")[2], lines[at : at + 1], []))
+    outside = kinds & {LastWords.PEER_LOST, LastWords.MOUNT_LOST}
+    return (min(outside), answer[1]) if outside and kinds == outside else answer
+
+
+def _line_after(lines: list[str], index: int) -> str:
+    return next((line for line in lines[index + 1 :] if line.strip()), "")
+
+
+def _is_more(line: str, of_library: bool) -> bool:
+    """The program printed this line after its exception."""
+    return _EPILOGUE.match(line) is None and (not of_library or _GOES_ON.search(line) is not None)
+
+
+def _kind(name: str, message: list[str], chain: list[str]) -> LastWords:
+    """Whether the program ended by itself, from the exception and its message."""
+
+    def says(pattern: re.Pattern[str], lines: Iterable[str] = message) -> bool:
+        return any(map(pattern.search, lines))
+
+    if says(_CHILD_KILLED, chain):
+        return LastWords.CHILD_KILLED
+    if says(_DISK_ERROR, message[:1]):
+        return LastWords.DISK_ERROR
+    if name in _STOPPED or says(_STOPPED_MESSAGE, message[:1]):
+        return LastWords.STOPPED
+    if says(_MOUNT_MESSAGE, message[:1]):
+        return LastWords.MOUNT_LOST
+    if name in _PEER_LOST or says(_PEER_MESSAGE):
+        return LastWords.PEER_LOST
+    return LastWords.STORAGE if says(_STORAGE_MESSAGE) else LastWords.OWN_ERROR
 
 
 def _end_of_prefix(line: str) -> int:
     match = _PREFIX.match(line)
     return match.end() if match else 0
+
+
+def _without_boxes(lines: list[str]) -> list[str]:
+    """The tracebacks of rich as Python writes them."""
+    result, inside = [], False
+    for line in lines:
+        if _BOX_TOP.match(line.strip()):
+            result.append(_HEADER)
+            inside = True
+        elif inside and line.strip().startswith(_BOX_SIDE):
+            result.append("  " + line)
+        elif inside and line.strip().startswith(_BOX_END):
+            inside = False
+        else:
+            result.append(line)
+    return result
 
 
 def _start_of_chain(lines: list[str], headers: list[int]) -> int:
@@ -117,26 +223,15 @@ def _line_before(lines: list[str], index: int) -> str:
 
 
 def _is_logged(lines: list[str], headers: list[int]) -> bool:
-    """The line before the first traceback of a chain is a logger's."""
-    return bool(headers) and _LOGGED.search(_line_before(lines, _start_of_chain(lines, headers))) is not None
+    """The line before the first traceback of a chain, or its beginning, is a logger's."""
+    if not headers:
+        return False
+    first = _start_of_chain(lines, headers)
+    before = lines[first].removesuffix(_HEADER).strip() or _line_before(lines, first)
+    return _LOGGED.search(before) is not None and _OTHER_LOGGER.match(before) is None
 
 
 def _of_launcher(report: list[str]) -> tuple[LastWords, str] | None:
     """The exit code of the process that failed first; a signal is negative."""
     codes = [int(match[1]) for line in report if (match := _EXIT_CODE.match(line))]
-    if codes and codes[-1] == -9:
-        return LastWords.CHILD_KILLED, _LAUNCHER
-    return (LastWords.OWN_ERROR, _LAUNCHER) if codes and codes[-1] > 0 else None
-
-
-def _of_deepspeed(lines: list[str]) -> tuple[LastWords, str] | None:
-    """The same, if the process itself left no traceback: a signal ended it, or it called exit."""
-    while lines and not lines[-1].strip():
-        lines.pop()
-    match = _RETURN_CODE.search(lines[-1]) if lines else None
-    if match is None:
-        return None
-    code = int(match[1])
-    if code == -9:
-        return LastWords.CHILD_KILLED, _DEEPSPEED
-    return (LastWords.OWN_ERROR, _DEEPSPEED) if code > 0 else None
+    return log_endings.by_code(codes[-1], _LAUNCHER) if codes else None

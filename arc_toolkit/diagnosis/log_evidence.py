@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
-from arc_toolkit.diagnosis.last_words import LastWords
+from arc_toolkit.diagnosis.log_endings import LastWords
 from arc_toolkit.diagnosis.log_paths import locate
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
 from arc_toolkit.diagnosis.scan import LogScan
@@ -17,6 +17,10 @@ _LAST_WORDS: dict[LastWords, tuple[CauseKind | None, str]] = {
     LastWords.OWN_ERROR: (CauseKind.USER, "and nothing caught it; there is no exit code"),
     LastWords.CHILD_KILLED: (None, "because a process that it had started was killed"),
     LastWords.DISK_ERROR: (None, "because a disk or a mount reported an input/output error"),
+    LastWords.STOPPED: (None, "because it was asked to stop; the log does not say by whom"),
+    LastWords.PEER_LOST: (None, "because another process went away first"),
+    LastWords.MOUNT_LOST: (None, "because a mount went away"),
+    LastWords.STORAGE: (None, "because a file system was full or read-only; the log does not say whose"),
 }
 # What the notice that `arc-toolkit run` saw means. A request to stop does not say who asked.
 _NOTICES = {

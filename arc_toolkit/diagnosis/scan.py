@@ -19,8 +19,9 @@ from typing import BinaryIO, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.gpu_messages import ANCHORS, GpuProof, message_at
-from arc_toolkit.diagnosis.last_words import LAUNCH_MARK, MARK, LastWords, last_words
+from arc_toolkit.diagnosis.last_words import MARK, last_words
 from arc_toolkit.diagnosis.literals import Find, Search, finders
+from arc_toolkit.diagnosis.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, LastWords
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
 from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, unzip
@@ -313,11 +314,13 @@ def _field(pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: byt
 def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> None:
     """Errors of the GPU or of the program, with which a job ends."""
     start = max(end - TAIL, 0)
-    if data.find(LAUNCH_MARK, max(end - LONGEST_LINE, 0), end) >= 0:  # it is in the last line
+    # What a program prints is in a log without a node line; for the others one mark has to do, because all cost time.
+    last = bytes(data[max(end - MARKS_BYTES, 0) : end])
+    if LAUNCH_MARK in last or (not result.nodes and any(mark in last for mark in MARKS)):
         result.last_words = last_words(bytes(data[start:end]))
     for anchor in search.among(TAIL_LITERALS, start, end):
         if anchor == MARK:
-            result.last_words = last_words(bytes(data[start:end]))
+            result.last_words = result.last_words or last_words(bytes(data[start:end]))
             continue
         if anchor == RUN_LINE:
             result.run = read_run(bytes(data[start:end]).decode("utf-8", "replace"))

@@ -137,8 +137,13 @@ def _judge_attempts(
         if "ranks" in entry:
             _judge_ranks(result, label, entry, ranks)
         else:
-            first = min(ranks, key=lambda rank: (_WORST_FIRST.index(rank["outcome"]), rank["rank"] or ""))
-            _judge_attempt(result, label, entry, first)
+            _judge_attempt(result, label, entry, min(ranks, key=_first_of_gang))
+
+
+def _first_of_gang(rank: dict[str, Any]) -> tuple[int, bool, str]:
+    """The rank that an answer for the whole attempt is about: not one that only followed another."""
+    collateral = bool(rank["cause"]) and rank["cause"]["kind"] == "gang-collateral"
+    return _WORST_FIRST.index(rank["outcome"]), collateral, rank["rank"] or ""
 
 
 def _judge_attempt(result: Judgement, label: str, entry: dict[str, Any], attempt: dict[str, Any]) -> None:

@@ -741,7 +741,7 @@ def test_a_node_that_has_just_been_created_may_not_be_ready_yet(age: int, level:
 
 def test_a_reboot_takes_some_minutes_until_it_is_reported() -> None:
     rebooted = event("Rebooted", 32)
-    for reason, kind in (("Unknown", CauseKind.NODE_LOST), ("Error", CauseKind.UNKNOWN)):
+    for reason, kind in (("Unknown", CauseKind.NODE_LOST), ("Error", CauseKind.USER)):
         ended = pod(containers=[container(reason=reason, code=255)])
         assert cause_of([ended], [node()], [rebooted]).kind is kind
 

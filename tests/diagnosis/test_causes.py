@@ -124,11 +124,21 @@ def test_each_trace_of_a_failure_has_its_cause(
     assert cause.blames_node is (KINDS[kind].blames_node and kind is not CauseKind.UNKNOWN)
 
 
-@pytest.mark.parametrize("code", [137, 143, 255])
-def test_an_exit_code_without_meaning_is_not_a_cause(code: int) -> None:
-    cause = cause_of([pod(containers=[container(code=code)])])
+@pytest.mark.parametrize(
+    ("code", "reason"), [(137, "Error"), (143, "Error"), (247, "Error"), (241, "Error"), (255, "Unknown")]
+)
+def test_an_exit_code_without_meaning_is_not_a_cause(code: int, reason: str) -> None:
+    cause = cause_of([pod(containers=[container(reason=reason, code=code)])])
     assert cause.kind is CauseKind.UNKNOWN
     assert cause.evidence[0].reason == str(code)
+
+
+def test_minus_one_is_an_error_of_the_process_unless_the_node_went_away() -> None:
+    """containerd writes `Unknown` for a container that it lost (internal/cri: unknownExitReason)."""
+    ended = pod(containers=[container(code=255)])
+    cause = cause_of([ended])
+    assert (cause.kind, cause.confidence) == (CauseKind.USER, "low")
+    assert cause_of([ended], events=[event("NodeNotReady", 29)]).kind is CauseKind.NODE_LOST
 
 
 def test_oomkilled_with_exit_code_0_on_a_pod_that_succeeded_is_not_a_failure() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.diagnosis.last_words import LastWords, last_words
+from arc_toolkit.diagnosis.last_words import last_words
+from arc_toolkit.diagnosis.log_endings import LastWords
 from arc_toolkit.diagnosis.log_evidence import evidence_in
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, LogFile, RunOutcome
 from arc_toolkit.diagnosis.report import build
@@ -86,21 +87,30 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
         (KEY_ERROR + SIGTERM + RESTARTED, None),
         (DEEPSPEED.replace("CODE", "-9"), (LastWords.CHILD_KILLED, BY_DEEPSPEED)),
         (DEEPSPEED.replace("CODE", "2"), (LastWords.OWN_ERROR, BY_DEEPSPEED)),
-        (DEEPSPEED.replace("CODE", "-15"), None),  # asked to stop
+        (DEEPSPEED.replace("CODE", "-15"), (LastWords.STOPPED, BY_DEEPSPEED)),
         (DEEPSPEED.replace("CODE", "-9") + "epoch 3 loss 2.1\n", None),
         (KEY_ERROR + DEEPSPEED.replace("CODE", "1"), OWN),
         (TORCHRUN.replace("CODE", "1"), (LastWords.OWN_ERROR, "ChildFailedError")),
         (TORCHRUN.replace("CODE", "-9"), (LastWords.CHILD_KILLED, "ChildFailedError")),
-        (TORCHRUN.replace("CODE", "-15"), None),  # asked to stop
+        (TORCHRUN.replace("CODE", "-15"), (LastWords.STOPPED, "ChildFailedError")),
         (KEY_ERROR + "epoch 3 loss 2.1\n", None),  # it was handled
         ("2026-10-18 11:00:01 ERROR cannot upload, trying again\n" + KEY_ERROR, None),  # its logger reported it
         (FRAMES, None),  # cut
         ("epoch 3 loss 2.1\n", None),
-        (FRAMES + "KeyboardInterrupt\n", None),
-        (FRAMES + "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251\n", None),
-        (FRAMES + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n", None),
-        (FRAMES + "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/data'\n", None),
-        (FRAMES + "OSError: [Errno 28] No space left on device\n", None),
+        (FRAMES + "KeyboardInterrupt\n", (LastWords.STOPPED, "KeyboardInterrupt")),
+        (
+            FRAMES + "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251\n",
+            (LastWords.PEER_LOST, "DistBackendError"),
+        ),
+        (
+            FRAMES + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n",
+            (LastWords.PEER_LOST, "RuntimeError"),
+        ),
+        (
+            FRAMES + "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/data'\n",
+            (LastWords.MOUNT_LOST, "OSError"),
+        ),
+        (FRAMES + "OSError: [Errno 28] No space left on device\n", (LastWords.STORAGE, "OSError")),
         (FRAMES + "OSError: [Errno 5] Input/output error: '/mnt/x'\n", (LastWords.DISK_ERROR, "OSError")),
     ],
 )
@@ -200,6 +210,21 @@ def test_a_job_of_which_only_the_output_is_left_is_reported(tmp_path: Path) -> N
     attempts = build(scans, prs_evidence=evidence, stats=stats).attempts
     assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [CauseKind.USER]
     assert (stats.files_read, stats.bytes_read) == (1, len(KEY_ERROR))
+
+
+def test_a_job_whose_output_says_nothing_is_listed_if_there_are_no_pods(tmp_path: Path) -> None:
+    import json
+
+    from arc_toolkit.cli.main import main
+
+    for folder in ("", "retry-001/"):
+        path = tmp_path / f"logs/job/user_logs/{folder}std_log.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text("step 3 loss 1.2\n")
+    out = tmp_path / "report.json"
+    assert main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"]) == 0
+    attempts = json.loads(out.read_text())["jobs"][0]["attempts"]
+    assert [attempt["outcome"] for attempt in attempts] == ["failed", "unknown"]
 
 
 def test_a_log_without_a_rank_does_not_say_which_rank_lost_its_peer() -> None:

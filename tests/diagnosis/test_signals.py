@@ -55,7 +55,9 @@ def scene(source: str, reason: str) -> ClusterFacts | LogScan:
             taint = {"key": reason, "value": "spot-eviction", "effect": "NoExecute", "timeAdded": at(29)}
             return facts([pod(containers=KILLED)], [node(taints=[taint])])
         case EvidenceSource.EXIT_CODE:
-            return facts([pod(containers=[container(code=int(reason))])])
+            # With the reason Error, 255 may be of the process.
+            lost = "Unknown" if reason == "255" else "Error"
+            return facts([pod(containers=[container(reason=lost, code=int(reason))])])
         case EvidenceSource.LOG:
             return log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=(reason, ""))
         case _:
