@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _TESTS = tuple(f"tests/elastic/test_{name}.py" for name in ("worlds", "generation", "copies", "contract"))
+_PROCESSES = ("tests/elastic/test_standby.py",)
+_CLIENT = ("tests/elastic/test_client.py",)
 
 # (what is broken, file, old text, new text)
 _ELASTIC = (
@@ -64,7 +66,15 @@ _ELASTIC = (
         "        if True:\n",
     ),
     ("a withdrawn notice is remembered", "timeline.py", "        self._doomed.discard(node)\n", ""),
-    ("what was a failure stays one", "timeline.py", 'in ("", "failure")', 'in ("",)'),
+    ("what was a failure stays one", "timeline.py", 'stalled_for in ("", "failure")', 'stalled_for in ("",)'),
+    (
+        "without steps a failure stays one",
+        "timeline.py",
+        'waits_for in ("", "failure")',
+        'waits_for in ("",)',
+    ),
+    ("ranks that run now are not counted", "timeline.py", "if totals.is_running and totals.since else 0.0", "* 0"),
+    ("one step in no time is a speed", "throughput.py", "if seconds < _SPEED_SECONDS:", "if seconds <= 0:"),
     ("steps done again are not counted", "timeline.py", "            totals.steps_redone += redone\n", ""),
     (
         "a stall is time trained",
@@ -120,6 +130,12 @@ _ELASTIC = (
         "[self._head, *([self.peer] if self.peer else [])]",
         "[self._head]",
     ),
+    (
+        "a copy that failed is not tried again",
+        "copies.py",
+        "        if self._reported != (name, place):\n",
+        "        self._copied[place] = name\n        if self._reported != (name, place):\n",
+    ),
     ("old copies are kept", "copies.py", "        _keep_newest(root)\n", ""),
 )
 _ENDING = (
@@ -134,7 +150,54 @@ _ENDING = (
         "return notice if step >= notice.step else None",
     ),
 )
+_STANDBYS = (
+    (
+        "a process with threads is forked",
+        "standby.py",
+        'return len(os.listdir("/proc/self/task")) == 1 and not has_device',
+        "return True",
+    ),
+    (
+        "NumPy has the same random numbers in all ranks",
+        "standby.py",
+        '["numpy.random"].seed()',
+        '["numpy.random"]',
+    ),
+    (
+        "a signal before the birth is lost",
+        "ranks.py",
+        "        for number in self.signals:\n            self.kill(number)\n",
+        "",
+    ),
+    (
+        "standbys outlive their template",
+        "standby.py",
+        "                            os.killpg(pid, signal.SIGKILL)\n",
+        "                            pass\n",
+    ),
+    (
+        "the folder of a living agent is removed",
+        "agent_folder.py",
+        "                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+    ),
+    ("abandoned folders stay", "agent_folder.py", "                shutil.rmtree(path, ignore_errors=True)\n", ""),
+)
+_FOLLOW = (
+    ("the client waits forever", "if silent > _PATIENCE_SECONDS:", "if False:"),
+    ("an answer does not end the wait", "        since = time.monotonic()\n", ""),
+    (
+        "the output of a new controller is not asked for",
+        'lines, address = 0, status["address"]',
+        'address = status["address"]',
+    ),
+)
 ELASTIC_MUTANTS = (
     *(("elastic", name, f"arc_toolkit/elastic/{file}", old, new, _TESTS) for name, file, old, new in _ELASTIC),
     *(("elastic", name, "arc_toolkit/checkpoints/ending.py", old, new, _TESTS) for name, old, new in _ENDING),
+    *(
+        ("elastic", name, f"arc_toolkit/elastic/{file}", old, new, _PROCESSES)
+        for name, file, old, new in _STANDBYS
+    ),
+    *(("elastic", name, "arc_toolkit/elastic/ray_cluster.py", old, new, _CLIENT) for name, old, new in _FOLLOW),
 )

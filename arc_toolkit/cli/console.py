@@ -57,12 +57,17 @@ class Console:
         if self.verbose:
             self._err(self.style(text, "dim", stream=sys.stderr))
 
+    @property
+    def has_progress(self) -> bool:
+        """Whether anybody would see it."""
+        return not self.quiet and sys.stderr.isatty()
+
     def progress(self, text: str) -> None:
         """A line that overwrites itself, on a terminal, once the run has taken longer than a second."""
         now = time.monotonic()
-        if self.quiet or now - self._started < 1 or now - self._last_progress < 0.1:
+        if now - self._started < 1 or now - self._last_progress < 0.1:
             return
-        if sys.stderr.isatty():
+        if self.has_progress:
             self._last_progress = now
             self._progress_shown = True
             sys.stderr.write(f"\r\x1b[2K{text[:100]}")

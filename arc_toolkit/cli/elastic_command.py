@@ -170,7 +170,7 @@ def _follow(ray: Any, controller: Any, args: argparse.Namespace, console: Consol
 
     while True:
         try:
-            for status in ray_cluster.follow(ray, controller):
+            for status in ray_cluster.follow(ray, controller, 1.0 if console.has_progress else 5.0):
                 _show(status, args, console)
             break
         except KeyboardInterrupt:
@@ -235,10 +235,9 @@ def _status_line(state: dict[str, Any]) -> str:
 
 def _summary_line(summary: dict[str, Any]) -> str:
     lost = ", ".join(f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items())
-    trained = summary["seconds_trained"]
-    of_it = f"trained {trained:.1f} s of" if trained is not None else "no steps were reported in"
+    verb = "trained" if summary["steps"] else "no steps were reported, its ranks ran"
     return (
-        f"{summary['outcome']}: {of_it} {summary['seconds']:.1f} s "
+        f"{summary['outcome']}: {verb} {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "
         f"(lost: {lost or 'nothing'}), {summary['steps_redone']} steps redone, "
         f"{summary['evictions_survived']} evictions survived, {summary['failures']} failures"
     )

@@ -1,6 +1,6 @@
 """What runs on every node: it keeps standbys warm, starts and ends ranks, watches for eviction notices, and reports.
 
-The controller hears from it at least every quarter of a second. If the connection breaks, the ranks go on and the agent
+The controller hears from it at least twice a second. If the connection breaks, the ranks go on and the agent
 connects again: a controller that comes back finds the run as it is.
 """
 
@@ -12,29 +12,26 @@ import os
 import queue
 import selectors
 import shutil
+import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, get
+from arc_toolkit.elastic.agent_folder import AgentFolder
+from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, copies_folder, get
 from arc_toolkit.elastic.messages import LineConnection, Message, connect
-from arc_toolkit.elastic.ranks import RankProcess, start_standby
+from arc_toolkit.elastic.node_notices import node_sources
+from arc_toolkit.elastic.ranks import RankProcess, Template
 from arc_toolkit.notices.notice import Notice, NoticeKind
 from arc_toolkit.notices.run_log import run_line, utc
-from arc_toolkit.notices.sources import cloud_source, find_cloud
-from arc_toolkit.notices.sources.notice_file import NoticeFile
 from arc_toolkit.notices.watcher import Watcher
 
-if TYPE_CHECKING:
-    from arc_toolkit.notices.sources import NoticeSource
-
-BEAT_SECONDS = 0.25
+BEAT_SECONDS = 0.5
 EVICTED = 143
 UNKNOWN_SECONDS = 10.0  # after which a script that does not report its steps is taken to train
 _TICK = 0.05
@@ -51,25 +48,30 @@ class ElasticAgent:
 
     def __init__(
         self,
+        run: str,
         node: str,
         slots: int,
         find_controller: Callable[[], tuple[str, int]],
+        folder: AgentFolder,
         gpus: Sequence[str] = (),
     ) -> None:
         self.node, self._slots, self._gpus = node, slots, list(gpus)
-        self._find_controller = find_controller
-        self._folder = Path(tempfile.mkdtemp(prefix="arc-toolkit-agent-"))
+        self._find_controller, self._folder = find_controller, folder
         self._selector = selectors.DefaultSelector()
         self._processes: list[RankProcess] = []
+        self._template: Template | None = None
+        self._is_import_fatal = False
         self._notes: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._wake, selectors.EVENT_READ, lambda: os.eventfd_read(self._wake))
         self._connection: LineConnection | None = None
         self._config: Message = {}
         self._last_beat = 0.0
         self._steps: dict[str, tuple[int, ...]] = {}
         self._began: tuple[int, float] = (0, 0.0)  # the generation, and since when it runs
-        self._leaving = False
-        # Only used without shared storage.
-        self._checkpoints = self._folder / "checkpoints"
+        self._is_busy = self._leaving = False
+        # Only used without shared storage; they stay if the head is lost.
+        self._checkpoints = copies_folder(run, node)
         self._copy_server: CopyServer | None = None
         self._keeper: CopyKeeper | None = None
         self._watcher: Watcher | None = None
@@ -89,8 +91,11 @@ class ElasticAgent:
                 self._copy_server.close()
             for process in self._processes:
                 process.kill()
-                process.process.wait()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._template is not None:
+                self._template.close()
+            self._folder.remove()
+            if self._leaving:
+                shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     # --- the controller ------------------------------------------------------------------------------------
 
@@ -131,7 +136,7 @@ class ElasticAgent:
         connection = self._connection
         try:
             while not self._leaving:
-                for key, _ in self._selector.select(_TICK):
+                for key, _ in self._selector.select(_TICK if self._is_busy else BEAT_SECONDS):
                     key.data()
                 self._report()
         finally:
@@ -183,29 +188,23 @@ class ElasticAgent:
     def _begin(self, config: Message) -> None:
         self._config = config
         if self._watcher is None:
-            self._watcher = Watcher(self._sources(), report=lambda text: self._notes.put(("note", {"text": text})))
+            self._watcher = Watcher(node_sources(config, self.node), report=self._note)
             self._watcher.on_notice(self._on_notice)
             self._watcher.start()
         if config["copies"] and self._keeper is None:
-            self._keeper = CopyKeeper(
-                self._checkpoints, tuple(config["copies"]), lambda text: self._notes.put(("note", {"text": text}))
-            )
+            self._keeper = CopyKeeper(self._checkpoints, tuple(config["copies"]), self._note)
         self._fill()
 
-    def _sources(self) -> list[NoticeSource]:
-        sources: list[NoticeSource] = []
-        cloud = find_cloud() if self._config["cloud"] == "auto" else self._config["cloud"]
-        if cloud not in (None, "none"):
-            sources.append(cloud_source(cloud, self._config.get("metadata")))
-        if self._config.get("notice_dir"):
-            source = NoticeFile(os.path.join(self._config["notice_dir"], self.node))
-            source.period = 0.2
-            sources.append(source)
-        return sources
+    def _note(self, text: str) -> None:
+        self._put("note", text=text)
+
+    def _put(self, kind: str, /, **fields: Any) -> None:
+        """Something to be handled by the thread of this agent."""
+        self._notes.put((kind, fields))
+        os.eventfd_write(self._wake, 1)
 
     def _on_notice(self, notice: Notice) -> None:
-        fields = {"kind": notice.kind.value, "deadline": notice.deadline, "ends": notice.kind.ends_process}
-        self._notes.put(("notice", fields))
+        self._put("notice", kind=notice.kind.value, deadline=notice.deadline, ends=notice.kind.ends_process)
         deadline = utc(notice.deadline) if notice.deadline is not None else None
         if notice.kind.ends_process:
             _log("notice", kind=notice.kind.value, source=notice.source, deadline=deadline)
@@ -214,20 +213,30 @@ class ElasticAgent:
 
     def _fill(self) -> None:
         """As many standbys as there are slots: after a stop every rank of the next generation starts from one."""
+        if self._template is None:
+            modules = [] if self._is_import_fatal else self._config["modules"]
+            folder = Path(self._config["working_dir"] or os.getcwd())
+            self._template = Template(folder, modules, self._config["environment"])
+            self._selector.register(self._template, selectors.EVENT_READ, self._from_template)
         standbys = sum(item.rank is None and item.code is None for item in self._processes)
         for _ in range(standbys, self._slots):
-            process = start_standby(
-                Path(self._config["working_dir"] or os.getcwd()),
-                self._config["modules"],
-                self._config["environment"],
-            )
+            try:
+                process = self._template.start_standby()
+            except OSError:
+                return  # the template is gone, which its connection will tell
             self._processes.append(process)
-            for handle, action in (
-                (process.answers, self._answer),
-                (process.output, self._output),
-                (process.end, self._end),
-            ):
+            for handle, action in zip(process.handles, (self._answer, self._output, self._life), strict=True):
                 self._selector.register(handle, selectors.EVENT_READ, partial(action, process))
+
+    def _from_template(self) -> None:
+        template = self._template
+        if template is None or template.receive():
+            return
+        self._selector.unregister(template)
+        code, self._template = template.close(), None
+        # An import that ends the process ends the rank as well, where everybody can see why.
+        self._is_import_fatal = not template.is_warm
+        self._note(f"the process of the imports ended with {code}; it is started again")
 
     def _warm(self) -> int:
         return sum(item.rank is None and item.is_ready and item.code is None for item in self._processes)
@@ -249,8 +258,8 @@ class ElasticAgent:
             if arrived and self._keeper is not None:
                 self._keeper.received(name)
             if not arrived:
-                self._notes.put(("note", {"text": f"{name} could not be copied from the head"}))
-            self._notes.put((_FETCHED, message))
+                self._note(f"{name} could not be copied from the head")
+            self._put(_FETCHED, **message)
 
         threading.Thread(target=fetch, name="fetch", daemon=True).start()
 
@@ -276,7 +285,7 @@ class ElasticAgent:
                     self._gpus[place * each : (place + 1) * each]
                 )
             try:
-                standbys[0].run(generation, rank, job, self._folder)
+                standbys[0].run(generation, rank, job, self._folder.path)
             except OSError:
                 self._send("exited", generation=generation, rank=rank, code=1, progress=None)
 
@@ -298,13 +307,25 @@ class ElasticAgent:
             text = line.decode("utf-8", "replace")
             self._send("output", rank=process.rank, generation=process.generation, text=text)
 
-    def _end(self, process: RankProcess) -> None:
+    def _life(self, process: RankProcess) -> None:
+        if process not in self._processes:
+            return
+        lines = process.lines(process.life)
+        if lines is None:  # the template is gone, and nobody would tell of the end of this one
+            process.kill()
+            self._end(process, 128 + signal.SIGKILL)
+        for line in lines or ():
+            if process.pid is None:
+                process.born(int(line))
+            else:
+                self._end(process, int(line))
+
+    def _end(self, process: RankProcess, code: int) -> None:
         """The process is gone. What it wrote last is read, but not waited for: its children may hold the pipe."""
-        code = process.process.wait()
         self._answer(process)
         self._output(process)
-        self._ended(process, code if code >= 0 else 128 - code)
-        for handle in (process.answers, process.output, process.end):
+        self._ended(process, code)
+        for handle in process.handles:
             self._selector.unregister(handle)
         process.close()
         self._processes.remove(process)
@@ -343,15 +364,21 @@ class ElasticAgent:
         records = {str(item.rank): item.progress for item in ranks if item.generation == generation}
         known = {rank: record.fields() for rank, record in records.items() if record is not None}
         now = time.monotonic()
-        if known != self._steps or now - self._last_beat >= BEAT_SECONDS:
+        if not ranks or generation != self._began[0]:
+            self._began = generation, now
+        is_young = now - self._began[1] < UNKNOWN_SECONDS
+        # Every moment counts while ranks are to do their first step, or to stop. Otherwise looking more often than
+        # reporting would only take processor time from them.
+        was_busy = self._is_busy
+        self._is_busy = any(item.is_asked_by for item in ranks) or (is_young and len(known) < len(ranks))
+        if now - self._last_beat >= BEAT_SECONDS or (known != self._steps and (was_busy or self._is_busy)):
             self._steps, self._last_beat = known, now
             pending = self._watcher is not None and self._watcher.pending()
             is_taking_part = any(item.takes_part for item in ranks)
             self._send("beat", generation=generation, steps=known, takes_part=is_taking_part, doomed=pending)
-        if not ranks or generation != self._began[0]:
-            self._began = generation, now
-        # Once the first step is done, or probably so, what the next generation needs may be imported.
-        if self._config and (not ranks or known or now - self._began[1] > UNKNOWN_SECONDS):
+        # Imports wait until the first step is done, or probably so.
+        is_cheap = self._template is not None and self._template.forks
+        if self._config and (is_cheap or not ranks or known or not is_young):
             self._fill()
 
 
@@ -365,22 +392,3 @@ def _free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("", 0))
         return int(sock.getsockname()[1])
-
-
-def main(arguments: list[str]) -> int:
-    """`python -m arc_toolkit.elastic.agent NODE SLOTS FILE`, for clusters without Ray: HOST:PORT is in the file."""
-    node, slots, file = arguments
-
-    def find_controller() -> tuple[str, int]:
-        host, _, port = Path(file).read_text(encoding="utf-8").strip().rpartition(":")
-        return host, int(port)
-
-    agent = ElasticAgent(node, int(slots), find_controller)
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    thread.join()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from arc_toolkit.elastic.agent_link import AgentLink
 from arc_toolkit.elastic.messages import LineConnection, Message
 
-_TICK = 0.05
-# A node that is silent for so long is lost. Agents speak four times a second; on a loaded machine all of them are late
+_LATE_SECONDS = 0.15
+# A node that is silent for so long is lost. Agents speak twice a second; on a loaded machine all of them are late
 # at once, and so is this loop: its own delays do not count.
 SILENCE_SECONDS = 2.5
 
@@ -28,9 +28,9 @@ class AgentServer:
         self._selector.register(self._server, selectors.EVENT_READ, None)
         self._last_look = time.monotonic()
 
-    def receive(self) -> Iterator[tuple[AgentLink, Message]]:
-        """What agents say within a moment; a `lost` message of our own for each that is gone."""
-        for key, _ in self._selector.select(_TICK):
+    def receive(self, seconds: float) -> Iterator[tuple[AgentLink, Message]]:
+        """What agents say within this time; a `lost` message of our own for each that is gone."""
+        for key, _ in self._selector.select(seconds):
             if key.data is None:
                 self._accept()
                 continue
@@ -45,7 +45,7 @@ class AgentServer:
                 yield agent, message
         now = time.monotonic()
         late, self._last_look = now - self._last_look, now
-        if late > 4 * _TICK:  # this process was not running: the silence of others is not theirs
+        if late > seconds + _LATE_SECONDS:  # this process was not running: the silence of others is not theirs
             for agent in self.links:
                 agent.seen += late
         for agent in [item for item in self.links if now - item.seen > SILENCE_SECONDS]:

@@ -24,6 +24,8 @@ from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Placement, place_ranks
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
+_TICK = 0.05
+_CALM_TICK = 0.2
 _SETTLE_TO_GROW_SECONDS = 2.0
 _JOIN_SECONDS = 1.5  # after the last agent that came, for others of the first start
 _ADOPT_SECONDS = 5.0  # for all agents to find a controller that came back
@@ -111,7 +113,9 @@ class Controller:
         """Until the run has ended."""
         try:
             while self._code is None:
-                for agent, message in self._agents.receive():
+                generation = self._generation
+                is_calm = generation is not None and generation.stop is None
+                for agent, message in self._agents.receive(_CALM_TICK if is_calm else _TICK):
                     self._handle(agent, message)
                 self._tick()
             return self._code
@@ -281,6 +285,7 @@ class Controller:
                 checkpoint=checkpoint.folder.name if checkpoint is not None else None,
                 peer=[peers[0].address, peers[0].copies_port] if peers else None,
             )
+        self.timeline.run()
         self.timeline.add(
             "start", generation=self._number, workers=placement.size, nodes=len(set(placement.nodes))
         )

@@ -10,7 +10,6 @@ import os
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from arc_toolkit.checkpoints.manifest import NAME, Checkpoint, Damage, read_mani
 
 _KEPT = 2
 _LOOK_SECONDS = 0.2
+_RETRY_SECONDS = 1.0
 _TIMEOUT = 60.0
 _PIECE = 1 << 20
 
@@ -147,18 +147,20 @@ def _keep_newest(root: Path) -> None:
 
 
 class CopyKeeper:
-    """Copies what is committed in one folder to the head and to a peer, in the background."""
+    """Copies what is committed in one folder to the head and to a peer, in the background, until both have it."""
 
     def __init__(self, root: Path, head: Address, report: Callable[[str], None]) -> None:
         self._root, self._head, self._report = root, head, report
         self.peer: Address | None = None
-        self._copied = ""
+        self._copied: dict[Address, str] = {}  # the newest one by place
+        self._received = ""
+        self._reported = ("", ("", 0))
         self._stopped = threading.Event()
         threading.Thread(target=self._run, name="copy-keeper", daemon=True).start()
 
     def received(self, name: str) -> None:
         """This one came from the head: it needs no copy."""
-        self._copied = max(self._copied, name)
+        self._received = max(self._received, name)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -166,16 +168,21 @@ class CopyKeeper:
     def _run(self) -> None:
         while not self._stopped.wait(_LOOK_SECONDS):
             checkpoint = newest(self._root)
-            if checkpoint is None or checkpoint.folder.name <= self._copied:
+            if checkpoint is None or checkpoint.folder.name <= self._received:
                 continue
-            began, places = time.monotonic(), [self._head, *([self.peer] if self.peer else [])]
-            for place in places:
-                try:
-                    arrived = put(place, checkpoint.folder)
-                except (OSError, ValueError) as error:
-                    arrived = False
-                    self._report(f"{checkpoint.folder.name} is not copied to {place[0]}:{place[1]}: {error}")
-                if arrived and place == self._head:
-                    self._copied = checkpoint.folder.name
-            if self._copied != checkpoint.folder.name and time.monotonic() - began < 1.0:
-                self._stopped.wait(1.0)  # the head does not answer: not again at once
+            for place in [self._head, *([self.peer] if self.peer else [])]:
+                if checkpoint.folder.name > self._copied.get(place, "") and not self._copy(checkpoint, place):
+                    self._stopped.wait(_RETRY_SECONDS)
+
+    def _copy(self, checkpoint: Checkpoint, place: Address) -> bool:
+        name, why = checkpoint.folder.name, "it arrived damaged"
+        try:
+            if put(place, checkpoint.folder):
+                self._copied[place] = name
+                return True
+        except (OSError, ValueError) as error:
+            why = str(error)
+        if self._reported != (name, place):
+            self._reported = name, place
+            self._report(f"{name} is not copied to {place[0]}:{place[1]} yet: {why}")
+        return False

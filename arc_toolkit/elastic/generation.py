@@ -10,7 +10,7 @@ from arc_toolkit.elastic.worlds import Placement
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
 # Ranks go on for so long before they stop: by then all of them have read of the step, and none has to wait for it.
-_AGREEMENT_SECONDS = 0.25
+_AGREEMENT_SECONDS = 0.6
 _SETTLE_SECONDS = 0.3  # ranks that stop after the same step end within this time of the first one
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -21,15 +23,18 @@ from arc_toolkit.notices.sources.notice_file import (
     takes_part,
 )
 
+_END_SECONDS = 5.0
+
 
 @dataclass(eq=False)
 class RankProcess:
-    """A standby (`rank` is None), or a rank of a generation."""
+    """A standby (`rank` is None), or a rank of a generation. The handles are our ends of pipes."""
 
-    process: subprocess.Popen[bytes]
-    commands: int  # the end of the pipe that it reads
-    answers: int  # the end of the pipe that it writes
-    end: int  # readable when the process has ended
+    commands: int  # it reads what to run
+    answers: int  # it writes that it is ready, and its exit code
+    output: int
+    life: int  # the maker writes its process ID, and its exit code
+    pid: int | None = None  # not known yet
     rank: int | None = None
     generation: int = -1
     size: int = 0  # of its generation
@@ -37,12 +42,12 @@ class RankProcess:
     notice: NoticeFile | None = None
     code: int | None = None
     is_asked_by: str = ""  # the notice for which it was asked to end
+    signals: list[int] = field(default_factory=list)  # for a process that is not there yet
     buffers: dict[int, bytes] = field(default_factory=dict)
 
     @property
-    def output(self) -> int:
-        assert self.process.stdout is not None
-        return self.process.stdout.fileno()
+    def handles(self) -> tuple[int, ...]:
+        return self.answers, self.output, self.life
 
     def lines(self, handle: int) -> list[bytes] | None:
         """What arrived on a pipe, in whole lines; None at its end."""
@@ -87,34 +92,83 @@ class RankProcess:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """A signal to it and to everything that it started."""
+        if self.pid is None:
+            self.signals.append(number)
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
+            os.killpg(self.pid, number)
+
+    def born(self, pid: int) -> None:
+        self.pid = pid
+        for number in self.signals:
+            self.kill(number)
 
     def close(self) -> None:
-        for handle in (self.commands, self.answers, self.end):
+        for handle in (self.commands, *self.handles):
             with contextlib.suppress(OSError):
                 os.close(handle)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
-def start_standby(folder: Path, modules: list[str], environment: dict[str, str]) -> RankProcess:
-    """A process that imports the modules and waits."""
-    their_commands, commands = os.pipe()
-    answers, their_answers = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "arc_toolkit.elastic.standby", str(their_commands), str(their_answers)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=folder,
-        env={**os.environ, **environment},
-        pass_fds=(their_commands, their_answers),
-        start_new_session=True,
-    )
-    os.close(their_commands)
-    os.close(their_answers)
-    os.write(commands, json.dumps({"modules": modules}).encode() + b"\n")
-    os.set_blocking(answers, False)
-    os.set_blocking(process.stdout.fileno(), False)  # type: ignore[union-attr]
-    return RankProcess(process, commands, answers, os.pidfd_open(process.pid))
+class Template:
+    """The process that all standbys of a node come from; see `standby.py`."""
+
+    def __init__(self, folder: Path, modules: list[str], environment: dict[str, str]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # What an import prints goes to the log of the node.
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "arc_toolkit.elastic.standby", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            cwd=folder,
+            env={**os.environ, **environment},
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+        theirs.close()
+        self._control.send(json.dumps(modules).encode())
+        self.is_warm = False
+        self.forks = False  # a standby costs no import
+
+    def fileno(self) -> int:
+        return self._control.fileno()
+
+    def start_standby(self) -> RankProcess:
+        """It comes when the template has imported everything. `OSError` if the template is gone."""
+        their_commands, commands = os.pipe()
+        answers, their_answers = os.pipe()
+        output, their_output = os.pipe()
+        life, their_life = os.pipe()
+        theirs = [their_commands, their_answers, their_output, their_life]
+        process = RankProcess(commands, answers, output, life)
+        try:
+            socket.send_fds(self._control, [b"standby"], theirs)
+        except OSError:
+            process.close()
+            raise
+        finally:
+            for handle in theirs:
+                os.close(handle)
+        for handle in process.handles:
+            os.set_blocking(handle, False)
+        return process
+
+    def receive(self) -> bool:
+        """Read what it says; False if it is gone."""
+        try:
+            word = self._control.recv(16)
+        except OSError:
+            return False
+        self.is_warm, self.forks = bool(word), word == b"forks"
+        return self.is_warm
+
+    def close(self) -> int:
+        """End it, and all processes that came from it."""
+        # Before it says that it is warm, nothing came from it, and it does not listen.
+        if not self.is_warm and not (select.select([self._control], [], [], 0)[0] and self.receive()):
+            self._process.kill()
+        self._control.close()
+        try:
+            return self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()

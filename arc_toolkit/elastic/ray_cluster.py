@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from arc_toolkit.elastic.agent import ElasticAgent
+from arc_toolkit.elastic.agent_folder import AgentFolder
 from arc_toolkit.elastic.controller import Controller
 from arc_toolkit.elastic.copies import copies_folder
 from arc_toolkit.elastic.run_config import RunConfig
@@ -23,6 +23,8 @@ NAMESPACE = "arc-toolkit"
 _ONLY_LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _PATIENCE_SECONDS = 180.0  # for a controller that does not answer: Ray may be starting it again
 _ANSWER_SECONDS = 10.0
+_LOOK_SECONDS = 0.2  # of the controller, for news
+_PAUSE_SECONDS = 0.3  # of the client, between two of them
 _CONNECT_TRIES = 3
 _PREFIX = "arc-toolkit-elastic-"
 
@@ -173,10 +175,12 @@ class RayAgent:
             return host, port
 
         gpus = [str(number) for number in ray.get_gpu_ids()]
-        with tempfile.TemporaryDirectory(prefix="arc-toolkit-elastic-") as folder:
-            _keep_copies(folder)
-            ElasticAgent(node, slots, find_controller, gpus).run()
-        ray.actor.exit_actor()
+        folder = AgentFolder()
+        try:
+            _keep_copies(str(folder.path))
+            ElasticAgent(name, node, slots, find_controller, folder, gpus).run()
+        finally:
+            ray.actor.exit_actor()
 
 
 def _keep_copies(folder: str) -> None:
@@ -211,9 +215,13 @@ class RayController:
     def find_address(self) -> tuple[str, int]:
         return self._controller.address
 
-    def status(self, events: int, lines: int) -> dict[str, Any]:
-        """What is new since so many events and lines of output; `code` once the run has ended."""
-        controller = self._controller
+    def status(self, events: int, lines: int, wait: float) -> dict[str, Any]:
+        """What is new since so many events and lines of output, for which it waits; `code` once the run has ended."""
+        controller, end = self._controller, time.monotonic() + wait
+        while self._code is None and time.monotonic() < end:
+            if len(controller.timeline.events) > events or controller.output.count != lines:
+                break
+            time.sleep(_LOOK_SECONDS)
         return {
             "events": controller.timeline.events[events:],
             "output": controller.output.since(lines),
@@ -255,16 +263,19 @@ def attach(ray: Any, name: str) -> Any:
         raise ArcError(f"there is no run {name} in this cluster") from None
 
 
-def follow(ray: Any, controller: Any, every: float = 0.3) -> Iterator[dict[str, Any]]:
+def follow(ray: Any, controller: Any, wait: float) -> Iterator[dict[str, Any]]:
     """The status of a run, again and again until it has ended. Events and output are given once.
 
-    A status without `state` says for how many seconds the controller has not answered.
+    A status without news comes every `wait` seconds: each one costs processor time in four processes. One without
+    `state` says for how many seconds the controller has not answered.
     """
     events = lines = 0
     address, since = None, time.monotonic()
     while True:
         try:
-            status: dict[str, Any] = ray.get(controller.status.remote(events, lines), timeout=_ANSWER_SECONDS)
+            status: dict[str, Any] = ray.get(
+                controller.status.remote(events, lines, wait), timeout=_ANSWER_SECONDS
+            )
         except ray.exceptions.GetTimeoutError:
             silent = time.monotonic() - since
             if silent > _PATIENCE_SECONDS:
@@ -284,7 +295,7 @@ def follow(ray: Any, controller: Any, every: float = 0.3) -> Iterator[dict[str, 
         yield status
         if status["code"] is not None:
             return
-        time.sleep(every)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def end(ray: Any, controller: Any) -> None:

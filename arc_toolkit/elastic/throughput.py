@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
 _MEASURE_SECONDS = 5.0
+# Two reports a moment apart do not show a speed: ranks would be asked to stop thousands of steps later.
+_SPEED_SECONDS = 0.5
 
 
 class Throughput:
@@ -36,7 +38,7 @@ class Throughput:
             self._began = now, step, samples
             return
         seconds = now - self._began[0]
-        if seconds <= 0:
+        if seconds < _SPEED_SECONDS:
             return
         self.steps_per_second = (step - self._began[1]) / seconds
         if seconds < _MEASURE_SECONDS:

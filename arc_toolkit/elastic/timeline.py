@@ -29,6 +29,12 @@ class Totals:
     last_step: int = -1
     last_step_time: float | None = None
     stalled_for: str = "start"
+    # Of a script that reports no steps: since when its ranks run or do not run, how long they did, and why not.
+    since: float | None = None
+    is_running: bool = False
+    ran: float = 0.0
+    waits_for: str = "start"
+    waited: dict[str, float] = field(default_factory=dict)
 
 
 class Timeline:
@@ -82,11 +88,28 @@ class Timeline:
         if now - self._saved > _SAVE_SECONDS:
             self._save()
 
+    def run(self) -> None:
+        """Ranks were started."""
+        now, totals = self._clock(), self.totals
+        if not totals.is_running:
+            since = totals.since if totals.since is not None else totals.began
+            totals.waited[totals.waits_for] = totals.waited.get(totals.waits_for, 0.0) + now - since
+            totals.since, totals.is_running, totals.waits_for = now, True, ""
+
     def stall(self, cause: str) -> None:
         """The ranks do not train any more, because of this."""
+        totals = self.totals
+        if totals.is_running:
+            totals.ran, totals.since, totals.is_running = self._ran(), self._clock(), False
         # What looked like the failure of a rank may turn out to be the loss of its peer's node.
-        if self.totals.stalled_for in ("", "failure"):
-            self.totals.stalled_for = cause
+        if totals.stalled_for in ("", "failure"):
+            totals.stalled_for = cause
+        if totals.waits_for in ("", "failure"):
+            totals.waits_for = cause
+
+    def _ran(self) -> float:
+        totals = self.totals
+        return totals.ran + (self._clock() - totals.since if totals.is_running and totals.since else 0.0)
 
     def evict(self, node: str) -> None:
         """A node with ranks is taken away. A notice and the loss that follows it are one eviction."""
@@ -110,13 +133,16 @@ class Timeline:
 
     def summary(self, outcome: str, code: int, rates: Mapping[int, float], unit: str) -> dict[str, Any]:
         totals = self.totals
+        trained, lost = totals.trained, totals.lost
+        if totals.last_step < 0:
+            trained, lost = self._ran(), totals.waited
         return {
             "name": self.name,
             "outcome": outcome,
             "code": code,
             "seconds": round(self._clock() - totals.began, 3),
-            "seconds_trained": round(totals.trained, 3) if totals.last_step >= 0 else None,
-            "seconds_lost": {cause: round(value, 3) for cause, value in sorted(totals.lost.items())},
+            "seconds_trained": round(trained, 3),
+            "seconds_lost": {cause: round(value, 3) for cause, value in sorted(lost.items())},
             "steps": totals.last_step + 1,
             "steps_redone": totals.steps_redone,
             "evictions_survived": self.evictions,

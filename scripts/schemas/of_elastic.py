@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.schemas.words import Documents, by_name, count, number, or_null, text
+from scripts.schemas.words import Documents, by_name, count, number, text
 
 DOCUMENTS: Documents = {
     "elastic": (
@@ -12,7 +12,9 @@ DOCUMENTS: Documents = {
             "outcome": text("finished, failed, cancelled; running if it has not ended"),
             "code": count("the exit code"),
             "seconds": number("from start to end"),
-            "seconds_trained": or_null(number("between steps; null if the script reported none")),
+            "seconds_trained": number(
+                "between steps; of a script that reports none, the time in which its ranks ran"
+            ),
             "seconds_lost": by_name({"type": "number"}, "by cause: start, eviction, lost node, growing, failure"),
             "steps": count("done, each counted once"),
             "steps_redone": count("done again after a loss"),

@@ -94,17 +94,19 @@ class LocalCluster:
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.drained: list[str] = []
         self._folder = Path(tempfile.mkdtemp())
+        self.temporary = self._folder / "temporary"  # of all nodes
+        self.temporary.mkdir()
         self._address = self._folder / "controller"
 
     def poll(self, address: tuple[str, int]) -> None:
         self._address.write_text(f"{address[0]}:{address[1]}")
         for node in self.nodes:
             if node not in self.agents:
-                words = ["-m", "arc_toolkit.elastic.agent", node, str(self._slots), str(self._address)]
+                words = ["-m", "tests.elastic.agent_process", "test", node, str(self._slots), str(self._address)]
                 self.agents[node] = subprocess.Popen(
                     [sys.executable, *words],
                     start_new_session=True,
-                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                    env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary)},
                     stderr=open(self.log(node), "ab"),  # noqa: SIM115
                 )
 

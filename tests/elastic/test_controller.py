@@ -168,7 +168,11 @@ def test_a_script_without_the_library_shrinks_and_grows(tmp_path: Path) -> None:
     assert run.text().count("SIGTERM") == 3, "two ranks, then one"
     assert [event["workers"] for event in run.events("start")] == [2, 1, 2]
     summary = run.controller.summary()
-    assert (summary["seconds_trained"], summary["evictions_survived"], summary["failures"]) == (None, 1, 0)
+    assert (summary["steps"], summary["evictions_survived"], summary["failures"]) == (0, 1, 0)
+    assert set(summary["seconds_lost"]) == {"start", "eviction", "growing"}
+    spent = summary["seconds_trained"] + sum(summary["seconds_lost"].values())
+    assert summary["seconds_trained"] > 10, "it grows after 10 s"
+    assert spent == pytest.approx(summary["seconds"], abs=0.5)
 
 
 def test_a_killed_node_costs_at_most_one_interval(tmp_path: Path) -> None:
@@ -292,16 +296,30 @@ def test_ranks_end_with_their_agent(tmp_path: Path) -> None:
             time.sleep(0.05)
 
 
-def _is_running(path: Path) -> bool:
-    status = _status(path)
-    return bool(status) and "State:\tZ" not in status
-
-
 def _status(path: Path) -> str:
     try:
         return (path / "status").read_text()
     except OSError:
         return ""
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_after_the_loss_of_the_head_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    """Nothing of the first run is left except files: on shared storage, or copies on the disk of the head."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    options = {"checkpoints": str(tmp_path / "shared") if is_shared else ""}
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 5000, 0.02, **options) as first:
+        first.until(lambda: (first.controller.newest_step() or 0) >= 39)
+        first.abandon()
+        first.cluster.close()
+    with elastic_run(tmp_path, LocalCluster("c", "d"), 120, 0.01, **options) as run:
+        assert run.wait() == 0
+    assert run.events("resumed")[0]["step"] >= 40
+    assert f"total {expected_total(120)} workers 2" in run.text()
 
 
 def test_without_shared_storage_checkpoints_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

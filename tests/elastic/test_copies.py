@@ -61,6 +61,11 @@ def test_a_new_checkpoint_is_on_the_head_and_on_one_other_node(tmp_path: Path, s
         until(lambda: step_of(tmp_path / "head") == 12)
         until(lambda: bool(notes))
         assert "is not copied to 127.0.0.1" in notes[0]
+        late = CopyServer(tmp_path / "late", "127.0.0.1")
+        keeper.peer = ("127.0.0.1", late.port)
+        until(lambda: step_of(tmp_path / "late") == 12)  # tried again, although the head has it
+        late.close()
+        assert len(notes) == 1, "said once"
     finally:
         keeper.stop()
 

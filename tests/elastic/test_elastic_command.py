@@ -120,7 +120,7 @@ def test_the_status_line_has_what_is_known(changes: dict[str, object], line: str
 def test_the_summary_says_where_the_time_went() -> None:
     now = [100.0]
     timeline = Timeline("fig", clock=lambda: now[0])
-    assert "no steps were reported in 0.0 s" in elastic_command._summary_line(
+    assert "no steps were reported, its ranks ran 0.0 s of 0.0 s" in elastic_command._summary_line(
         timeline.summary("failed", 1, {}, "steps")
     )
     for step, moment in ((0, 101.0), (1, 103.0)):

@@ -27,19 +27,19 @@ def record(step: int, proposal: int = -2, samples: int = 0) -> ProgressRecord:
 
 
 def test_a_proposal_is_final_when_all_ranks_know_it() -> None:
-    agreement = Agreement([record(10), record(9)], 8.0)
-    assert (agreement.step, agreement.is_final) == (13, False)  # 0.25 s of steps, and one
-    assert not agreement.update({0: record(11, 13), 1: record(11)}, [0, 1], 8.0)
-    assert not agreement.update({0: record(12, 13)}, [0, 1], 8.0), "the other one has not done a step"
-    assert agreement.update({0: record(13, 13), 1: record(12, 13)}, [0, 1], 8.0)
+    agreement = Agreement([record(10), record(9)], 3.3)
+    assert (agreement.step, agreement.is_final) == (13, False)  # 0.6 s of steps, and one
+    assert not agreement.update({0: record(11, 13), 1: record(11)}, [0, 1], 3.3)
+    assert not agreement.update({0: record(12, 13)}, [0, 1], 3.3), "the other one has not done a step"
+    assert agreement.update({0: record(13, 13), 1: record(12, 13)}, [0, 1], 3.3)
     assert (agreement.step, agreement.is_final) == (13, True)
-    assert not agreement.update({0: record(20), 1: record(20)}, [0, 1], 8.0)
+    assert not agreement.update({0: record(20), 1: record(20)}, [0, 1], 3.3)
 
 
 @pytest.mark.parametrize("passed", [record(14), record(13), record(14, 13)])
 def test_a_rank_that_has_passed_a_proposal_makes_another_necessary(passed: ProgressRecord) -> None:
-    agreement = Agreement([record(10), record(9)], 8.0)
-    assert agreement.update({0: record(13, 13), 1: passed}, [0, 1], 8.0)
+    agreement = Agreement([record(10), record(9)], 3.3)
+    assert agreement.update({0: record(13, 13), 1: passed}, [0, 1], 3.3)
     assert not agreement.is_final
     assert agreement.step > passed.step
 
@@ -281,6 +281,10 @@ def test_throughput_is_that_of_all_workers_in_samples_or_steps() -> None:
     throughput.begin(2)
     throughput.update({0: record(5)}, 100.0)
     assert throughput.measured_seconds(101.0) == 0.0, "the second worker has not done a step"
+    throughput.update({0: record(9), 1: record(9)}, 100.9999)
+    throughput.update({0: record(10), 1: record(9)}, 101.0)
+    assert throughput.steps_per_second == 0.0, "one step in no time is not a speed of 10,000 steps/s"
+    throughput.begin(2)
     for now, step in ((101.0, 10), (103.0, 20), (111.0, 60)):
         throughput.update({0: record(step), 1: record(step)}, now)
     assert (throughput.rates, throughput.unit) == ({2: 10.0}, "steps")
@@ -291,3 +295,15 @@ def test_throughput_is_that_of_all_workers_in_samples_or_steps() -> None:
         throughput.update({rank: record(step, samples=step * 8) for rank in range(3)}, now)
     assert (throughput.rates, throughput.unit) == ({3: 24.0}, "samples"), "steps and samples are not compared"
     assert throughput.steps_per_second == 1.0
+
+
+def test_each_write_of_a_notice_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system may have one time for all writes within some milliseconds, and proposals have the same size."""
+    moments = iter((1_000_000_001, 1_000_000_002))
+    monkeypatch.setattr("time.time_ns", lambda: next(moments))
+    writer, reader = NoticeFile(tmp_path / "notice"), NoticeFile(tmp_path / "notice")
+    for step in (11, 12):
+        writer.write(_request(step, False))
+        assert os.stat(writer.path).st_mtime_ns % 10 == step - 10
+        assert reader.notice is not None
+        assert reader.notice.step == step

@@ -51,6 +51,23 @@ def test_the_timeline_says_what_a_stall_cost() -> None:
     assert (summary["seconds_trained"], summary["steps_redone"]) == (2.0, 1)
 
 
+def test_without_steps_the_time_of_the_ranks_is_what_counts() -> None:
+    now = [100.0]
+    timeline = Timeline("x", clock=lambda: now[0])
+    for moment, act, cause in (
+        (103.0, timeline.run, ""),
+        (110.0, timeline.stall, "failure"),
+        (111.0, timeline.stall, "lost node"),
+        (112.5, timeline.run, ""),
+    ):
+        now[0] = moment
+        act(*([cause] if cause else []))
+    now[0] = 120.0
+    summary = timeline.summary("finished", 0, {}, "steps")
+    assert summary["seconds_lost"] == {"lost node": 2.5, "start": 3.0}
+    assert (summary["seconds_trained"], summary["seconds"], summary["steps"]) == (14.5, 20.0, 0)
+
+
 def test_the_imports_of_a_script() -> None:
     source = (
         "from __future__ import annotations\nimport torch.nn as nn\ntry:\n    import x\nexcept ImportError: pass\n"

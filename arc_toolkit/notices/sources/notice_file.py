@@ -4,6 +4,7 @@ writes one for the process that it supervises (its path is in the variable `ARC_
 from __future__ import annotations
 
 import os
+import time
 
 from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
 
@@ -44,6 +45,9 @@ class NoticeFile:
         temporary = f"{self.path}.{os.getpid()}.tmp"
         with open(temporary, "w", encoding="utf-8") as stream:
             json.dump(notice.to_json(), stream)
+        # A file system has one time for all writes within some milliseconds, but a reader must see each of them.
+        now = time.time_ns()
+        os.utime(temporary, ns=(now, now))
         os.replace(temporary, self.path)
 
     def withdraw(self) -> None:

@@ -1,0 +1,82 @@
+"""The client waits for a controller that does not answer, says so, and gives up at some time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from arc_toolkit.elastic import ray_cluster
+from arc_toolkit.errors import ArcError
+
+
+class GetTimeoutError(Exception):
+    pass
+
+
+class RayActorError(Exception):
+    pass
+
+
+class FakeRay:
+    """Answers are given one by one; a call that times out takes as long as the client allows."""
+
+    exceptions = SimpleNamespace(GetTimeoutError=GetTimeoutError, RayActorError=RayActorError)
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.now = list(answers), 0.0
+
+    def get(self, request: Any, timeout: float) -> Any:
+        answer = self.answers.pop(0) if self.answers else GetTimeoutError()
+        if isinstance(answer, Exception):
+            self.now += timeout if isinstance(answer, GetTimeoutError) else 0.0
+            raise answer
+        return answer
+
+
+def status(address: str = "a", code: int | None = None, events: int = 0, lines: int = 0) -> dict[str, Any]:
+    return {"events": [{}] * events, "lines": lines, "address": address, "code": code}
+
+
+@pytest.fixture
+def follow(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def follow(ray: FakeRay) -> tuple[Any, list[tuple[float, ...]]]:
+        asked: list[tuple[float, ...]] = []
+        controller = SimpleNamespace(status=SimpleNamespace(remote=lambda *counts: asked.append(counts)))
+        clock = SimpleNamespace(monotonic=lambda: ray.now, sleep=lambda _: None)
+        monkeypatch.setattr(ray_cluster, "time", clock)
+        return ray_cluster.follow(ray, controller, 5.0), asked
+
+    return follow
+
+
+def test_a_controller_that_never_answers_is_waited_for_180_seconds(follow: Any) -> None:
+    ray = FakeRay(status())
+    statuses, _ = follow(ray)
+    assert next(statuses)["code"] is None
+    assert [next(statuses)["silent"] for _ in range(18)] == [10.0 * number for number in range(1, 19)], (
+        "a line every 10 s"
+    )
+    with pytest.raises(ArcError, match="has not answered for 190 s"):
+        next(statuses)
+
+
+def test_an_answer_ends_the_wait(follow: Any) -> None:
+    silence = [GetTimeoutError()] * 17
+    ray = FakeRay(status(), *silence, status(), *silence, status(code=0))
+    statuses, _ = follow(ray)
+    assert len(list(statuses)) == 3 + 34
+
+
+def test_a_controller_that_came_back_is_asked_for_all_of_its_output(follow: Any) -> None:
+    ray = FakeRay(status(events=2, lines=7), status("b", lines=1), status("b", events=1, lines=2, code=0))
+    statuses, asked = follow(ray)
+    assert [item["address"] for item in statuses] == ["a", "b"]
+    assert asked == [(0, 0, 5.0), (2, 7, 5.0), (2, 0, 5.0)]
+
+
+def test_a_controller_that_is_gone_is_one_sentence(follow: Any) -> None:
+    statuses, _ = follow(FakeRay(RayActorError("the actor died\nbecause of this")))
+    with pytest.raises(ArcError, match=r"the controller of the run is gone: the actor died$"):
+        list(statuses)
