@@ -68,10 +68,27 @@ def test_xgboost_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) 
     assert result["parts"] == result["whole"], result
 
 
-def test_xgboost_with_random_rows_is_not_exact(frameworks: str, tmp_path: Path) -> None:
-    """XGBoost 3.2 keeps random numbers where nobody can save them: other rows are drawn after a restart. If this fails
-    because of a newer XGBoost, docs/adapters.md has to say so."""
-    result = interrupted(frameworks, "xgboost_run", tmp_path, MORE_PARAMS='{"subsample": 0.6}')
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"subsample": 0.6},
+        {"colsample_bytree": 0.7, "colsample_bylevel": 0.7, "colsample_bynode": 0.7},
+        {"subsample": 0.6, "colsample_bynode": 0.5, "seed": 5, "num_parallel_tree": 2},
+        {"subsample": 0.6, "booster": "dart", "rate_drop": 0.3},
+        {"colsample_bytree": 0.6, "tree_method": "approx"},
+        {"subsample": 0.6, "tree_method": "exact"},
+    ],
+    ids=str,
+)
+def test_xgboost_draws_the_same_rows_and_columns(frameworks: str, tmp_path: Path, params: dict[str, Any]) -> None:
+    result = interrupted(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
+    assert result["parts"] == result["whole"], result
+
+
+def test_xgboost_with_random_rows_and_approx_is_not_exact(frameworks: str, tmp_path: Path) -> None:
+    """If this fails because of a newer XGBoost than 3.2, docs/adapters.md has to say so."""
+    params = {"subsample": 0.6, "tree_method": "approx"}
+    result = interrupted(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
     assert 0 < result["difference"] < result["spread"], result
 
 

@@ -7,7 +7,9 @@
     )
 
 XGBoost continues from a model, but not with the random numbers of the run that made it. So every round gets a seed of
-its own, from its number. It has the counts of early stopping in the callback only; `others` saves them.
+its own, from its number, and with random rows or columns also a new updater: until 3.3 the updater draws the columns
+with an engine of its own, whose seed is taken from those of the first round (src/common/random.h, MakeColumnSampler).
+The counts of early stopping are in the callback only; `others` saves them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import xgboost
 from xgboost.callback import TrainingCallback
 
 from arc_toolkit.checkpoints.store import Store
@@ -24,6 +27,8 @@ from arc_toolkit.checkpoints.store import Store
 _NAME, _CALLBACKS = "model.ubj", "callbacks.json"
 # What EarlyStopping of XGBoost 3.2 counts.
 _COUNTERS = ("best_scores", "current_rounds", "stopping_history")
+_HAS_COLUMN_ENGINE = tuple(int(part) for part in xgboost.__version__.split(".")[:2]) < (3, 3)
+_SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 
 
 class XgboostCheckpoints(TrainingCallback):
@@ -46,6 +51,7 @@ class XgboostCheckpoints(TrainingCallback):
         self._folder: Path | None = newest.folder if newest is not None else None
         self.model = str(newest / _NAME) if newest is not None else None
         self._done = newest.step + 1 if newest is not None else 0
+        self._method: str | None = None  # of trees, if the updater has to be made anew in every round
         store.begin(every)
 
     def rounds_left(self, rounds: int) -> int:
@@ -60,10 +66,15 @@ class XgboostCheckpoints(TrainingCallback):
                 )
             for callback, state in zip(self._others, states, strict=True):
                 vars(callback).update(state)
+        self._method = _method_of_random_trees(model) if _HAS_COLUMN_ENGINE else None
         return model
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """`epoch` begins with 0 again after a restart; the trees in the model do not."""
+        if self._method is not None:
+            model.set_param("tree_method", "hist" if self._method == "approx" else "approx")
+            model.save_config()  # configures the model, so that the updater is another one
+            model.set_param("tree_method", self._method)
         model.set_param("seed", self._seed + model.num_boosted_rounds())
         return False
 
@@ -76,3 +87,14 @@ class XgboostCheckpoints(TrainingCallback):
                 (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
         self._store.exit_if_evicted(step)
         return False
+
+
+def _method_of_random_trees(model: Any) -> str | None:
+    """The `tree_method`, if rows or columns are random."""
+    booster = json.loads(model.save_config())["learner"]["gradient_booster"]
+    booster = booster.get("gbtree", booster)  # dart has one inside
+    shares = booster.get("tree_train_param", {})
+    if all(float(shares.get(name, 1)) == 1 for name in _SHARES):
+        return None
+    method: str = booster["gbtree_train_param"]["tree_method"]
+    return method
