@@ -263,9 +263,11 @@ def _input(plan: YamlPlan, step: Target, value: Any, depth: int = 0) -> dict[str
     """
     pipeline = step.parent
     if isinstance(value, dict):
-        bound = value.get("path")
+        bound = value.get("path", value.get("value"))
         if "type" not in value and isinstance(bound, str) and "${{" in bound:
             return _input(plan, step, bound, depth)
+        if "value" in value:
+            return _typed_literal(value["value"])
         return {"type": str(value.get("type", "uri_folder"))}
     if not isinstance(value, str) or "${{" not in value:
         return {"type": _LITERALS[type(value)]} if type(value) in _LITERALS else None
@@ -281,6 +283,14 @@ def _input(plan: YamlPlan, step: Target, value: Any, depth: int = 0) -> dict[str
     if match := _OTHER.fullmatch(value.strip()):
         return _of_step(plan, step, match[1], match[2], match[3], depth)
     return None
+
+
+def _typed_literal(value: Any) -> dict[str, Any] | None:
+    """The type of `{value: 1000}`: 0 and 1 become booleans and other numbers integers, in this order
+    (InputLiteralValueSchema in _schema/job/input_output_entry.py)."""
+    if isinstance(value, int | float):
+        return {"type": "boolean" if value in (0, 1) else "integer"}
+    return {"type": "string"} if isinstance(value, str) else None
 
 
 def _of_step(

@@ -362,6 +362,46 @@ def test_types_of_inputs_and_outputs_are_those_that_azure_ai_ml_finds() -> None:
     assert [port["type"] for port in second["inputs"].values()] == ["uri_file", "mlflow_model", "mltable"]
 
 
+VALUES = {
+    "{value: 1000}": "integer",
+    "{value: 0.00005}": "integer",
+    "{value: 1}": "boolean",
+    "{value: true}": "boolean",
+    "{value: t5-small}": "string",
+    "{value: '7'}": "string",
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("is_own", [False, True])
+def test_types_of_literals_below_value(value: str, is_own: bool) -> None:
+    text = _with_value(value, is_own)
+    ((_, content),) = patch(text, path="p.yml", files={"p.yml": text}, **ASKED).new_files
+    assert yaml.safe_load(content)["inputs"]["n"] == {"type": VALUES[value]}
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("is_own", [False, True])
+def test_azure_ai_ml_finds_these_types_too(value: str, is_own: bool, tmp_path: Path) -> None:
+    try:
+        from azure.ai.ml import load_job
+    except ImportError:
+        unavailable("azure-ai-ml is not installed")
+    (tmp_path / "p.yml").write_text(_with_value(value, is_own))
+    assert load_job(tmp_path / "p.yml").jobs["prepare"].component.inputs["n"].type == VALUES[value]
+
+
+def _with_value(value: str, is_own: bool) -> str:
+    """The pipeline with a literal, in its own inputs or in those of the step."""
+    if is_own:
+        return INLINE.replace("n: 3", f"n: {value}")
+    text = INLINE.replace("n: 3", "n: ${{parent.inputs.n}}")
+    return text.replace("inputs:\n", f"inputs:\n  n: {value}\n", 1)
+
+
 def test_comments_and_block_scalars_move_along() -> None:
     result = patch(MOVED, path="p.yml", files={"p.yml": MOVED, "third.yml": THIRD}, **ASKED)
     [(_, content), _] = result.new_files
