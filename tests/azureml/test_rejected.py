@@ -23,6 +23,9 @@ INLINE = PIPELINE + "  s:\n    type: command\n    command: python a.py\n    envi
 STEP = PIPELINE + "  s:\n    type: command\n    component: ./train.yml\n"
 FILES = {"train.yml": COMPONENT + "outputs: {model: {type: uri_folder}}\n", "src/a.py": ""}
 
+SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
+WORD = "is rejected"
+
 REJECTED = [
     (JOB + "retries: 3\n", "unknown-key", "command job has no key `retries`: it is rejected"),
     (JOB + "resources: {cpu: 8}\n", "unknown-key", "`resources` of command job has no key `cpu`"),
@@ -57,6 +60,16 @@ REJECTED = [
     (INLINE + "    code: ./nowhere\n", "missing-reference", "`code` of step `s`"),
 ]
 # Loaded, and without effect or against what the service has.
+REJECTED += [
+    (SCHEMA + INLINE + f"inputs: {{a: {value}}}\n", "unknown-type", f"of input `a` of pipeline job {WORD}")
+    for value in (
+        *("{type: string}", "{type: number, default: -1.0}", "{type: Boolean, value: true}"),
+        *("{type: tabular, path: 'azureml:d:1'}", "{type: path, path: ./src}"),
+    )
+]
+REJECTED += [
+    (STEP + "    inputs: {a: {type: integer, default: 1}}\n", "unknown-type", f"of input `a` of step `s` {WORD}"),
+]
 WITHOUT_EFFECT = [
     (COMPONENT + "resources: {cpu: 8}\n", "unknown-key", "has no key `cpu`: it is dropped"),
     (COMPONENT + "resources: {compute: azureml:c}\n", "misplaced-key", "it belongs to its step"),
@@ -88,6 +101,10 @@ TAKEN = [
     STEP + "  t:\n    component: ./train.yml\n    inputs: {a: '${{parent.jobs.s.outputs.model}}'}\n",
     STEP.replace("{default_compute: azureml:c}", "{default_compute: azureml:c, anything: 1}"),
     SWEEP,
+    SCHEMA + INLINE + "inputs: {a: 1, b: {value: 1}, c: {path: ./src}, d: {type: uri_file, path: ./src/a.py}}\n",
+    SCHEMA + INLINE + "inputs: {a: {type: MLTable, path: ./src}, b: {type: mlflow_model, path: ./src}}\n",
+    # It is a pipeline component, which its inputs say.
+    COMPONENT.replace("command\nname", "command\ninputs: {a: {type: string}}\nname"),
     "$schema: http://azureml/sdk-2-0/SparkComponent.json\nname: s\nversion: '1'\ntype: spark\ncode: ./src\n"
     "entry: {file: a.py}\nresources: {instance_type: standard_e8s_v3, runtime_version: '3.4'}\n"
     "conf: {spark.driver.cores: 1, spark.driver.memory: 2g, spark.executor.cores: 2, spark.executor.memory: 2g,"
@@ -118,6 +135,36 @@ def test_an_input_that_is_missing_is_one_finding_however_often_it_is_used() -> N
 @pytest.mark.parametrize("text", TAKEN)
 def test_what_is_taken_is_not_reported(text: str) -> None:
     assert [item for item in patch(text, files=FILES).findings if item.severity != "note"] == []
+
+
+@pytest.mark.parametrize("schema", ["", SCHEMA])
+def test_declared_types_make_a_component_of_what_is_used_as_one(schema: str) -> None:
+    text = schema + INLINE + "inputs: {a: {type: string}}\n"
+    around = PIPELINE + "  s:\n    type: pipeline\n    component: ./inner.yml\n"
+    findings = patch(text, path="inner.yml", files={"inner.yml": text, "p.yml": around}).findings
+    assert "unknown-type" not in {item.rule for item in findings}
+
+
+NAMED = COMPONENT.replace("name: train", "name: train-model")
+
+
+@pytest.mark.parametrize("text", [STEP, SWEEP.split("trial:")[0] + "trial: ./train.yml\n"])
+def test_the_name_of_a_component_whose_file_is_used_is_not_rejected(text: str) -> None:
+    findings = patch(NAMED, path="train.yml", files={"train.yml": NAMED, "p.yml": text}).findings
+    assert [(item.rule, item.severity) for item in findings] == [("invalid-name", "note")]
+
+
+@pytest.mark.parametrize(("name", "text"), [("p.yml", "a: b\n"), ("p.py", "x = load_component('./train.yml')\n")])
+def test_the_name_of_a_component_that_is_loaded_is_rejected(name: str, text: str) -> None:
+    findings = patch(NAMED, path="train.yml", files={"train.yml": NAMED, name: text}).findings
+    assert [(item.rule, item.severity) for item in findings] == [("invalid-name", "error")]
+
+
+@pytest.mark.real
+def test_azure_ai_ml_agrees_about_names(tmp_path: Path) -> None:
+    (tmp_path / "train.yml").write_text(NAMED)
+    assert not _loads(NAMED, tmp_path)
+    assert _loads(STEP, tmp_path)
 
 
 @pytest.mark.real

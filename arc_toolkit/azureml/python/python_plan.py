@@ -248,12 +248,11 @@ class PythonPlan(Plan):
         into the component of a file, which its steps share."""
         if setting.path[0] != "resources" or target.generation != "v2" or target.builder is not None:
             return False
-        attributes = [use for use in target.uses if use.how == "assign" and use.path[:-1] == ("resources",)]
         calls = target.set_resources
         is_converted = bool(calls) and self.settings.wants("set-resources") and not target.set_resources_problem
         is_converted = is_converted and not self.covers("set-resources", self.at(calls[0].statement))
         has_own = bool(target.named(("resources",))) or is_converted
-        if target.component is None or has_own or not (attributes or calls):
+        if target.component is None or has_own or not (target.in_place or calls):
             return False
         return id(target.component) in self._components_of_others
 

@@ -97,6 +97,12 @@ class PythonTarget(CodeTarget):
         return [use for use in self.uses if use.how == "call" and use.path == ("set_resources",)]
 
     @property
+    def in_place(self) -> list[Use]:
+        """`node.resources.shm_size = ...`, which changes the resources that it has. `set_resources` does so too, and is
+        replaced."""
+        return [use for use in self.uses if use.how == "assign" and use.path[:-1] == ("resources",)]
+
+    @property
     def set_resources_problem(self) -> str:
         """Why its `set_resources` cannot become an assignment."""
         calls = self.set_resources
@@ -183,13 +189,19 @@ class PythonTarget(CodeTarget):
         component = self.component
         document = component.document if component is not None else None
         for name in sdk.RESOURCE_ARGUMENTS:
-            node = self.get("resources", name) if self.builder is not None else None
+            node = self.get("resources", name)
+            if self.builder is None and not (isinstance(node, CodeValue) and node.inherited):
+                node = None
             node = node or self.get("component", "resources", name)
             if isinstance(node, CodeValue):
-                if not all(
+                is_plain = all(
                     isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(node.expression)
-                ):
-                    raise Refused(f"its command object sets {name} to {short(node.expression)}")
+                )
+                if node.opaque or not is_plain:
+                    who = "its command object" if self.builder is not None else "another step of its component"
+                    raise Refused(
+                        f"{who} sets {name} to {short(node.expression)}, in line {node.expression.lineno}"
+                    )
                 kept[name] = " ".join(node.statement.source.slice(node.expression).split())
             elif document is not None and (written := document.root.get("resources", name)) is not None:
                 text = text_of(written)

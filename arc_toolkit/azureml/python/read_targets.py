@@ -25,6 +25,7 @@ from arc_toolkit.edit.python_names import Statement, Use
 def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
     """What the code says about each target, as the tree that YAML would have."""
     reader = CodeReader(meanings)
+    shared = _shared_resources(targets, reader)
     trials: dict[int, Fields] = {}
     # A sweep after its trial, whose settings it has.
     for index, target in sorted(enumerate(targets), key=lambda pair: pair[1].is_sweep):
@@ -55,6 +56,7 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
                 fields |= {("component", *path): value for path, value in inline.items()}
             else:
                 fields[("component",)] = reader.value(target.call.func, statement)
+        fields |= _inherited(shared.get(id(target), {}))
         reader.uses(target.uses, fields, statement, target.generation == "v1.5")
         if target.parent is not None and target.swept:
             trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
@@ -74,6 +76,28 @@ def _inherited(fields: Fields) -> Fields:
     for value in copies.values():
         value.inherited = True
     return copies
+
+
+def _shared_resources(targets: list[PythonTarget], reader: CodeReader) -> dict[int, Fields]:
+    """What steps have by what is said about other steps of their component, in the same function.
+
+    Their `resources` are one object, if the file of the component has any: `b.resources.shm_size = ...` changes it for
+    all of them, the earlier ones too (azure-ai-ml 1.35.2). A command object is copied instead.
+    """
+    groups: dict[tuple[int, int], list[PythonTarget]] = {}
+    for target in targets:
+        document = target.component.document if target.component is not None else None
+        has_resources = document is not None and document.root.get("resources") is not None
+        if target.generation == "v2" and has_resources and not target.named(("resources",)):
+            groups.setdefault((id(target.component), id(target.statement.scope)), []).append(target)
+    shared: dict[int, Fields] = {}
+    for group in groups.values():
+        if uses := [use for target in group for use in target.in_place]:
+            fields: Fields = {}
+            uses.sort(key=lambda use: use.statement.order)
+            reader.uses(uses, fields, group[0].statement, False)
+            shared |= dict.fromkeys(map(id, group), fields)
+    return shared
 
 
 def _before(uses: list[Use], statement: Statement) -> list[Use]:

@@ -6,6 +6,7 @@ import re
 
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.edit.yaml_nodes import Node
 from arc_toolkit.findings import Rule
 
 # azure-ai-ml 1.35: `ComponentNameStr` and `PipelineNodeNameStr` of _schema/core/fields.py.
@@ -23,9 +24,19 @@ def _check(plan: Plan) -> None:
         elif role == Role.COMPONENT and target.parent is None:
             name = target.text("name") or ""
             if name and not _COMPONENT.fullmatch(name):
-                message = f"`{name}` is rejected as the name of a component"
-                reason = "lower-case letters, digits and `_` only, and a letter in front"
-                plan.report(RULE, message, target.place_of(("name",)), reason=reason)
+                _report(plan, name, target.place_of(("name",)))
+
+
+def _report(plan: Plan, name: str, at: Node) -> None:
+    message = f"`{name}` is rejected as the name of a component"
+    reason = "lower-case letters, digits and `_` only, and a letter in front"
+    # Only the file of a component is read for a pipeline or deployment that names it, not its name.
+    uses = plan.library.uses(plan.path)
+    if uses and uses <= {"component", "trial"}:
+        message += " that is registered or loaded by itself"
+        plan.add_finding(RULE.id, "note", message, at, reason=f"{reason}; the files that use it do not mind")
+    else:
+        plan.report(RULE, message, at, reason=reason)
 
 
 RULE = Rule(
@@ -35,7 +46,8 @@ RULE = Rule(
     summary="a name of a component or step that is rejected",
     why="""\
 azure-ai-ml takes lower-case letters, digits and `_` in the names of v2 components and of pipeline steps. `train-model`
-was valid in the previews and in SDK v1.5, and is rejected today.""",
+was valid in the previews and in SDK v1.5, and is rejected today. The name of a component whose file is named by a
+pipeline or a deployment is not looked at, so that it is a note there.""",
     before="""\
 type: pipeline
 jobs:

@@ -176,4 +176,59 @@ MORE: dict[str, Idiom] = {
         },
         settings=EXPOSED,
     ),
+    # The steps of a component with resources share them, whichever comes first; a command object is copied.
+    "shared: set on another step": Idiom(
+        body("a = train()", "b = train()", 'b.resources.shm_size = "8g"', "c = train()", made='"sized.yml"'),
+        {key: {**BIG, "shm_size": "8g", "docker_args": "--ipc=host"} for key in "abc"},
+    ),
+    "shared: a count that is not asked for": Idiom(
+        body("a = train()", "b = train()", "b.resources.instance_count = 5", "c = train()", made='"sized.yml"'),
+        {
+            key: {"instance_type": "big", "instance_count": 5, "shm_size": "4g", "docker_args": "--ipc=host"}
+            for key in "abc"
+        },
+        settings={"instance_type": "big"},
+    ),
+    "shared: one of the steps": Idiom(
+        body("a = train()", "b = train()", 'b.resources.shm_size = "8g"', made='"sized.yml"'),
+        {"a": {**BIG, "shm_size": "8g", "docker_args": "--ipc=host"}, "b": None},
+        settings={**BIG, "steps": ("a",)},
+    ),
+    "shared: set on both": Idiom(
+        body(
+            *("a = train()", 'a.resources.shm_size = "1g"', "b = train()", 'b.resources.shm_size = "8g"'),
+            made='"sized.yml"',
+        ),
+        {key: {**BIG, "shm_size": "8g", "docker_args": "--ipc=host"} for key in "ab"},
+    ),
+    "shared: with a step of its own": Idiom(
+        body(
+            "a = train()",
+            f"a.resources = {SMALL}",
+            'a.resources.shm_size = "1g"',
+            "b = train()",
+            made='"sized.yml"',
+        ),
+        {"a": {**BIG, "shm_size": "1g"}, "b": {**BIG, "shm_size": "4g", "docker_args": "--ipc=host"}},
+    ),
+    "shared: a value that is not plain": Idiom(
+        body("a = train()", "b = train()", 'b.resources.shm_size = os.environ.get("S", "8g")', made='"sized.yml"'),
+        {"a": None, "b": None},
+        ("another step of its component sets shm_size to os.environ.get",),
+        settings={**BIG, "steps": ("a",)},
+    ),
+    "shared: not by a command object": Idiom(
+        """
+        train = command(name="d", command="echo", environment="azureml:e:1", shm_size="1g")
+
+        @dsl.pipeline()
+        def p():
+            a = train()
+            b = train()
+            b.resources.shm_size = "8g"
+
+        job = p()
+        """,
+        {"a": {**BIG, "shm_size": "1g"}, "b": {**BIG, "shm_size": "8g"}},
+    ),
 }
