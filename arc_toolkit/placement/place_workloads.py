@@ -10,6 +10,7 @@ from arc_toolkit.edit.yaml_nodes import Node, get, items_of, text_of
 from arc_toolkit.edit.yaml_proof import holds
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry, Shape
+from arc_toolkit.placement.counted_evictions import counted_evictions
 from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload
 from arc_toolkit.placement.place_plan import (
     COORDINATOR,
@@ -22,7 +23,7 @@ from arc_toolkit.placement.place_plan import (
 )
 from arc_toolkit.placement.place_spec import place_pods
 from arc_toolkit.placement.replaced_fields import is_top, own_fields, workflow_fields
-from arc_toolkit.placement.retries import counted_evictions, set_retries
+from arc_toolkit.placement.retries import on_spot_nodes, set_retries
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
 from arc_toolkit.placement.train_jobs import add_override, lacks_training, refuse_mixed
@@ -82,16 +83,16 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
     retries = settings.retries
     whole = all(spec.is_whole for spec in workload.pod_specs)  # else a patch of kustomize, which has been said
     if retries is not None and settings.wants(RETRIES) and whole:
+        on_spot = on_spot_nodes(workload, lambda spec: spec.role in settings.roles)
         is_set = plan.attempt(
             RETRIES,
             f"{workload.shown}: retries are not set",
             workload.node,
-            lambda editor: set_retries(editor, workload, retries),
+            lambda editor: set_retries(editor, on_spot, retries),
         )
-        if is_set and (reason := counted_evictions(workload)):
-            plan.add(
-                RETRIES, "warning", f"{workload.shown}: some evictions count as errors", workload.node, reason
-            )
+        for reason in counted_evictions(on_spot) if is_set else ():
+            message = f"{workload.shown}: an eviction can still count as an error or end it"
+            plan.add(RETRIES, "warning", message, workload.node, reason)
 
 
 def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:

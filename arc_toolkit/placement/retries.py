@@ -8,6 +8,7 @@ each rule. Where the user's own policy makes a retry wrong nothing is changed, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import yaml
 
@@ -15,7 +16,7 @@ from arc_toolkit.edit.edits import Refused
 from arc_toolkit.edit.yaml_editor import Path
 from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Retry
-from arc_toolkit.placement.manifests import Workload, makes_pod
+from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
 from arc_toolkit.placement.spec_editor import SpecEditor
 
 DISRUPTED = {"type": "DisruptionTarget"}
@@ -23,10 +24,10 @@ DISRUPTED = {"type": "DisruptionTarget"}
 _ENDED = ("143", "137")
 # Actions of Volcano that end or count a job at every eviction, and the events that an eviction is.
 _VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
-_VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
+VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
 # What an eviction also is if the process ends before its pod is gone; by its exit code if a policy has one:
 # https://github.com/volcano-sh/volcano, pkg/controllers/job/job_controller_handler.go, updatePod
-_VOLCANO_FAILED = ("PodFailed", *_ENDED)
+VOLCANO_FAILED = ("PodFailed", *_ENDED)
 # Defaults of the training operator, v1: https://github.com/kubeflow/trainer/tree/v1.9.4/pkg/apis/kubeflow.org/v1
 _RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
 
@@ -34,6 +35,12 @@ _RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
 def set_retries(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Evictions are survived, errors tried again `retries` times; `Refused` with the reason if that is wrong."""
     _SETTERS[workload.kind.retry](editor, workload, retries)
+
+
+def on_spot_nodes(workload: Workload, is_there: Callable[[PodSpec], bool]) -> Workload:
+    """The same workload with its coordinators that are on spot nodes all the same: they need retries, too."""
+    specs = (replace(spec, coordinator=spec.coordinator and not is_there(spec)) for spec in workload.pod_specs)
+    return replace(workload, pod_specs=tuple(specs))
 
 
 def _nothing_to_do(editor: SpecEditor, workload: Workload, retries: int) -> None:
@@ -70,8 +77,16 @@ def _job(editor: SpecEditor, workload: Workload, retries: int) -> None:
             )
         elif action != "Ignore":
             raise Refused(f"its podFailurePolicy has the action {action} for evictions: make it Ignore")
-        if get(node, "backoffLimit") is None:
+        _refuse_replacement(node)
+        # With a limit per index there is none for all of them: a number would be less, not more.
+        if get(node, "backoffLimit") is None and get(node, "backoffLimitPerIndex") is None:
             editor.set((*job, "backoffLimit"), retries)
+
+
+def _refuse_replacement(job: Node | None) -> None:
+    """https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-replacement-policy"""
+    if (policy := text_of(get(job, "podReplacementPolicy"))) not in (None, "Failed"):
+        raise Refused(f"its podReplacementPolicy is {policy}: with a podFailurePolicy it must be Failed")
 
 
 def disruption_action(job: Node | None) -> str | None:
@@ -79,6 +94,7 @@ def disruption_action(job: Node | None) -> str | None:
     for rule in items_of(get(job, "podFailurePolicy", "rules")):
         if any(
             text_of(get(condition, "type")) == DISRUPTED["type"]
+            and text_of(get(condition, "status")) in (None, "True")
             for condition in items_of(get(rule, "onPodConditions"))
         ):
             return text_of(get(rule, "action"))
@@ -119,6 +135,7 @@ def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
                 f"the podFailurePolicy of {spec.role} has a FailJob of its own, after which the set would also be "
                 "restarted without a limit: take it out"
             )
+        _refuse_replacement(node)
         # The webhook's default is OnFailure, with which a podFailurePolicy is refused.
         editor.set((*spec.path, "restartPolicy"), "Never")
         if get(node, "backoffLimit") is None:
@@ -127,22 +144,36 @@ def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
             editor.append(
                 (*job, "podFailurePolicy", "rules"), {"action": "FailJob", "onPodConditions": [DISRUPTED]}
             )
-    rules = items_of(get(policy, "rules"))
-    if not any("PodFailurePolicy" in _texts(get(rule, "onJobFailureReasons")) for rule in rules):
-        if any(get(rule, "onJobFailureReasons") is None for rule in rules):
-            raise Refused(
-                "a rule of its failurePolicy is for every failure, so that one for evictions has no effect"
-            )
+    actions = {_job_set_action(policy, spec.role) for spec in workload.pod_specs}
+    if None in actions:
         editor.append(
             (*top, "failurePolicy", "rules"),
             {
                 "name": "evictions",
-                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "action": _UNCOUNTED[0],
                 "onJobFailureReasons": ["PodFailurePolicy"],
             },
         )
+    for action in sorted(action for action in actions if action is not None and action not in _UNCOUNTED):
+        raise Refused(
+            f"the first rule of its failurePolicy for evictions has the action {action}: make it {_UNCOUNTED[0]}"
+        )
     if get(policy, "maxRestarts") is None:
         editor.set((*top, "failurePolicy", "maxRestarts"), retries)
+
+
+# Actions after which the set, or the job, goes on without counting: JobSet, api/jobset/v1alpha2/jobset_types.go
+_UNCOUNTED = ("RestartJobSetAndIgnoreMaxRestarts", "RestartJobAndIgnoreMaxRestarts")
+
+
+def _job_set_action(policy: Node | None, role: str) -> str | None:
+    """What a failurePolicy does when an eviction fails a job of this role; the first rule that applies counts, and an
+    empty list applies to all: https://github.com/kubernetes-sigs/jobset, pkg/controllers/failure_policy.go"""
+    for rule in items_of(get(policy, "rules")):
+        reasons, targets = _texts(get(rule, "onJobFailureReasons")), _texts(get(rule, "targetReplicatedJobs"))
+        if (not reasons or "PodFailurePolicy" in reasons) and (not targets or role in targets):
+            return text_of(get(rule, "action"))
+    return None
 
 
 # --- Kubeflow --------------------------------------------------------------------------------------------------
@@ -182,37 +213,22 @@ def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """Without a policy evicted pods are made again for ever; RestartJob counts against maxRetry, which is 3."""
     top = _volcano_top(workload)
     for event, action in volcano_policies(workload):
-        if event in _VOLCANO_EVENTS and action in _VOLCANO_ENDS:
+        if event in VOLCANO_EVENTS and action in _VOLCANO_ENDS:
             raise Refused(f"its policy {event} -> {action} ends it at the first eviction: take it out")
-        if event in _VOLCANO_FAILED and action in _VOLCANO_ENDS:
+        if event in VOLCANO_FAILED and action in _VOLCANO_ENDS:
             raise Refused(
                 f"its policy {event} -> {action} also ends it when the process of an evicted pod ends before the pod "
                 "is gone: make it RestartTask"
             )
-        if event in _VOLCANO_EVENTS and action == "RestartJob":
+        if event in VOLCANO_EVENTS and action == "RestartJob":
             raise Refused(
                 f"its policy {event} -> RestartJob counts evictions against maxRetry (3 by default): take it out, and "
                 "evicted pods are made again without a limit"
             )
     if get(workload.node, *top, "maxRetry") is None:
+        if retries == 0:
+            raise Refused("Volcano takes a maxRetry of 0 for the default, which is 3: use --retries 1 or more")
         editor.set((*workload.path, *top, "maxRetry"), retries)
-
-
-def counted_evictions(workload: Workload) -> str:
-    """How a policy of Volcano counts some evictions as errors, although the job survives them; empty if none does."""
-    if workload.kind.retry is not Retry.VOLCANO:
-        return ""
-    events = [
-        event
-        for event, action in volcano_policies(workload)
-        if event in _VOLCANO_FAILED and action == "RestartJob"
-    ]
-    if not events:
-        return ""
-    return (
-        f"its policy {events[0]} -> RestartJob also counts an eviction against maxRetry when the process ends before "
-        "its pod is gone: make maxRetry larger than the evictions and errors that you expect"
-    )
 
 
 def _volcano_top(workload: Workload) -> tuple[str, ...]:
@@ -249,8 +265,12 @@ def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
     ]
     for spec in (*templates, *shared):
         strategy = spec.get("retryStrategy")
+        # Evictions count here: https://argo-workflows.readthedocs.io/en/latest/fields/#retrystrategy
+        if text_of(get(strategy, "limit")) == "0":
+            raise Refused(f"the limit of {spec.role} is 0, so that nothing is retried: raise it")
         if not isinstance(strategy, yaml.MappingNode):
             if not shared:
+                _refuse_none(retries)
                 editor.set((*spec.path, "retryStrategy"), {"limit": str(retries), "retryPolicy": "Always"})
         elif get(strategy, "retryPolicy") is None and get(strategy, "expression") is None:
             editor.set((*spec.path, "retryStrategy", "retryPolicy"), "Always")
@@ -272,6 +292,7 @@ def _ray_job(editor: SpecEditor, workload: Workload, retries: int) -> None:
     if text_of(get(workload.node, *top, "submissionMode")) == "InteractiveMode":
         raise Refused("KubeRay takes no backoffLimit in InteractiveMode")
     if get(workload.node, *top, "backoffLimit") is None:
+        _refuse_none(retries)
         editor.set((*workload.path, *top, "backoffLimit"), retries)
 
 
@@ -281,9 +302,21 @@ def _spark(editor: SpecEditor, workload: Workload, retries: int) -> None:
     policy = get(workload.node, *top, "restartPolicy")
     if text_of(get(policy, "type")) == "Never":
         raise Refused("its restartPolicy has the type Never: make it OnFailure")
+    if text_of(get(policy, "onFailureRetries")) == "0":
+        raise Refused("its restartPolicy has 0 onFailureRetries: raise it")
     if not pairs(policy):
+        _refuse_none(retries)
         value = {"type": "OnFailure", "onFailureRetries": retries, "onFailureRetryInterval": 10}
         editor.set((*workload.path, *top, "restartPolicy"), value)
+    elif text_of(get(policy, "type")) == "OnFailure" and get(policy, "onFailureRetries") is None:
+        # Without a number there is no retry: https://github.com/kubeflow/spark-operator, pkg/util/sparkapplication.go
+        _refuse_none(retries)
+        editor.set((*workload.path, *top, "restartPolicy", "onFailureRetries"), retries)
+
+
+def _refuse_none(retries: int) -> None:
+    if retries == 0:
+        raise Refused("its kind counts evictions as errors, so that 0 survives none: use --retries 1 or more")
 
 
 def _texts(node: Node | None) -> set[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import yaml
 
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.placement.place_files import CheckedManifests
@@ -80,3 +83,74 @@ def test_public_manifests_are_not_on_spot_nodes_of_azure() -> None:
         for finding in CheckedManifests(PlaceSettings()).process(str(path), data).findings
     }
     assert rules == set()
+
+
+AKS = "kubernetes.azure.com/scalesetpriority"
+ON_SPOT: dict[str, Any] = {
+    "nodeSelector": {AKS: "spot"},
+    "tolerations": [{"key": AKS, "operator": "Equal", "value": "spot", "effect": "NoSchedule"}],
+}
+THERE = {"containers": [{"name": "c", "image": "train"}], "restartPolicy": "Never", **ON_SPOT}
+ELSEWHERE = {"containers": [{"name": "c", "image": "train"}]}
+IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+
+
+def ray(head: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    groups = [{"groupName": "w", "template": {"spec": THERE}}]
+    cluster = {"headGroupSpec": {"template": {"spec": head}}, "workerGroupSpecs": groups}
+    return {"rayClusterSpec": cluster, **spec}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec", "is_survived"),
+    [
+        ("batch/v1", "Job", {"podFailurePolicy": IGNORES, "template": {"spec": THERE}}, True),
+        ("batch/v1", "Job", {"backoffLimit": 9, "template": {"spec": THERE}}, False),
+        # Evicted pods of Volcano are made again without a limit.
+        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"name": "w", "template": {"spec": THERE}}]}, True),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            {
+                "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
+                "tasks": [{"name": "w", "template": {"spec": THERE}}],
+            },
+            False,
+        ),
+        (
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": THERE}}}},
+            True,
+        ),
+        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"Worker": {"template": {"spec": THERE}}}}, False),
+        # Workers of Ray and executors of Spark are made again; only a new head or driver is a retry.
+        ("ray.io/v1", "RayJob", ray(ELSEWHERE), True),
+        ("ray.io/v1", "RayJob", ray(THERE), False),
+        ("ray.io/v1", "RayJob", ray(THERE, backoffLimit=2), True),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": {}, "executor": ON_SPOT}, True),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": ON_SPOT, "executor": {}}, False),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {
+                "templates": [
+                    {"name": "a", "container": {"image": "x"}},
+                    {
+                        "name": "b",
+                        "container": {"image": "x"},
+                        "retryStrategy": {"retryPolicy": "Always"},
+                        **ON_SPOT,
+                    },
+                ]
+            },
+            True,
+        ),
+        ("argoproj.io/v1alpha1", "Workflow", {**ON_SPOT, "templates": [{"name": "a", "container": {}}]}, False),
+    ],
+)
+def test_only_what_an_eviction_ends_or_counts_lacks_retries(
+    version: str, kind: str, spec: dict[str, Any], is_survived: bool
+) -> None:
+    text = yaml.safe_dump({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec})
+    assert ("no-retry-on-spot" not in {finding.rule for finding in findings(text)}) is is_survived
