@@ -93,7 +93,7 @@ class Editor:
             assert node is not None
             if holds(node, value):
                 return
-            if isinstance(value, dict | list):
+            if _is_collection(value):
                 if not is_null(node):
                     raise Refused(f"`{_shown(path)}` already exists")
                 self._fill(path, rest, key, node, value)
@@ -344,17 +344,21 @@ def _has_alias(documents: tuple[Node | None, ...]) -> bool:
 
 
 def _plant(tree: dict[Any, Any], path: Sequence[Any], leaf: Any) -> None:
-    for step in path[:-1]:
-        tree = tree.setdefault(step, {})
-        if not isinstance(tree, dict):
+    *steps, last = path
+    for step in steps:
+        below = tree.get(step)
+        if below is None:
+            below = tree[step] = {}
+        elif not isinstance(below, dict):
             raise Refused(f"two changes want `{step}`")
-    if tree.get(path[-1], leaf) != leaf:
-        raise Refused(f"two changes want `{path[-1]}`")
-    tree[path[-1]] = leaf
+        tree = below
+    if last in tree and tree[last] != leaf:
+        raise Refused(f"two changes want `{last}`")
+    tree[last] = leaf
 
 
 def _is_collection(value: Value) -> bool:
-    return isinstance(value, dict | list)
+    return isinstance(value, dict) or isinstance(value, list)  # noqa: SIM101
 
 
 def _shown(path: Path) -> str:

@@ -15,7 +15,7 @@ import yaml
 from arc_toolkit.edit.edits import Edit, Refused
 from arc_toolkit.edit.json_layout import JsonStyle
 from arc_toolkit.edit.yaml_nodes import STR, Node, YamlText, last_scalar, pairs, walk
-from arc_toolkit.edit.yaml_writer import Writer, YamlStyle, quoted
+from arc_toolkit.edit.yaml_writer import Writer, YamlStyle, quoted, writer_of
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=[\s,}]|\Z)")
@@ -129,7 +129,7 @@ class YamlLayout:
             return self._flow_growth(node, "{", last, self._flow_pairs(key, node, tree))
         key, end = self._neighbour(node, next(iter(tree)), removed)
         column = key.start_mark.column
-        lines = self._writer(tree).lines(tree, column)
+        lines = self._writer(tree).new_lines(tree, column)
         if end is None:
             start = self._comments_above(key)
             return [Lines(Edit(start, start, "".join(line + self._newline for line in lines)), column)]
@@ -351,12 +351,12 @@ class YamlLayout:
 
     @cached_property
     def _mapping_writer(self) -> Writer:
-        return Writer(self._style, self._indent, 0)
+        return writer_of(self._style, self._indent, 0)
 
     @cached_property
     def _list_writer(self) -> Writer:
         """Lists have to be looked for to know their indent."""
-        return Writer(self._style, self._indent, self._list_indent())
+        return writer_of(self._style, self._indent, self._list_indent())
 
     @cached_property
     def _indent(self) -> int:
@@ -392,5 +392,5 @@ def _is_json(key: Node | None, node: Node) -> bool:
 
 def _has_list(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(_has_list(item) for item in value.values() if isinstance(item, dict | list))
+        return any(map(_has_list, value.values()))
     return isinstance(value, list)

@@ -36,6 +36,7 @@ class Named:
     value: str | None = None
 
 
+_ABOUT_KEYS = (Drop, Named)
 # Pairs of nodes that are known to be the same; None where no alias makes a node come twice.
 Memo = set[tuple[int, int]] | None
 # What was asked, as a tree beside the document: key or index -> Change, Put, Drop or Named.
@@ -79,11 +80,11 @@ def same(old: Node | None, new: Node | None, change: Change | Put | None, memo: 
 
 def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
     names = _names(old)
-    if all(name in names and not isinstance(leaf, Drop | Named) for name, leaf in change.items()):
+    added = change.keys() - names
+    if not added and not any(isinstance(leaf, _ABOUT_KEYS) for leaf in change.values()):
         return _same_keys(old, new, change, memo)  # the change is further down, as in most mappings
     leaves = zip(old.value, map(change.get, names), strict=True)
     kept = [(pair, leaf) for pair, leaf in leaves if leaf is None or not isinstance(leaf, Drop)]
-    added = change.keys() - names
     there: list[tuple[Node, Node]] = []
     extra: list[tuple[Node, Node]] = []
     for pair in new.value:
@@ -97,6 +98,8 @@ def _same_mapping(old: Node, new: Node, change: Change, memo: Memo) -> bool:
                 return False
         elif old_key.tag != key.tag or (old_key.value != key.value and not same(old_key, key, None, memo)):
             return False
+        elif leaf is None and value is old_value:
+            continue
         elif leaf is None and isinstance(value, ScalarNode):
             if value.value != old_value.value or value.tag != old_value.tag:
                 return False
@@ -116,6 +119,8 @@ def _same_keys(old: Node, new: Node, change: Change, memo: Memo) -> bool:
         if key.tag != new_key.tag or (key.value != new_key.value and not same(key, new_key, None, memo)):
             return False
         leaf = change.get(key.value) if change and isinstance(key, ScalarNode) else None
+        if leaf is None and value is new_value:
+            continue
         if leaf is None and isinstance(value, ScalarNode):
             if value.tag != new_value.tag or value.value != new_value.value:
                 return False

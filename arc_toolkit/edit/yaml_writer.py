@@ -34,6 +34,9 @@ def _is_word(text: str) -> bool:
 
 # Longer text is folded in a new file.
 WIDTH = 110
+_MOST_WRITTEN = 256
+# For isinstance(): `list | tuple` would be made anew at every call, which takes ten times as long as the test.
+_LISTS, _NUMBERS = (list, tuple), (int, float)
 
 
 class Comment(str):
@@ -41,8 +44,11 @@ class Comment(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"Comment({super().__repr__()})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class YamlStyle:
     """What the caller prefers where YAML allows several forms."""
 
@@ -66,6 +72,18 @@ class Writer:
     list_indent: int = 2
     # Of a new file: any text that reads back is plain, and long or multi-line text becomes a block scalar.
     prose: bool = False
+    # What was written, by the text of the value and its column.
+    _written: dict[tuple[str, int], list[str]] = field(default_factory=dict, compare=False, repr=False)
+
+    def new_lines(self, tree: dict[str, Any], column: int) -> list[str]:
+        """As `lines`, which are not to be changed: many workloads get the same new keys."""
+        key = (repr(tree), column)
+        lines = self._written.get(key)
+        if lines is None:
+            if len(self._written) >= _MOST_WRITTEN:
+                self._written.clear()
+            lines = self._written[key] = self.lines(tree, column)
+        return lines
 
     def lines(self, tree: dict[str, Any], column: int) -> list[str]:
         """A block mapping whose keys are at `column`."""
@@ -112,7 +130,7 @@ class Writer:
                 seen = quote or (isinstance(item, str) and self.style.quoted(key))
                 inside.append(f"{self.scalar(key, flow=True, quote=quote)}: {self.flow(item, quote=seen)}")
             return "{" + ", ".join(inside) + "}"
-        if isinstance(value, list | tuple):
+        if isinstance(value, _LISTS):
             return "[" + ", ".join(self.flow(item, quote=quote) for item in value) + "]"
         return self.scalar(value, flow=True, quote=quote)
 
@@ -152,6 +170,12 @@ class Writer:
         return ">-\n" + "\n".join(" " * column + line for line in lines)
 
 
+@lru_cache(maxsize=64)
+def writer_of(style: YamlStyle, indent: int, list_indent: int) -> Writer:
+    """The writer of all files of one layout."""
+    return Writer(style, indent, list_indent)
+
+
 def file_text(tree: dict[str, Any], style: YamlStyle | None = None) -> str:
     """A whole new file, in the order given."""
     return "".join(f"{line}\n" for line in Writer(style or YamlStyle(), prose=True).lines(tree, 0))
@@ -187,7 +211,7 @@ def _escape(code: int) -> str:
 
 def _is_long_list(value: Any) -> bool:
     """Whether a list takes a line for each item: not an empty one, nor one of numbers."""
-    return isinstance(value, list | tuple) and not all(isinstance(item, int | float) for item in value)
+    return isinstance(value, _LISTS) and not all(isinstance(item, _NUMBERS) for item in value)
 
 
 def number(value: float) -> str:
