@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import yaml
 
@@ -25,9 +24,9 @@ PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuring
 _TERM_FIELDS = ("matchExpressions", "matchFields")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PodSpec:
-    """One pod spec, or the fields that stand for one."""
+    """One pod spec, or the fields that stand for one. Never changed; frozen ones take longer to make."""
 
     path: Path
     node: Node
@@ -35,17 +34,25 @@ class PodSpec:
     shape: Shape
     coordinator: bool
 
+    def __post_init__(self) -> None:
+        fields = {key.value: value for key, value in self.node.value if isinstance(key, yaml.ScalarNode)}
+        # The values by their keys, of which a dozen are asked for; None if it has a merge key.
+        self._fields = None if "<<" in fields else fields
+        labels = pairs(self.get("nodeSelector"))
+        # The nodeSelector; values that are not text are left out, because the API server refuses them.
+        self.selector = {key: value for key, (_, node) in labels.items() if (value := text_of(node))}
+        terms = items_of(self.get(*REQUIRED)) if self.get("affinity") is not None else ()
+        # The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to.
+        self.required_terms = {
+            index: term
+            for index, term in enumerate(terms)
+            if any(items_of(get(term, name)) for name in _TERM_FIELDS)
+        }
+
     def get(self, name: str, *path: str | int) -> Node | None:
-        # A dozen fields of each are asked for.
         fields = self._fields
         node = get(self.node, name) if fields is None else fields.get(name)
         return get(node, *path) if path else node
-
-    @cached_property
-    def _fields(self) -> dict[str, Node] | None:
-        """The values by their keys; None if it has a merge key."""
-        fields = {name: value for name, (_, value) in pairs(self.node).items()}
-        return None if "<<" in fields else fields
 
     def text(self, name: str, *path: str | int) -> str | None:
         return text_of(self.get(name, *path))
@@ -58,24 +65,12 @@ class PodSpec:
         keys = [key for key, _ in self.node.value]
         return next((key for index, key in enumerate(keys) if key.value in [k.value for k in keys[:index]]), None)
 
-    @cached_property
+    @property
     def is_whole(self) -> bool:
         """Whether it has containers; a patch of kustomize has none."""
         containers = self.get("containers")
         is_empty = is_null(containers) or (isinstance(containers, yaml.SequenceNode) and not containers.value)
         return self.shape is not Shape.POD_SPEC or not (containers is None or is_empty)
-
-    @cached_property
-    def selector(self) -> dict[str, str]:
-        """The nodeSelector; values that are not text are left out, because the API server refuses them."""
-        labels = pairs(self.get("nodeSelector"))
-        return {key: value for key, (_, node) in labels.items() if (value := text_of(node))}
-
-    @cached_property
-    def required_terms(self) -> dict[int, Node]:
-        """The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to."""
-        terms = enumerate(items_of(self.get(*REQUIRED)))
-        return {index: term for index, term in terms if any(items_of(get(term, name)) for name in _TERM_FIELDS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +170,22 @@ def _pod_specs(row: WorkloadKind, node: Node, path: Path) -> Iterator[PodSpec]:
 
 def expand(node: Node, path: SpecPath, at: Path = (), name: str = "") -> Iterator[tuple[Path, Node, str]]:
     """Every place that a path of the table leads to, with the last key or name of an item that it passed."""
-    if not path:
-        yield at, node, name
-        return
-    step, rest = path[0], path[1:]
-    if step == EACH_KEY:
-        for key, (_, child) in pairs(node).items():
-            yield from expand(child, rest, (*at, key), key)
-    elif step == EACH_ITEM:
-        for index, child in enumerate(items_of(node)):
-            yield from expand(child, rest, (*at, index), _item_name(child) or name)
-    elif (below := get(node, step)) is not None:
-        yield from expand(below, rest, (*at, step), name)
+    for number, step in enumerate(path):
+        if step == EACH_KEY:
+            at, rest = (*at, *path[:number]), path[number + 1 :]
+            for key, (_, child) in pairs(node).items():
+                yield from expand(child, rest, (*at, key), key)
+            return
+        if step == EACH_ITEM:
+            at, rest = (*at, *path[:number]), path[number + 1 :]
+            for index, child in enumerate(items_of(node)):
+                yield from expand(child, rest, (*at, index), _item_name(child) or name)
+            return
+        below = get(node, step)
+        if below is None:
+            return
+        node = below
+    yield (*at, *path), node, name
 
 
 def _item_name(node: Node) -> str:

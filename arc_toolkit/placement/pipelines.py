@@ -24,7 +24,7 @@ from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
 from arc_toolkit.placement.place_spec import add_toleration, refuse_contradictions
 from arc_toolkit.placement.spec_editor import SpecEditor
-from arc_toolkit.placement.spot import WEIGHT, Pull, SpotCapacity, SpotPolicy, prefers, pulls, term_pull
+from arc_toolkit.placement.spot import WEIGHT, Pull, SpotCapacity, SpotPolicy, prefers, term_pull
 
 KIND = "pipeline"
 # The driver does what these stand for, such as making a volume claim: no pod of theirs runs.
@@ -151,9 +151,9 @@ def with_platform(source: YamlText) -> YamlText:
 
 def without_platform(text: str, documents: tuple[Node | None, ...]) -> YamlText:
     """The same text without settings of its platform that stayed empty."""
-    for newline in ("\n", "\r\n"):
+    for newline in ("\n", "\r\n") if len(documents) == 2 else ():
         end = _platform(text[: text.rfind("---")]).replace("\n", newline)
-        if len(documents) == 2 and text.endswith(end):
+        if text.endswith(end):
             return YamlText(text.removesuffix(end), False, documents[:1])
     return YamlText(text, False, documents)
 
@@ -237,7 +237,7 @@ def place_executor(
     by_parameter += [get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))]
     if any(node is not None for node in by_parameter):
         raise Refused("a parameter of the pipeline says it: give the tolerations and the selector there")
-    refuse_contradictions(spec, spot, capacity)
+    directions = refuse_contradictions(spec, spot, capacity)
     path: Path = (*spec.path, "nodeAffinity")
     if spot is not SpotPolicy.AVOID:
         add_toleration(editor, spec, capacity)
@@ -246,9 +246,9 @@ def place_executor(
             editor.append(path, {**capacity.term("In"), "weight": WEIGHT})
     elif spot is SpotPolicy.REQUIRE:
         # Every release of kfp-kubernetes has the selector, and it holds beside terms that are alternatives.
-        if Pull.TO not in pulls(spec, capacity.label):
+        if Pull.TO not in directions:
             editor.set((*spec.path, "nodeSelector", "labels", capacity.label[0]), capacity.label[1])
-    elif Pull.AWAY not in pulls(spec, capacity.label):
+    elif Pull.AWAY not in directions:
         added = capacity.term("NotIn")
         required = [index for index, term in enumerate(terms) if get(term, "weight") is None]
         if not required:

@@ -20,7 +20,7 @@ from arc_toolkit.placement.spot import (
     foreign_label,
     pinned_node,
     prefers,
-    pulls,
+    pulls_and_terms,
     term_pull,
     tolerates,
 )
@@ -36,7 +36,7 @@ def place_pods(
     affinity: bool = True,
 ) -> None:
     """Ask for these nodes; `Refused` with the reason if the pod spec says the opposite."""
-    refuse_contradictions(spec, spot, capacity)
+    directions = refuse_contradictions(spec, spot, capacity)
     if tolerations and spot is not SpotPolicy.AVOID:
         add_toleration(editor, spec, capacity)
     if not affinity:
@@ -47,7 +47,9 @@ def place_pods(
         if not prefers(spec, capacity.label):
             editor.append((*spec.path, *PREFERRED), capacity.preference())
     else:
-        _require(editor, spec, Pull.TO if spot is SpotPolicy.REQUIRE else Pull.AWAY, capacity)
+        pull = Pull.TO if spot is SpotPolicy.REQUIRE else Pull.AWAY
+        if pull not in directions:
+            _require(editor, spec, pull, capacity)
 
 
 def add_toleration(editor: SpecEditor, spec: PodSpec, capacity: SpotCapacity) -> None:
@@ -57,8 +59,6 @@ def add_toleration(editor: SpecEditor, spec: PodSpec, capacity: SpotCapacity) ->
 
 
 def _require(editor: SpecEditor, spec: PodSpec, pull: Pull, capacity: SpotCapacity) -> None:
-    if pull in pulls(spec, capacity.label):
-        return
     added = capacity.term("In" if pull is Pull.TO else "NotIn")
     terms = spec.required_terms
     if not terms:
@@ -85,7 +85,8 @@ def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: SpotPolicy, capa
 _READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
-def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> None:
+def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> set[Pull]:
+    """What the pod spec says about spot nodes; `Refused` if that is the opposite of what is asked for."""
     fields = {name: node for name in _READ if (node := spec.get(name)) is not None}
     # Only values of code can be opaque, and the marks of the C loader are of another class.
     for name, field in fields.items() if isinstance(spec.node.start_mark, yaml.Mark) else ():
@@ -93,13 +94,12 @@ def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacit
             if isinstance(node, OpaqueNode):
                 raise Refused(f"`{name}` {node.reason}")
     if not fields.keys() - {"tolerations"}:
-        return  # most pod specs say nothing about nodes
-    directions = pulls(spec, capacity.label)
-    terms = {term_pull(term, capacity.label) for term in spec.required_terms.values()}
+        return set()  # most pod specs say nothing about nodes
+    directions, terms = pulls_and_terms(spec, capacity.label)
     if spot is SpotPolicy.AVOID:
         if Pull.TO in directions | terms:
             raise Refused("its nodeSelector or required affinity asks for spot nodes: take that out first")
-        return
+        return directions
     if name := pinned_node(spec):
         raise Refused(f"it is bound to the node {name} by its name")
     if Pull.AWAY in directions | terms:
@@ -112,6 +112,7 @@ def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacit
         )
     if Pull.TO not in directions and (pool := _pool(spec, capacity.label)):
         raise Refused(f"{pool} keeps it in one pool; if that is the spot pool, name it with --label {pool}")
+    return directions
 
 
 def _pool(spec: PodSpec, label: tuple[str, str]) -> str:

@@ -147,10 +147,18 @@ def term_pull(term: Node, label: tuple[str, str]) -> Pull:
 
 def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
     """What the selector and the required affinity say, without what says nothing about spot nodes."""
+    return pulls_and_terms(spec, label)[0]
+
+
+def pulls_and_terms(spec: PodSpec, label: tuple[str, str]) -> tuple[set[Pull], set[Pull]]:
+    """The same, and what any of the terms of the affinity says."""
     directions = {pull_of_label(key, value, label) for key, value in spec.selector.items()}
-    # Terms are ORed: only what all of them say holds.
     terms = {term_pull(term, label) for term in spec.required_terms.values()}
-    return (directions | (terms if len(terms) == 1 else set())) - {Pull.NONE}
+    # Terms are ORed: only what all of them say holds.
+    if len(terms) == 1:
+        directions |= terms
+    directions.discard(Pull.NONE)
+    return directions, terms
 
 
 def foreign_label(spec: PodSpec, label: tuple[str, str]) -> str:
