@@ -79,4 +79,11 @@ def data_loader(data: Any, batches: Batches, **options: Any) -> Any:
     import torch
 
     generator = torch.Generator()
-    return torch.utils.data.DataLoader(data, batch_sampler=batches, generator=generator, **options)
+    loader: Any = torch.utils.data.DataLoader(data, batch_sampler=batches, generator=generator, **options)
+    # The place in the data is that of `batches`. Without these two Lightning warns that the loader cannot be resumed.
+    loader.state_dict, loader.load_state_dict = dict, _load_nothing
+    return loader
+
+
+def _load_nothing(state: dict[str, Any]) -> None:
+    pass

@@ -19,6 +19,7 @@ EPOCHS = 6
 STEPS = 7 * EPOCHS
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore")
+warnings.filterwarnings("error", message=".*dataloader is not resumable")
 
 
 class Model(LightningModule):
