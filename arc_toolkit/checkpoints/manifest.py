@@ -49,11 +49,11 @@ class Damage:
         self.folder, self.reason, self.committed = folder, reason, committed
 
     @property
-    def order(self) -> tuple[int, int]:
-        """By step, then by writer, as the name of the folder says."""
+    def order(self) -> tuple[int, int, str]:
+        """By step, then by writer, then by save, as the name of the folder says."""
         parts = self.folder.name.split("-")
         known = len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit()
-        return (int(parts[1]), int(parts[2])) if known else (-1, 0)
+        return (*((int(parts[1]), int(parts[2])) if known else (-1, 0)), self.folder.name)
 
     def __repr__(self) -> str:
         return f"Damage({str(self.folder)!r}, {self.reason!r})"
@@ -70,9 +70,9 @@ class Checkpoint:
         self.fence: int = manifest["writer"]["fence"]
 
     @property
-    def order(self) -> tuple[int, int]:
-        """By step, then by writer."""
-        return self.step, self.fence
+    def order(self) -> tuple[int, int, str]:
+        """By step, then by writer, then by its saves, which are counted in the name of the folder."""
+        return self.step, self.fence, self.folder.name
 
     def __repr__(self) -> str:
         return f"Checkpoint(step={self.step}, folder={str(self.folder)!r})"

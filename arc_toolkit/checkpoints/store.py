@@ -71,6 +71,7 @@ class Store:
         self._fence = self._local_fence = 0
         self._fence_lock = threading.Lock()
         self._is_replaced = False  # by another writer
+        self._count = 0  # of saves
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
         self._shelf = Shelf(self.root, keep, self._tell)
         self._ending = Ending(notices)
@@ -220,8 +221,11 @@ class Store:
         if step < 0:
             raise ValueError(f"a step is a number from 0 on, not {step}")
         self._become_writer()
-        # A name is never used twice: a retry of the same step by another writer has another number.
-        folder = SaveFolder.at(self.root / f"{STAGING}{step:012d}-{self._fence:06d}-{os.urandom(4).hex()}")
+        # A name is never used twice: a retry of the same step by another writer has another number. The count tells
+        # which of several saves of one step is the newest.
+        self._count += 1
+        name = f"{STAGING}{step:012d}-{self._fence:06d}-{self._count:06d}{os.urandom(3).hex()}"
+        folder = SaveFolder.at(self.root / name)
         folder.mkdir()
         return folder
 

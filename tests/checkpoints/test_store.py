@@ -139,6 +139,18 @@ def test_every_flipped_byte_of_every_file_is_found(store: Store) -> None:
         path.write_bytes(data)
 
 
+def test_of_two_saves_of_a_step_the_later_one_is_newer(tmp_path: Path) -> None:
+    for text in map(str, range(12)):
+        store = Store(tmp_path / text, keep=2, report=lambda text: None)
+        for content in ("first", "second", "third"):
+            with store.save(7) as folder:
+                (folder / "x").write_text(content)
+        assert len(store.listing()) == 2
+        newest = Store(tmp_path / text).latest()
+        assert newest is not None
+        assert (newest / "x").read_text() == "third"
+
+
 def test_reading_twice_changes_nothing(store: Store) -> None:
     save(store, 1)
     before = sorted(str(path) for path in store.root.rglob("*"))
