@@ -253,6 +253,8 @@ class Store:
             raise OSError(_REPLACED)
         final = self.root / f"step-{folder.name.removeprefix(STAGING)}"
         publish(folder, final)
+        if not manifest["files"] and self._count == 1:  # likely a mistake, and the same every time
+            self._tell(f"step {fields['step']} is saved without a file: write into the folder that `save` gives")
         self._loaded = None
         self._shelf.verified.add(final)
         self._pace.saved(fields["step"], time.monotonic() - began)

@@ -151,6 +151,17 @@ def test_of_two_saves_of_a_step_the_later_one_is_newer(tmp_path: Path) -> None:
         assert (newest / "x").read_text() == "third"
 
 
+def test_a_save_without_files_is_reported_once(tmp_path: Path) -> None:
+    store = Store(tmp_path, report=lambda text: None)
+    for step in (1, 2, 3):
+        with store.save(step):
+            pass
+    assert store.problems == ["step 1 is saved without a file: write into the folder that `save` gives"]
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 3
+
+
 def test_reading_twice_changes_nothing(store: Store) -> None:
     save(store, 1)
     before = sorted(str(path) for path in store.root.rglob("*"))
@@ -182,6 +193,7 @@ def test_a_writer_that_was_replaced_says_so_once_and_is_never_due_again(tmp_path
         if evicted.due(step):
             tries.append(step)
             with evicted.save(step) as folder:
+                (folder / "x").write_text("x")
                 if step == 5:
                     shutil.rmtree(folder)  # as the sweep of the new writer does
     assert tries == list(range(6))
