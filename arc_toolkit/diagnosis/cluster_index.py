@@ -193,10 +193,9 @@ def within(events: list[ClusterEvent], start: float, end: float) -> list[Cluster
 
 def parse_list(data: bytes) -> ClusterFacts:
     """The output of `kubectl get ... -o json`: a list of objects, or one object. ValueError if it is something else."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # written by `>` in Windows PowerShell
-        raise ValueError("UTF-16 text, which must be saved as UTF-8")
+    windows = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # written by `>` in Windows PowerShell
     try:
-        document = json.loads(data.decode("utf-8-sig"))
+        document = json.loads(data.decode("utf-16" if windows else "utf-8-sig"))
     except (UnicodeDecodeError, ValueError, RecursionError):
         raise ValueError("not JSON") from None
     if not isinstance(document, dict) or "kind" not in document:

@@ -68,7 +68,11 @@ MESSAGES = (
     _message("A driver. Make", "", "the driver does not answer", GpuProof.DRIVER, "communicate with the NVIDI$"),
     # cudaErrorNoDevice (100), cudaErrorDevicesUnavailable (46), torch.cuda
     _message(
-        "-capable device", r"(?: is detected|\(s\) is/are busy)", "CUDA found no GPU", GpuProof.MISSING, "CUDA$"
+        "-capable device",
+        r"(?: is detected|\(s\) is/are busy|s are busy)",
+        "CUDA found no GPU",
+        GpuProof.MISSING,
+        "CUDA$",
     ),
     _message("No CUDA GPUs are available", "", "CUDA found no GPU", GpuProof.MISSING),
     _message("Found no NVIDIA driver", "", "CUDA found no driver", GpuProof.MISSING),

@@ -9,8 +9,10 @@ programs in other languages and launchers end is in log_endings.py.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 from arc_toolkit.diagnosis import log_endings
 from arc_toolkit.diagnosis.log_endings import LastWords
@@ -49,7 +51,8 @@ _EPILOGUE = re.compile(
     r"|Exception ignored in|Error in atexit|/.*: UserWarning: resource_tracker"
     r"|Cleaning up all outstanding Run|\d+ items? cleaning up|Cleanup took|\[?[\w:. -]*\]? ?Finished context manager"
     r"|.*The experiment failed\. Finalizing run|.* User program failed with |Stack trace:$|Exception raised from "
-    r"|ERROR conda\.cli\.main_run|Set the environment variable HYDRA_FULL_ERROR|wandb: "
+    r"|ERROR conda\.cli\.main_run|Set the environment variable HYDRA_FULL_ERROR|wandb: |COMET |\[neptune\]|sys:1: "
+    r"|.*View (?:run|experiment) .*at: "
     r"|Primary job +terminated normally|a non-zero exit code|mpirun detected|the job to be terminated"
     r"|.*ProcessGroupNCCL\.cpp|.*Watchdog caught collective operation timeout|terminate called after throwing"
     r"|frame #\d|.*\(core dumped\)|Aborted$|Segmentation fault$|\[[\d:]{8}\] +WARNING +Sending process"
@@ -58,12 +61,21 @@ _EPILOGUE = re.compile(
 )
 # A library that raises an exception may write a message of several lines; a program of its own seldom does.
 _LIBRARY_FRAME = re.compile(r'^  File "[^"]*/(?:site|dist)-packages/')
-# The program goes on: its logger, a progress bar, or words of progress.
+# The program goes on: its logger, a progress bar, a metric, or words of progress.
 _GOES_ON = re.compile(
     r"^\W{0,3}\d{4}-\d\d-\d\d[T ]\d\d:|^\W{0,3}\d\d:\d\d:\d\d|^\W{0,3}\d\d/\d\d/\d\d|^[IWE]\d{4} |%\||\bit/s\b"
     r"|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b"
-    r"|(?i:\b(?:epochs?|steps?|iter\w*|loss|acc(?:uracy)?|retry\w*|saved?|saving|done|finish\w*|complet\w*|continu\w*"
-    r"|fall(?:s|ing)? back|skip\w*|resum\w*|success\w*|ignor\w*|start\w*|load\w*|writ\w*|wrote|next|attempt \d)\b)"
+    r"|(?i:^\W*(?:saved?|saving|done|finish\w*|complet\w*|resum\w*|success\w*|ignor\w*|start\w*|load\w*|writ\w*|wrote"
+    r"|next|will|using|trying|attempt \d|train\w*|upload\w*|download\w*)\b"
+    r"|\b(?:epoch|step|iter(?:ation)?|loss|acc(?:uracy)?)\W{1,3}\d"
+    r"|\b(?:retry(?:ing)?|continu(?:e|ing)|fall(?:s|ing)? back|skip(?:ped|ping)?)\b)"
+)
+# A progress bar that is drawn again when the program ends does not show that it went on.
+_BAR = re.compile(r"%\|.*\| *(\S+/\S+) ")
+# What Python reports of an exception that does not end the program: in a destructor, a thread, a callback, a child.
+_IGNORED = re.compile(
+    r"Exception ignored (?:in|on)|Error in atexit|--- Logging error ---|Exception in thread (?!\"main\")"
+    r"|Task exception was never retrieved|Process \S+:$|Exception in callback"
 )
 # Somebody else ended the program: a signal.
 _STOPPED = frozenset({"KeyboardInterrupt", "SignalException", "SIGTERMException", "GracefulExit"})
@@ -116,7 +128,8 @@ _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 def last_words(tail: bytes) -> tuple[LastWords, str] | None:
     """What the end of a log says, with the name of the exception's class; None if it says nothing certain."""
     text = _COLOUR.sub("", tail.decode("utf-8", "replace"))
-    lines = _without_boxes([line[_end_of_prefix(line) :] for line in text.splitlines()])
+    lines = [line[_end_of_prefix(line) :] for line in map(_message, text.splitlines())]
+    lines = _without_ignored(_without_boxes(lines))
     while lines and not lines[-1].strip():
         lines.pop()
     return _of_python(lines) or log_endings.ending(lines, _GOES_ON)
@@ -140,7 +153,9 @@ def _of_python(lines: list[str]) -> tuple[LastWords, str] | None:
         return _of_its_processes(lines[:begin], answer)
     frames = [line for line in lines[begin:at] if line.startswith("  File ")]
     of_library = "." in match[1] or bool(frames and _LIBRARY_FRAME.match(frames[-1]))
-    if any(_is_more(line, of_library) for line in lines[at + 1 :]):
+    bars = {match[1] for line in lines[:at] if (match := _BAR.search(line))}
+    after = [line for line in lines[at + 1 :] if not ((bar := _BAR.search(line)) and bar[1] in bars)]
+    if any(_is_more(line, of_library) for line in after):
         return None
     chain = lines[_start_of_chain(lines, headers) :]
     return _kind(name, lines[at:], chain), name
@@ -187,6 +202,31 @@ def _kind(name: str, message: list[str], chain: list[str]) -> LastWords:
     if name in _PEER_LOST or says(_PEER_MESSAGE):
         return LastWords.PEER_LOST
     return LastWords.STORAGE if says(_STORAGE_MESSAGE) else LastWords.OWN_ERROR
+
+
+def _message(line: str) -> str:
+    """The line itself, if a container runtime saved it as `{"log": "...\\n", "stream": "stderr", "time": "..."}`."""
+    if line.startswith('{"log":'):
+        with suppress(ValueError, KeyError, AttributeError):
+            return str(json.loads(line)["log"]).rstrip("\n")
+    return line
+
+
+def _without_ignored(lines: list[str]) -> list[str]:
+    """Without the tracebacks that Python prints of exceptions that it ignores."""
+    result: list[str] = []
+    at = 0
+    while at < len(lines):
+        header = next((index for index in range(at + 1, min(at + 5, len(lines))) if lines[index] == _HEADER), None)
+        if header is None or not _IGNORED.match(lines[at]):
+            result.append(lines[at])
+            at += 1
+            continue
+        at = header + 1
+        while at < len(lines) and lines[at].startswith(" "):
+            at += 1
+        at += 1  # the exception
+    return result
 
 
 def _end_of_prefix(line: str) -> int:

@@ -19,6 +19,7 @@ class LastWords(StrEnum):
     DISK_ERROR = "input/output error"  # EIO: a disk, or a mount
     STOPPED = "asked to stop"  # SIGTERM or SIGINT: who sent it is not known
     PEER_LOST = "peer lost"  # another process or rank went away first
+    COMMAND_FAILED = "command failed"  # one that fetches something: its fault, the network's, or a server's
     MOUNT_LOST = "mount lost"  # what provided a mount went away
     STORAGE = "storage refused"  # full or read-only: the job's own limit, its share, or the node's disk
 
@@ -85,6 +86,7 @@ ENDINGS = (
         _OWN,
         "an exception of Java",
     ),
+    _ending(r"Unhandled exception\. [\w.]+: ", r"\s| ---> ", _OWN, "an exception of .NET"),
     _ending(r"Execution halted$", _NOTHING, _OWN, "an error of R"),
     _ending(
         r"ERROR: (?:LoadError|InitError): ",
@@ -131,6 +133,19 @@ ENDINGS = (
         _OWN,
         "a command that cannot be run",
     ),
+    # what fetches packages and files; pip adds a notice about its version
+    _ending(
+        r"ERROR: (?:No matching distribution|Could not find a version|ResolutionImpossible|Could not open req)",
+        r"\[notice\]|WARNING: |ERROR: |For help visit",
+        _OWN,
+        "a package that does not exist",
+    ),
+    _ending(
+        r"curl: \(\d+\) |wget: |fatal: |E: ",
+        r"\[notice\]|WARNING: ",
+        LastWords.COMMAND_FAILED,
+        "a command",
+    ),
     # Lightning's signal connector, torchrun's agent
     _ending(r"(?:\[rank: \d+\] )?Received SIGTERM: 15", r".*Received SIGTERM", LastWords.STOPPED, "a signal"),
     _ending(
@@ -145,6 +160,12 @@ MARKS = (
     b"Check fail",
     b"bugreport",
     b"\tat ",
+    b"   at ",
+    b"ERROR: ",
+    b"curl: (",
+    b"wget: ",
+    b"fatal: ",
+    b"\nE: ",
     b"tion in thread",
     b"Execution halted",
     b"in expression starting",

@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.literals import Find, Search, finders
 from arc_toolkit.diagnosis.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, LastWords
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
-from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, unzip
+from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, from_utf_16, unzip
 from arc_toolkit.notices.run_log import RunRecord, read_run
 
 Item = TypeVar("Item")
@@ -78,7 +78,7 @@ MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstr
 FIRST_BLOCK = 1024
 ARCHIVE = "archive: unpack it first"
 BINARY = "binary, not a log"
-UTF_16 = "UTF-16 text: save it as UTF-8"
+UTF_16 = "UTF-16 text"
 EMPTY = "empty log"
 NO_NODE = "no node line in the log"
 
@@ -132,7 +132,9 @@ def scan_all(logs: list[LogFile]) -> list[LogScan | SkippedFile]:
     return [scan(log) for log in logs]
 
 
-def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan | SkippedFile:
+def _scan_stream(
+    path: str, stream: BinaryIO, was_gzip: bool = False, was_utf_16: bool = False
+) -> LogScan | SkippedFile:
     data, view = _BUFFER.data, _BUFFER.view
     in_text, anywhere = _BUFFER.finders
     readinto = stream.readinto  # type: ignore[attr-defined]
@@ -163,7 +165,10 @@ def _scan_stream(path: str, stream: BinaryIO, was_gzip: bool = False) -> LogScan
                 return _scan_stream(path, unzip(stream, bytes(view[:end])), was_gzip=True)
             has_nul = not is_text and data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
             if has_nul and (encoding := _other_than_text(bytes(view[: min(end, FIRST_BLOCK)]))):
-                return SkippedFile(path, encoding)
+                if encoding == UTF_16 and not was_utf_16:
+                    text = from_utf_16(stream, bytes(view[:end]))
+                    return _scan_stream(path, text, was_gzip=True, was_utf_16=True)
+                return SkippedFile(path, encoding if encoding != UTF_16 else BINARY)
             result.digest = zlib.crc32(view[: min(end, DIGEST_BYTES)])
             _read_head(data, find, end, result)
         # Unless this is the end, the last hits are left for the next chunk, which has their whole line.

@@ -92,6 +92,27 @@ class _GzipStream(BoundedStream):
         return super().readinto(buffer)
 
 
+class _Utf16Stream(io.RawIOBase):
+    """UTF-16 text as UTF-8, which has at most three bytes for two."""
+
+    def __init__(self, source: _Counted, encoding: str) -> None:
+        import codecs
+
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while data := self._source.read(max(len(buffer) // 2 - 4, 1)):
+            text = self._decoder.decode(data).encode("utf-8", "replace")
+            if text:  # a part of a character may have come
+                buffer[: len(text)] = text
+                return len(text)
+        return 0
+
+
 class _Counted:
     """A stream whose first bytes were read already, and how many bytes were taken from it."""
 
@@ -109,6 +130,14 @@ class _Counted:
 def unzip(stream: BinaryIO, head: bytes = b"") -> BinaryIO:
     """The data in gzip; `head` was already read from the stream."""
     return cast(BinaryIO, _GzipStream(stream, head))
+
+
+def from_utf_16(stream: BinaryIO, head: bytes) -> BinaryIO:
+    """The text, which Windows PowerShell writes by default, as UTF-8; `head` was already read from the stream."""
+    little = head[1:1024:2].count(0) >= head[:1024:2].count(0)
+    marked = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    encoding = "utf-16" if marked else "utf-16-le" if little else "utf-16-be"
+    return cast(BinaryIO, _Utf16Stream(_Counted(stream, head), encoding))
 
 
 def unpacked(stream: BinaryIO) -> io.BufferedReader:

@@ -5,6 +5,8 @@ The texts are those of the runtimes' sources and of public issues.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from arc_toolkit.diagnosis.last_words import last_words
@@ -89,6 +91,12 @@ ENDS = {
     "shell, only": ("Killed\n", KILLED),
     "shell, term": ("run.sh: line 9:    41 Terminated              python pack.py\n", STOPPED),
     "shell, command": ("/bin/bash: line 1: azcopy: command not found\n", OWN),
+    ".NET": ("Unhandled exception. System.NullReferenceException: x\n   at A.Main() in /a.cs:line 3\n", OWN),
+    "pip": (
+        "ERROR: No matching distribution found for torch==9\n[notice] A new release of pip is available\n",
+        OWN,
+    ),
+    "curl": ("curl: (6) Could not resolve host: data.example.com\n", LastWords.COMMAND_FAILED),
     "Lightning": ("[rank: 0] Received SIGTERM: 15\n[rank: 0] Received SIGTERM: 15\n", STOPPED),
 }
 
@@ -105,6 +113,7 @@ def test_a_process_that_is_not_python_says_how_it_ended(text: str, words: LastWo
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
 LIBRARY = FRAMES + '  File "/opt/conda/lib/python3.10/site-packages/x/y.py", line 3, in z\n    raise\n'
+BAR = "Epoch 0:   4%|▍         | 31/742 [00:19<07:35,  1.56it/s, v_num=0]"
 EXITED = "ProcessExitedException"
 RAY = "(train pid=7, ip=10.0.0.4) "
 BOX = """\
@@ -135,6 +144,17 @@ BOX = """\
         ("WARNING:tensorflow:no gradient\n" + FRAMES + "KeyError: 'x'\n", (OWN, "KeyError")),
         (
             "26/11/07 08:44:51 ERROR TaskSetManager: Task 7 failed\n" + FRAMES + "KeyError: 'x'\n",
+            (OWN, "KeyError"),
+        ),
+        # what Python ignores does not end the program
+        ("Exception ignored in: <function A.__del__>\n" + FRAMES + "AssertionError: x\n", None),
+        ("Exception in thread Thread-3:\n" + FRAMES + "KeyError: 'x'\n", None),
+        (FRAMES + "KeyError: 'x'\nException ignored in: <a>\n" + FRAMES + "ValueError\n", (OWN, "KeyError")),
+        # a progress bar that is only drawn again
+        (f"{BAR}\n" + FRAMES + f"KeyError: 'x'\n{BAR}\n", (OWN, "KeyError")),
+        (f"{BAR}\n" + FRAMES + f"KeyError: 'x'\n{BAR.replace('31/', '32/')}\n", None),
+        (
+            "".join(f"{json.dumps({'log': line})}\n" for line in f"{FRAMES}KeyError: 'x'".splitlines()),
             (OWN, "KeyError"),
         ),
         # not by itself

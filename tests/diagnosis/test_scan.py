@@ -370,11 +370,17 @@ def test_a_sentence_is_not_a_node() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf_16_is_named_with_what_to_do(encoding: str) -> None:
-    data = ("+ set -x\nRun on node: gpu-1 \u00e9\n" * 100).encode(encoding)
-    assert scan(LogFile("p", lambda: io.BytesIO(data))) == SkippedFile("p", scanner.UTF_16)
-    with pytest.raises(ValueError, match="saved as UTF-8"):
-        parse_list('{"kind":"List"}'.encode("utf-16"))
+@pytest.mark.parametrize("repeat", [100, 20_000])
+def test_utf_16_is_read(encoding: str, repeat: int) -> None:
+    text = "+ set -x\nRun on node: gpu-1 \u00e9\n" * repeat + "AzureML Kubernetes job failed. 137:x\n"
+    found = scanned(text.encode(encoding))
+    assert (found.nodes, found.failure, found.size) == (["gpu-1"], ("137", "x"), len(text.encode()))
+    assert parse_list('{"kind":"List","items":[{"kind":"Pod"}]}'.encode("utf-16")).pods == [{"kind": "Pod"}]
+
+
+def test_utf_16_in_utf_16_is_not_a_log() -> None:
+    data = ("x" * 4000).encode("utf-16-le").decode("latin-1").encode("utf-16-le")
+    assert scan(LogFile("p", lambda: io.BytesIO(data))) == SkippedFile("p", scanner.BINARY)
 
 
 def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
