@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
@@ -30,6 +31,9 @@ from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
 from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
 LAST_WORDS = frozenset(LastWords)
+# AzureML numbers the processes of a gang from the first rank on; how many each rank has is not known.
+FIRST_PROCESS = re.compile(r"_process_0+\.txt$")
+FIRST_RANKS = ("master-0", "chief-0", "launcher-0", "worker-0")
 PEER_REASONS = (GpuProof.PEER, LastWords.PEER_LOST)  # a rank that says so was not the first to fail
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
@@ -152,7 +156,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
         if not deleted or cause.kind is not CauseKind.UNKNOWN:
             draft.outcome, draft.cause = RunOutcome.FAILED, cause
     if not single:
-        _blame_first(drafts, cluster, _lost_peers(job))
+        _blame_first(drafts, cluster, _lost_peers(job), _own_errors(drafts, job))
     if len(starts) > 1 and any(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
@@ -263,7 +267,10 @@ def _prs_evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[PrsEviden
     result = []
     for folder, item in job.prs_evidence:
         if folder == _folder(draft):
-            named = [other for other in job.drafts if other.number == draft.number and _is_named(item, other)]
+            ranks = [other for other in job.drafts if other.number == draft.number]
+            named = [other for other in ranks if _is_named(item, other)]
+            if not named and len(ranks) > 1 and FIRST_PROCESS.search(item.path):
+                named = [other for other in ranks if other.rank in FIRST_RANKS][:1]
             if not named or any(other is draft for other in named):
                 result.append((item, bool(named)))
     return result
@@ -289,7 +296,25 @@ def _lost_peers(job: JobGroup) -> dict[int, Evidence]:
     }
 
 
-def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex, lost_peers: dict[int, Evidence]) -> None:
+def _own_errors(drafts: list[AttemptDraft], job: JobGroup) -> list[AttemptDraft]:
+    """The ranks whose logs end with an error of their own, if those of others end because a peer went away."""
+    peers = {number for number, item in job.prs_evidence if item.evidence.reason in PEER_REASONS}
+    return [
+        draft
+        for draft in drafts
+        if _folder(draft) in peers
+        and any(
+            named and item.evidence.reason == LastWords.OWN_ERROR for item, named in _prs_evidence_of(draft, job)
+        )
+    ]
+
+
+def _blame_first(
+    drafts: list[AttemptDraft],
+    cluster: ClusterIndex,
+    lost_peers: dict[int, Evidence],
+    own_errors: Sequence[AttemptDraft],
+) -> None:
     """In a gang the first rank to fail is the cause and all others are collateral, unless a node is proved at fault.
 
     A rank that says that a peer went away was not the first, whatever the clocks say. A rank whose node was lost cannot
@@ -308,6 +333,11 @@ def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex, lost_peers: 
         unprompted = [draft for draft in gang if not _names_a_peer(draft.cause)]
         ends = [draft.end for draft in unprompted if draft.end is not None]
         first = [draft for draft in unprompted if len(unprompted) == 1 or (ends and draft.end == min(ends))]
+        own = [draft for draft in unprompted if any(draft is other for other in own_errors)]
+        if len(own) == 1:
+            first = own
+        if lost_peers.get(_folder(ranks[0])) and any(_only_followed(draft, gang) for draft in first):
+            first = []
         roots = proved or lost or (first if len(first) == 1 else [])
         for draft in gang:
             cause = draft.cause
@@ -332,6 +362,13 @@ def _blame_first(drafts: list[AttemptDraft], cluster: ClusterIndex, lost_peers: 
                 draft.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
         if len(roots) == 1 and (cause := roots[0].cause) and cause.kind is CauseKind.USER:
             _explain_by_gpu(roots[0], cause)
+
+
+def _only_followed(draft: AttemptDraft, gang: list[AttemptDraft]) -> bool:
+    """It failed like a rank that says that a peer went away, and not before it: most likely for the same reason."""
+    told = [other.end for other in gang if _names_a_peer(other.cause) and other.end is not None]
+    bare = draft.cause is not None and draft.cause.kind is CauseKind.USER
+    return bare and draft.end is not None and any(end <= draft.end for end in told)
 
 
 def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bool:

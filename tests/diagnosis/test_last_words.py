@@ -256,6 +256,33 @@ def test_ranks_that_end_together_because_a_peer_went_away_have_no_error_of_their
         assert kinds == {kind}
 
 
+LOST = FRAMES + "torch.distributed.DistBackendError: NCCL error: remote process exited\n"
+
+
+@pytest.mark.parametrize(
+    ("codes", "minutes", "texts", "kinds"),
+    [
+        # the first rank says that it lost a peer: it was not the first to fail, although it ended first
+        ((1, 137), (30, 31), {0: LOST}, [CauseKind.GANG, CauseKind.UNKNOWN]),
+        # a rank that failed like that one, and not before it, has no error of its own
+        ((1, 1), (30, 31), {0: LOST}, [CauseKind.UNKNOWN, CauseKind.UNKNOWN]),
+        ((1, 1), (31, 30), {0: LOST}, [CauseKind.GANG, CauseKind.USER]),
+        # an error of its own, although it ended last; who wrote the other log is not known
+        ((1, 1), (31, 30), {0: KEY_ERROR, 8: LOST}, [CauseKind.USER, CauseKind.GANG]),
+    ],
+)
+def test_the_log_of_the_first_process_is_that_of_the_first_rank(
+    codes: tuple[int, int], minutes: tuple[int, int], texts: dict[int, str], kinds: list[CauseKind]
+) -> None:
+    ranks = [
+        pod(name=f"azureml-aa-worker-{index}", uid=f"u{index}", containers=[container(code=code, minute=minute)])
+        for index, (code, minute) in enumerate(zip(codes, minutes, strict=True))
+    ]
+    logs = [printed(f"job/user_logs/std_log_process_{number}.txt", text) for number, text in texts.items()]
+    found = build([], [facts(ranks, [node()])], evidence_in(logs)).attempts
+    assert [item.cause.kind for item in found if item.cause] == kinds
+
+
 @pytest.mark.parametrize(
     ("text", "minute", "kind"),
     [
