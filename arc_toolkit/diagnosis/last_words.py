@@ -29,7 +29,7 @@ _PREFIX = re.compile(
     r"(?:\[[\w.-]{1,40}\]: ?|\[[\d,]{1,12}\]<std(?:err|out)>: ?|\[pod/[\w./-]{1,200}\] "
     r"|\([^()]{0,80}\bpid=[^()]{1,60}\) )?"
 )
-_NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?::|$)")
+_NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?:\(\w{1,80}\))?(?::|$)")  # Ray: RayTaskError(ValueError)
 # A logger's line before a traceback: the program caught the exception and reported it. Not if the logger is that of a
 # library in the background, of torchrun, or of Spark's JVM.
 _LOGGED = re.compile(r"\b(?:ERROR|WARN(?:ING)?|CRITICAL)\b")
@@ -57,7 +57,7 @@ _EPILOGUE = re.compile(
     r"|.*ProcessGroupNCCL\.cpp|.*Watchdog caught collective operation timeout|terminate called after throwing"
     r"|frame #\d|.*\(core dumped\)|Aborted$|Segmentation fault$|\[[\d:]{8}\] +WARNING +Sending process"
     r"|\[[\d:]{8}\] +ERROR +failed \(exitcode: |.*torch\.distributed\.elastic\.multiprocessing"
-    r"|For simplicity, JAX has removed"
+    r"|For simplicity, JAX has removed|You can suppress this exception and fall back"
 )
 # A library that raises an exception may write a message of several lines; a program of its own seldom does.
 _LIBRARY_FRAME = re.compile(r'^  File "[^"]*/(?:site|dist)-packages/')
@@ -66,7 +66,8 @@ _GOES_ON = re.compile(
     r"^\W{0,3}\d{4}-\d\d-\d\d[T ]\d\d:|^\W{0,3}\d\d:\d\d:\d\d|^\W{0,3}\d\d/\d\d/\d\d|^[IWE]\d{4} |%\||\bit/s\b"
     r"|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b"
     r"|(?i:^\W*(?:saved?|saving|done|finish\w*|complet\w*|resum\w*|success\w*|ignor\w*|start\w*|load\w*|writ\w*|wrote"
-    r"|next|will|using|trying|attempt \d|train\w*|upload\w*|download\w*)\b"
+    r"|next|will|using|trying|attempt \d|train\w*|upload\w*|download\w*|all|ok|model|results?|stored|end|exit\w*"
+    r"|total|best|final\w*)\b"
     r"|\b(?:epoch|step|iter(?:ation)?|loss|acc(?:uracy)?)\W{1,3}\d"
     r"|\b(?:retry(?:ing)?|continu(?:e|ing)|fall(?:s|ing)? back|skip(?:ped|ping)?)\b)"
 )
@@ -122,6 +123,7 @@ _DISK_ERROR = re.compile(r"\[Errno 5\]|Input/output error")
 _CHILD_KILLED = re.compile(r"killed by signal: Killed|\bSIGKILL\b")
 _LAUNCHER = "ChildFailedError"  # torchrun reports how the first of its processes ended
 _LAUNCHER_LINE = re.compile(r"(?:torch\.[\w.]+\.)?ChildFailedError: ?$")
+_RAN_ANOTHER = frozenset({"CalledProcessError", "ProcessRaisedException"})  # `accelerate launch`, `mp.spawn`
 _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 
 
@@ -158,7 +160,8 @@ def _of_python(lines: list[str]) -> tuple[LastWords, str] | None:
     if any(_is_more(line, of_library) for line in after):
         return None
     chain = lines[_start_of_chain(lines, headers) :]
-    return _kind(name, lines[at:], chain), name
+    answer = _kind(name, lines[at:], chain), name
+    return _of_its_processes(lines[:begin], answer) if name in _RAN_ANOTHER else answer
 
 
 def _of_its_processes(lines: list[str], answer: tuple[LastWords, str] | None) -> tuple[LastWords, str] | None:
@@ -172,6 +175,8 @@ def _of_its_processes(lines: list[str], answer: tuple[LastWords, str] | None) ->
             match = _NAME.match(lines[at]) if at < len(lines) else None
             if match and not _line_after(lines, at).startswith(_CHAINED):
                 kinds.add(_kind(match[1].rpartition(".")[2], lines[at : at + 1], []))
+    if not kinds and any(map(log_endings.LOST_PEER.search, lines)):
+        return LastWords.PEER_LOST, answer[1]
     outside = kinds & {LastWords.PEER_LOST, LastWords.MOUNT_LOST}
     return (min(outside), answer[1]) if outside and kinds == outside else answer
 

@@ -197,7 +197,9 @@ MARKS = (
 MARKS_BYTES = 600
 _MOST_LINES = 200
 # The watchdog of a process ends it because of a peer, with SIGABRT.
-_LOST_PEER = re.compile(r"ProcessGroupNCCL|Dist(?:Backend|Network|Store)Error|ncclRemoteError")
+LOST_PEER = re.compile(
+    r"ProcessGroupNCCL|Watchdog caught collective|Dist(?:Backend|Network|Store)Error|ncclRemoteError"
+)
 
 
 def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LastWords, str] | None:
@@ -215,7 +217,7 @@ def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LastWords, str] 
             if row.rest is not None and not all(map(row.rest.match, after)):
                 break
             answer = _meaning(row, match)
-            if answer and answer[0] is LastWords.OWN_ERROR and any(map(_LOST_PEER.search, lines[-_MOST_LINES:])):
+            if answer and answer[0] is LastWords.OWN_ERROR and any(map(LOST_PEER.search, lines[-_MOST_LINES:])):
                 return LastWords.PEER_LOST, row.name
             return answer
     return None

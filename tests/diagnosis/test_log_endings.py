@@ -138,6 +138,11 @@ BOX = """\
         (LIBRARY + "OSError: We couldn't connect to the hub\nCheck your internet connection\n", (OWN, "OSError")),
         (LIBRARY + "OSError: no\nretrying without the cache\n", None),
         (FRAMES + "KeyError: 'x'\nusing the default\n", None),
+        (
+            LIBRARY + "ray.exceptions.RayTaskError(ValueError): ray::f() (pid=7)\nValueError: x\n",
+            (OWN, "RayTaskError"),
+        ),
+        (LIBRARY + "requests.exceptions.ConnectionError: x\nAll good. Model stored.\n", None),
         # loggers: of the program, and others
         ("ERROR:root:upload failed\n" + FRAMES + "KeyError: 'x'\n", None),
         ("ERROR upload failed: " + FRAMES + "KeyError: 'x'\n", None),
@@ -185,3 +190,8 @@ def test_what_the_processes_of_a_launcher_say_counts_more_than_its_report() -> N
     for texts, words in (((lost, lost), PEER), ((lost, own), OWN), ((own,), OWN), ((), OWN)):
         found = last_words(("".join(texts) + FRAMES + report).encode())
         assert found == (words, "ChildFailedError")
+    aborted = f"Watchdog caught collective operation timeout\n{FRAMES}{report.replace(': 1', ': -6')}"
+    assert last_words(aborted.encode()) == (PEER, "ChildFailedError")
+    started = "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n"
+    assert last_words(f"{lost}{FRAMES}{started}".encode()) == (PEER, "CalledProcessError")
+    assert last_words(f"{own}{FRAMES}{started}".encode()) == (OWN, "CalledProcessError")
