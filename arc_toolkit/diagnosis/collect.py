@@ -65,9 +65,11 @@ def read_side_logs(
     `alone`: there are no pods, so a job of which nothing else is left is known only by these logs.
     """
     from arc_toolkit.diagnosis.log_evidence import evidence_in
+    from arc_toolkit.diagnosis.log_paths import locate
 
     evidence: list[PrsEvidence] = []
     failed: list[LogScan] = []
+    known = {locate(log.path).root for log in scans} if alone and inventory.side_logs else set()
     for batch in _local(sorted(inventory.side_logs, key=lambda log: log.path), jobs):
         evidence += evidence_in(result for result in batch if isinstance(result, LogScan))
         for result in batch:
@@ -76,7 +78,8 @@ def read_side_logs(
                 continue
             stats.files_read += 1
             stats.bytes_read += result.size
-            if alone or result.failure or result.last_words or (result.run and result.run.is_evicted):
+            told = result.failure or result.last_words or (result.run and result.run.is_evicted)
+            if told or (alone and locate(result.path).root not in known):
                 failed.append(result)
     if failed:
         add_failures(scans, failed)

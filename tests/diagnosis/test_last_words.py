@@ -225,6 +225,12 @@ def test_a_job_whose_output_says_nothing_is_listed_if_there_are_no_pods(tmp_path
     assert main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"]) == 0
     attempts = json.loads(out.read_text())["jobs"][0]["attempts"]
     assert [attempt["outcome"] for attempt in attempts] == ["failed", "unknown"]
+    # What a job printed adds no attempt to those of its bootstrap logs.
+    boot = tmp_path / "logs/job/system_logs/retry-001/amlarc_cr_bootstrap.log"
+    boot.parent.mkdir(parents=True)
+    boot.write_text(f"Run on node: {NODE_A}\n")
+    assert main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"]) == 0
+    assert [attempt["number"] for attempt in json.loads(out.read_text())["jobs"][0]["attempts"]] == [1]
 
 
 def test_a_log_without_a_rank_does_not_say_which_rank_lost_its_peer() -> None:
