@@ -94,7 +94,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     if args.attach:
         ray = ray_cluster.connect(args.uri or "auto", console.note)
-        return _follow(ray, ray_cluster.attach(ray, args.attach), args, console)
+        return _follow(ray, ray_cluster.attach(ray, args.attach), args.attach, args, console)
     config, working_dir = _config(args)
     if args.uri:
         ray = ray_cluster.connect(args.uri, console.note, working_dir)
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.note(
             f"run {config.name}; look at it again with --attach {config.name}" if args.uri else config.name
         )
-        return _follow(ray, ray_cluster.start(ray, config, args.cpus, args.gpus), args, console)
+        return _follow(ray, ray_cluster.start(ray, config, args.cpus, args.gpus), config.name, args, console)
     finally:
         ray.shutdown()
 
@@ -164,7 +164,7 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     return config, working_dir
 
 
-def _follow(ray: Any, controller: Any, args: argparse.Namespace, console: Console) -> int:
+def _follow(ray: Any, controller: Any, name: str, args: argparse.Namespace, console: Console) -> int:
     """Show a run until it has ended. Ctrl-C ends a local run after a save; a run in a cluster goes on."""
     from arc_toolkit.elastic import ray_cluster
 
@@ -175,6 +175,7 @@ def _follow(ray: Any, controller: Any, args: argparse.Namespace, console: Consol
             break
         except KeyboardInterrupt:
             if args.uri:
+                console.note(f"the run goes on; look at it again with --attach {name}")
                 raise
             console.note("stopping after a save")
             ray.get(controller.stop.remote())

@@ -13,7 +13,6 @@ import queue
 import selectors
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -24,7 +23,7 @@ from typing import Any
 
 from arc_toolkit.elastic.agent_folder import AgentFolder
 from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, copies_folder, get
-from arc_toolkit.elastic.messages import LineConnection, Message, connect
+from arc_toolkit.elastic.messages import LineConnection, Message, ReservedPort, connect
 from arc_toolkit.elastic.node_notices import node_sources
 from arc_toolkit.elastic.ranks import RankProcess, Template
 from arc_toolkit.notices.notice import Notice, NoticeKind
@@ -62,6 +61,7 @@ class ElasticAgent:
         self._template: Template | None = None
         self._is_import_fatal = False
         self._notes: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+        self._reserved = ReservedPort()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake, selectors.EVENT_READ, lambda: os.eventfd_read(self._wake))
         self._connection: LineConnection | None = None
@@ -124,7 +124,7 @@ class ElasticAgent:
             address=address,
             running=running,
             warm=self._warm(),
-            port=_free_port(),
+            port=self._reserved.port,
             copies_port=self._copy_server.port,
             doomed=self._watcher is not None and self._watcher.pending(),
             deadline=self._watcher.deadline if self._watcher is not None else None,
@@ -269,6 +269,8 @@ class ElasticAgent:
         _log("start", node=os.uname().nodename, generation=generation, ranks=len(message["ranks"]))
         for process in self._of(generation - 1):  # nothing of an older generation goes on
             process.kill()
+        self._reserved.release()
+        self._reserved = ReservedPort()
         for job in message["ranks"]:
             standbys = [item for item in self._processes if item.rank is None and item.code is None]
             if not standbys:
@@ -288,6 +290,7 @@ class ElasticAgent:
                 standbys[0].run(generation, rank, job, self._folder.path)
             except OSError:
                 self._send("exited", generation=generation, rank=rank, code=1, progress=None)
+        self._send("warm", warm=self._warm(), port=self._reserved.port)
 
     def _answer(self, process: RankProcess) -> None:
         if process not in self._processes:
@@ -296,7 +299,7 @@ class ElasticAgent:
             message = json.loads(line) if line else {}
             if message.get("type") == "ready":
                 process.is_ready = True
-                self._send("warm", warm=self._warm(), port=_free_port())
+                self._send("warm", warm=self._warm(), port=self._reserved.port)
             elif message.get("type") == "exit":
                 self._ended(process, message["code"])
 
@@ -386,9 +389,3 @@ def _log(event: str, /, **fields: Any) -> None:
     """For the log of this node, which `diagnose` reads as it reads that of `arc-toolkit run`."""
     with contextlib.suppress(OSError):
         sys.stderr.write(run_line(event, **fields) + "\n")
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("", 0))
-        return int(sock.getsockname()[1])

@@ -375,6 +375,11 @@ class Controller:
 
     def _abort(self, generation: Generation, cause: str) -> None:
         """End what is left of this generation; the next one starts with the standbys that are there."""
+        for (
+            agent
+        ) in self._agents.links:  # a notice may have come while the generation was stopping for another one
+            if agent.is_doomed and generation.placement.ranks_of(agent.node):
+                self.timeline.evict(agent.node)
         self.timeline.stall(cause)
         self._agents.tell_all("kill", generation=generation.number)
         if cause == "cancelled":

@@ -45,3 +45,15 @@ def connect(address: tuple[str, int], timeout: float = 5.0) -> LineConnection:
     sock = socket.create_connection(address, timeout=timeout)
     sock.settimeout(None)
     return LineConnection(sock)
+
+
+class ReservedPort:
+    """A port for ranks to meet at. Nobody else gets it as long as it is bound here, and it becomes free at once."""
+
+    def __init__(self) -> None:
+        self._sock = socket.socket()
+        self._sock.bind(("", 0))
+        self.port: int = self._sock.getsockname()[1]
+
+    def release(self) -> None:
+        self._sock.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -101,6 +102,59 @@ def test_two_nodes_lost_at_once_are_two_evictions_and_no_failure(tmp_path: Path)
         assert run.wait() == 0
     assert f"total {expected_total(200)} workers 1" in run.text()
     assert (run.controller.timeline.evictions, run.controller.timeline.failures) == (2, 0)
+
+
+def test_two_notices_in_the_same_moment_are_two_evictions(tmp_path: Path) -> None:
+    """The second one may come while ranks already stop for the first one."""
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 300, 0.02) as run:
+        run.until_step(30)
+        (run.notices / "a").write_text("25")
+        run.until(lambda: bool(run.events("stopping")))
+        (run.notices / "c").write_text("25")
+        assert run.wait() == 0
+    assert f"total {expected_total(300)} workers 1" in run.text()
+    timeline = run.controller.timeline
+    assert (timeline.evictions, timeline.failures, timeline.steps_redone) == (2, 0, 0)
+
+
+def test_a_controller_that_dies_during_a_save_costs_nothing(tmp_path: Path) -> None:
+    save = "with store.save(step) as folder:"
+    source = SCRIPT.replace(save, f"{save}\n            open(sys.argv[1] + '-saving', 'w'); time.sleep(1)")
+    cluster, history = LocalCluster("a", "b"), tmp_path / "history.json"
+    options = {"source": source, "history": history}
+    with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, **options) as first:
+        first.until(lambda: (tmp_path / "end-saving").exists())
+        first.abandon()
+        with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, is_restarted=True, **options) as run:
+            run.until(lambda: bool(run.events("adopted")))
+            run.until_step(45)
+            (tmp_path / "end").touch()
+            assert run.wait() == 0
+    steps = int(run.text().split("steps ")[1])
+    assert f"total {expected_total(steps)} workers 2" in run.text()
+    assert run.controller.timeline.steps_redone == 0
+    assert len(run.events("start")) == 1
+
+
+def test_one_rank_that_always_fails_ends_the_run(tmp_path: Path) -> None:
+    source = SCRIPT.replace(
+        'if MODE == "crash"', 'if RANK == 2 and step == 7: sys.exit(1)\n    if MODE == "crash"'
+    )
+    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 100, 0.01, source=source, max_failures=1) as run:
+        assert run.wait() == 1
+    assert [(event["rank"], event["code"]) for event in run.events("failed")] == [(2, 1), (2, 1)]
+    assert run.controller.summary()["outcome"] == "failed"
+
+
+def test_the_port_of_the_ranks_is_not_taken_by_others(tmp_path: Path) -> None:
+    """Whoever asks for a free port meanwhile gets another one."""
+    with elastic_run(tmp_path, LocalCluster("a"), tmp_path / "end", 0.02) as run:
+        run.until(lambda: bool(run.events("ready")))
+        (agent,) = run.controller._agents.links
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("", agent.port))
+        (tmp_path / "end").touch()
+        assert run.wait() == 0
 
 
 def test_a_save_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
