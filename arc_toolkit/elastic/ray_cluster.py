@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 import threading
 import time
@@ -59,6 +60,7 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
     The head starts a process for every client, and gives it 30 s: on a busy head that is tried again.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _check_address(uri)
     sent = {} if working_dir is None else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
     for _ in range(_CONNECT_TRIES - 1):
         try:
@@ -67,6 +69,17 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
             report(f"{error}; trying again")
             import_ray().shutdown()
     return _init(uri, address=uri, **sent)
+
+
+def _check_address(uri: str) -> None:
+    """Ray waits half a minute or more, and without a word, for an address at which nobody listens."""
+    host, _, port = uri.removeprefix("ray://").partition("/")[0].rpartition(":")
+    if not host or not port.isdigit():
+        return  # such as "auto"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ArcError(f"cannot connect to Ray at {uri}: {error}") from None
 
 
 class BusyHead(ArcError):

@@ -55,6 +55,20 @@ def test_a_script_outside_of_the_working_folder_is_refused(
     assert (result.code, "train.py:1: not Python" in result.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("uri", "reason"), [("ray://127.0.0.1:9", "refused"), ("127.0.0.1:9", "refused"), ("ray://x.invalid:1", "")]
+)
+def test_a_cluster_that_is_not_there_is_one_sentence(
+    arc: Callable[..., Result], script: Path, uri: str, reason: str
+) -> None:
+    result = arc("elastic", "-f", script, "-m", 2, "-u", uri)
+    assert result.code == 2
+    assert f"cannot connect to Ray at {uri}: " in result.err
+    assert reason in result.err
+    assert result.err.count("\n") == 1
+    assert arc("elastic", "--attach", "fig", "-u", uri).code == 2
+
+
 def config(*words: object) -> tuple[object, ...]:
     parser = argparse.ArgumentParser()
     elastic_command.configure(parser)

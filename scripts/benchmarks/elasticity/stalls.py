@@ -1,4 +1,4 @@
-"""One run through a notice, a killed node, a silent one and a new one: `elastic`, or Ray Train with its defaults."""
+"""One run through a new node, a notice, a killed node and a silent one: `elastic`, or Ray Train with its defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from scripts.benchmarks.elasticity.nodes import CLIENT_PORT, RayNodes, StepLog, processes
 from scripts.benchmarks.elasticity.training import our_script, ray_train_script
 
-_NODES = 4
+_NODES = 3
 _WARM_STEPS = 60
 _NOTICE_SECONDS = 15.0
 _STEADY_SECONDS = 3.0
@@ -61,17 +61,17 @@ class OurRun:
 def _actions(nodes: RayNodes, announce: Callable[[], object]) -> dict[str, Callable[[], object]]:
     """What happens, in this order; the first node is the one with the notice."""
     return {
+        "growing": nodes.add,
         "notice": announce,
         "killed": lambda: nodes.kill(1),
         "silent": lambda: nodes.silence(2),
-        "growing": nodes.add,
     }
 
 
 def ours(folder: Path, script: str) -> Result:
     nodes, log, notices = RayNodes(_NODES), StepLog(folder / "steps"), folder / "notices"
     notices.mkdir()
-    run = OurRun(folder, our_script(script, str(log.path)), _NODES, "--notice-dir", notices)
+    run = OurRun(folder, our_script(script, str(log.path)), _NODES + 1, "--notice-dir", notices)
     log.until_step(_WARM_STEPS)
     run.until_warm(1)
     sys.stderr.write(f"  a standby has {standby_megabytes():.0f} MB of its own\n")
