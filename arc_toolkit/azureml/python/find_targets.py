@@ -214,6 +214,8 @@ def _candidate(
     if meanings.assume is not None and call is value and not meaning.chosen:
         step = Step(generation, meanings.assume, Component(generation, meanings.assume), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
+    if meaning.imported and not attributes & sdk.LEAF_ATTRIBUTES and meanings.own_modules.makes(meaning.imported):
+        return None  # it is a target of that file
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
     return _make(name, meaning, statement, call, pipeline, uses, generation, why)
 

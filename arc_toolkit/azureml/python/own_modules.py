@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import Component, Meaning, PipelineFunction, UnknownMeaning
+from arc_toolkit.azureml.python.meaning import Builder, Component, Meaning, PipelineFunction, Step, UnknownMeaning
 from arc_toolkit.azureml.python.read_names import read_module
 from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.edit.python_names import Statement
@@ -109,6 +109,14 @@ class OwnModules:
             self._known[path] = self._ask(module, _meaning) if module is not None and module.may_pass_on else None
         return self._known[path]
 
+    def makes(self, path: str) -> bool:
+        """Whether a step gets its settings in another file of the run: the command object that it is made of, or a
+        function that gives one back, is there."""
+        module = self._find(path) if path else None
+        if module is None or not self._meanings.library.is_given(module.file):
+            return False
+        return bool(self._ask(replace(module, name=f"{module.name}()"), _makes))
+
     def text(self, node: ast.expr, statement: Statement) -> str | None:
         """The text of a constant that is imported."""
         path = self._meanings.path(node, statement)
@@ -153,3 +161,10 @@ def _meaning(there: Meanings, name: ast.expr, statement: Statement) -> Meaning |
 def _may_have(there: Meanings, name: ast.expr, statement: Statement) -> bool:
     meaning = there.of(name, statement)
     return isinstance(meaning, UnknownMeaning) and there.own_modules.may_have(meaning.imported)
+
+
+def _makes(there: Meanings, call: ast.expr, statement: Statement) -> bool:
+    meaning = there.of(call, statement)
+    if isinstance(meaning, UnknownMeaning):
+        return meaning.is_made or there.own_modules.makes(meaning.imported)
+    return isinstance(meaning, Builder) or (isinstance(meaning, Step) and isinstance(meaning.origin, Builder))

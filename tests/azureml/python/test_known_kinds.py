@@ -133,6 +133,37 @@ def test_a_decorated_function_of_another_module_is_a_component(package: bool, tm
     assert not result.findings
 
 
+JOBS = """\
+from azure.ai.ml import command
+train = command(name="t", command="echo", environment="azureml:e:1")
+def make(name):
+    return command(name=name, command="echo", environment="azureml:e:1")
+def helper(name):
+    return name
+"""
+
+
+@pytest.mark.parametrize("call", ["train()", "make('a')()", "make('a')"])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_command_object_of_another_file_gets_the_settings_there(
+    call: str, is_given: bool, tmp_path: Path, arc: Callable[..., Result]
+) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    text = f"{HEAD}from jobs import make, train\n@dsl.pipeline()\ndef p():\n    a = {call}\n"
+    (tmp_path / "p.py").write_text(text + "    return {'x': a.outputs.x}\n")
+    result = arc("patch", "--instance-type", "big", str(tmp_path if is_given else tmp_path / "p.py"))
+    assert (result.code, "is imported from jobs" in result.err) == ((0, False) if is_given else (2, True))
+    assert ('command="echo", environment="azureml:e:1", instance_type="big")' in result.out) == is_given
+
+
+def test_a_step_with_settings_of_its_own_is_reported_even_so(tmp_path: Path, arc: Callable[..., Result]) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    text = f"{HEAD}from jobs import train\n@dsl.pipeline()\ndef p():\n    a = train()\n    a.resources = SMALL\n"
+    (tmp_path / "p.py").write_text(text)
+    result = arc("patch", "--instance-type", "big", str(tmp_path))
+    assert (result.code, "is imported from jobs" in result.err) == (2, True)
+
+
 def test_modules_that_import_each_other(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("from azure.ai.ml import dsl\nfrom two import train, folder\n")
     (tmp_path / "two.py").write_text("from azure.ai.ml import dsl\nfrom one import train, folder\n")
