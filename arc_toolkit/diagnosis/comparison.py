@@ -1,12 +1,16 @@
 """Compares each node with the rest of its pool: failed votes, and episodes of each kind, corrected for many nodes.
 
-1. The votes against the rest of the pool, whose rate is only known as well as its votes allow (beta-binomial). If the
-   rest differs more between its nodes than by chance, the test allows for as much.
+1. The failed votes, all and those of each kind without evidence, against the rest of the pool, whose rate is only known
+   as well as its votes allow (beta-binomial). If the rest differs more between its nodes than by chance, the test
+   allows for as much. A gang in which several ranks failed first is a failure of each, but weighs less: by how much
+   more likely it is if one of so many suspects fails ten times as often. How large the sum of weights may be by chance
+   follows from the rest of the pool, for as many votes of jobs of the same size.
 2. The episodes of each kind by an exact test of rates: given how many the pool had, does this node have too many?
 3. The p-value of a node is the smallest of its tests; the Benjamini-Hochberg procedure for discrete tests, over all
    tests of all nodes, keeps the expected share of wrong names under the level.
 4. A node that runs very much may differ significantly by little, and one that runs very little by two failures: it is
-   bad only with three failed votes, and odds of failing five times those of the rest; otherwise it is suspect.
+   bad only with three failed votes, and if it fails five times as often as the rest, in all or in one kind; otherwise
+   it is suspect.
 A pool with several bad nodes looks worse and more uneven than it is and hides them. So at first the most unusual nodes,
 at most a tenth of the pool, are set aside when the rest is estimated, and those that are not even suspect when compared
 with it come back. The other way, to begin with all and set aside what stands out, fails with five bad nodes in sixty.
@@ -14,29 +18,37 @@ with it come back. The other way, to begin with all and set aside what stands ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import log
 
 from arc_toolkit.diagnosis.model import CauseKind
+from arc_toolkit.diagnosis.node_votes import FailedVote
 from arc_toolkit.diagnosis.statistics import (
+    NEGLIGIBLE,
     Support,
     beta_binomial_tail,
     binomial_tail,
     discrete_benjamini_hochberg,
     spread_of,
     tails,
+    weighted_tails,
 )
 
-ANY_BAD_LEVEL = 0.005  # how often chance may make any node bad in a report without bad nodes
+ANY_BAD_LEVEL = 0.003  # how often chance may make any node bad in a report without bad nodes
 BAD_LEVEL = 0.02  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
-LEAST_BAD_ODDS = 5.0  # its odds of failing against those of the rest
+LEAST_BAD_FACTOR = 5.0  # how much more often it fails than the rest, in all or in one kind
+LEAST_FACTOR_OF_ALL = 2.0  # and how much more often in all, if it is one kind
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
 MOST_SET_ASIDE = 0.1  # of a pool
 ROUNDS = 4
 EPISODE_FACTOR = 4  # votes tell of every kind of bad node, so episodes get the smaller part of the allowed errors
+FACTOR = 10  # how much more often a bad node is supposed to fail, for the weights
+STEPS = 3  # of weights, per unit of their logarithm
 
 
 @dataclass(slots=True)
@@ -44,12 +56,14 @@ class Record:
     """What is compared: votes, episodes by kind, and all attempts, which are the exposure to episodes."""
 
     pool: str | None
-    failures: int = 0
-    votes: int = 0
+    failed: tuple[FailedVote, ...] = ()
+    sizes: Counter[int] = field(default_factory=Counter)  # all votes, by the size of the job
     attempts: int = 0
     episodes: Mapping[CauseKind, int] = field(default_factory=dict)
-    # Failed votes without evidence against the node.
-    by_kind: Mapping[CauseKind, int] = field(default_factory=dict)
+
+    @property
+    def votes(self) -> int:
+        return self.sizes.total()
 
 
 @dataclass(slots=True)
@@ -58,6 +72,7 @@ class Comparison:
 
     p_value: float = 1.0
     rate: float | None = None  # of the votes of the rest of its pool
+    rates: dict[CauseKind | None, float] = field(default_factory=dict)  # and of failures of one kind
     kind: CauseKind | None = None
     bad: bool = False
     suspect: bool = False
@@ -85,12 +100,25 @@ def compare(records: Mapping[str, Record]) -> dict[str, Comparison]:
 
 
 def _is_large(record: Record, result: Comparison) -> bool:
-    """Whether the difference matters, besides not being chance."""
+    """Whether the difference matters, besides not being chance: in all failures, or in those of one kind."""
     if result.kind is not None or result.rate is None:
         return True
-    # Half a failure and half a success more, as for the rate of the rest.
-    odds = (record.failures + 0.5) / (record.votes - record.failures + 0.5)
-    return record.failures >= LEAST_BAD_FAILURES and odds >= LEAST_BAD_ODDS * result.rate / (1 - result.rate)
+    kinds = {kind for kind, rate in result.rates.items() if _is_likelier(record, kind, rate, LEAST_BAD_FACTOR)}
+    return len(record.failed) >= LEAST_BAD_FAILURES and (
+        None in kinds or (bool(kinds) and _is_likelier(record, None, result.rate, LEAST_FACTOR_OF_ALL))
+    )
+
+
+def _is_likelier(record: Record, kind: CauseKind | None, rate: float, factor: float) -> bool:
+    """Whether the node most likely fails so many times as often as the rest.
+
+    If it does, one of several suspects is the cause with a probability of factor / (suspects - 1 + factor).
+    """
+    failed = [vote for vote in record.failed if kind is None or vote.kind is kind]
+    caused = sum(factor / (vote.suspects - 1 + factor) for vote in failed)
+    # In odds, with half a failure and half a success more, as for the rate of the rest.
+    odds = (caused + 0.5) / (max(0.0, record.votes - caused) + 0.5)
+    return len(failed) >= LEAST_BAD_FAILURES and odds >= factor * rate / (1 - rate)
 
 
 def _pass(results: Mapping[str, Comparison], level: float) -> frozenset[str]:
@@ -125,50 +153,95 @@ def _round(records: Mapping[str, Record], aside: frozenset[str], *, allow_spread
     return result
 
 
+@dataclass(slots=True)
+class _Rest:
+    """The votes of a pool, without the nodes that are set aside."""
+
+    failed: Counter[FailedVote] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    spread: float = 0.0
+
+
+def _rest_of(records: Iterable[Record], allow_spread: bool) -> _Rest:
+    rest = _Rest()
+    counts = []
+    for record in records:
+        rest.failed.update(record.failed)
+        rest.sizes.update(record.sizes)
+        counts.append((sum(vote.suspects == 1 for vote in record.failed), record.votes))
+    if allow_spread:
+        single = sum(failures for failures, _ in counts)
+        rest.spread = spread_of(counts, (single + 0.5) / (rest.sizes.total() + 1))
+    return rest
+
+
 def _compare_pool(
     records: Mapping[str, Record], aside: frozenset[str], allow_spread: bool
 ) -> dict[str, Comparison]:
-    rest = {name: record for name, record in records.items() if name not in aside}
-    failures = sum(record.failures for record in rest.values())
-    votes = sum(record.votes for record in rest.values())
-    attempts = sum(record.attempts for record in rest.values())
+    inside = {name: record for name, record in records.items() if name not in aside}
+    rest = _rest_of(inside.values(), allow_spread)
+    votes, blame = rest.sizes.total(), _blame(rest.failed.elements())
+    soft = sorted({vote.kind for record in records.values() for vote in record.failed if vote.kind})
+    attempts = sum(record.attempts for record in inside.values())
     kinds = sorted({kind for record in records.values() for kind in record.episodes})
-    episodes = {kind: sum(record.episodes.get(kind, 0) for record in rest.values()) for kind in kinds}
-    counts = [(record.failures, record.votes) for record in rest.values()]
-    by_kind = {
-        kind: sum(record.by_kind.get(kind, 0) for record in rest.values())
-        for kind in sorted({kind for record in records.values() for kind in record.by_kind})
-    }
-    spread = spread_of(counts, (failures + 0.5) / (votes + 1)) if allow_spread else 0.0
+    episodes = {kind: sum(record.episodes.get(kind, 0) for record in inside.values()) for kind in kinds}
     result = {}
     for name, record in records.items():
-        inside = name in rest
         comparison = Comparison()
-        own_votes, own_failures = (record.votes, record.failures) if inside else (0, 0)
-        others = len(rest) - inside
-        if votes - own_votes >= LEAST_ELSEWHERE:
+        own = record if name in inside else Record(record.pool)
+        others = len(inside) - (name in inside)
+        if votes - own.votes >= LEAST_ELSEWHERE:
             # Half a failure more than observed, because a pool without failures so far may still have some.
-            comparison.rate = (failures - own_failures + 0.5) / (votes - own_votes + 1)
-            if record.votes:
-                spread_here = spread + 1 / (votes - own_votes + 2)
-                _test_votes(comparison, record.failures, record.votes, comparison.rate, spread_here)
-                for kind, total in by_kind.items():
-                    own = record.by_kind.get(kind, 0)
-                    rate = (total - (own if inside else 0) + 0.5) / (votes - own_votes + 1)
-                    _test_votes(comparison, own, record.votes, rate, spread_here)
+            comparison.rate = (blame - _blame(own.failed) + 0.5) / (votes - own.votes + 1)
+            for kind in (None, *soft) if record.votes else ():
+                _test_votes(comparison, record, own, rest, kind)
         for kind in kinds if others else ():
-            elsewhere = episodes[kind] - (record.episodes.get(kind, 0) if inside else 0)
-            exposed = attempts - (record.attempts if inside else 0)
+            elsewhere = episodes[kind] - own.episodes.get(kind, 0)
+            exposed = attempts - own.attempts
             share = max(1 / (others + 1), record.attempts / (exposed + record.attempts) if exposed else 0.0)
             _test_episodes(comparison, kind, record.episodes.get(kind, 0), elsewhere, share)
         result[name] = comparison
     return result
 
 
-def _test_votes(comparison: Comparison, failures: int, votes: int, rate: float, spread: float) -> None:
-    comparison.possible.append([(p_value, p_value) for p_value in tails(LEAST_FAILURES, votes, rate, spread)])
-    if failures >= LEAST_FAILURES:
-        comparison.p_value = min(comparison.p_value, beta_binomial_tail(failures, votes, rate, spread))
+def _blame(failed: Iterable[FailedVote]) -> float:
+    """The number of failures, if each is shared among its suspects."""
+    return sum(1 / vote.suspects for vote in failed)
+
+
+def _weight(vote: FailedVote) -> int:
+    """How much more likely the failure is if this suspect fails ten times as often as the others."""
+    return max(1, round(STEPS * log(1 + (FACTOR - 1) / vote.suspects)))
+
+
+def _test_votes(comparison: Comparison, record: Record, own: Record, rest: _Rest, kind: CauseKind | None) -> None:
+    """The failures of one kind, or all. `own`: the part of the record that is in the rest and is taken out of it."""
+    elsewhere = {
+        vote: number
+        for vote, number in (rest.failed - Counter(own.failed)).items()
+        if kind is None or vote.kind is kind
+    }
+    failed = [vote for vote in record.failed if kind is None or vote.kind is kind]
+    votes = rest.sizes.total() - own.votes
+    blame = sum(number / vote.suspects for vote, number in elsewhere.items())
+    rate = comparison.rates[kind] = (blame + 0.5) / (votes + 1)
+    if all(vote.suspects == 1 for vote in (*failed, *elsewhere)):
+        spread = rest.spread + 1 / (votes + 2)
+        possible = tails(LEAST_FAILURES, record.votes, rate, spread)
+        p_value = beta_binomial_tail(len(failed), record.votes, rate, spread)
+    else:
+        expected = {_weight(FailedVote(kind)): 0.5 * record.votes / (votes + 1)}
+        for vote, number in elsewhere.items():
+            there = max(1, rest.sizes[vote.size] - own.sizes[vote.size])
+            weight = _weight(vote)
+            expected[weight] = expected.get(weight, 0.0) + number * record.sizes[vote.size] / there
+        spread = 1 / (sum(elsewhere.values()) + 0.5) + rest.spread * record.votes / sum(expected.values())
+        chances = weighted_tails(expected, 1 / spread)
+        possible = sorted({max(chance, NEGLIGIBLE) for chance in chances[1:]})
+        p_value = max(chances[min(sum(map(_weight, failed)), len(chances) - 1)], NEGLIGIBLE)
+    comparison.possible.append([(value, value) for value in possible])
+    if len(failed) >= LEAST_FAILURES:
+        comparison.p_value = min(comparison.p_value, p_value)
 
 
 def _test_episodes(comparison: Comparison, kind: CauseKind, own: int, elsewhere: int, share: float) -> None:

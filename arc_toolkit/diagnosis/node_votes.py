@@ -3,9 +3,10 @@
 A vote is a failure if at least half of what the family did on the node counts as one. These count:
 - failures whose cause blames the node, and failures without any evidence (on spot VMs they are taken for reclaims);
 - errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like that.
-Of a gang only the rank that failed first votes. Several failures of a node within minutes are one. If there is no
-evidence and the jobs never succeeded, those within an hour are one, and those whose names differ only in a number, if
-no job of that name succeeded: they may be trials of a broken sweep that do not name their parent.
+Of a gang only the rank that failed first votes, or each of those that ended first at once, as one of so many suspects.
+Several failures of a node within minutes are one. If there is no evidence and the jobs never succeeded, those within an
+hour are one, and those whose names differ only in a number, if no job of that name succeeded: they may be trials of a
+broken sweep that do not name their parent.
 A job that failed on two or more nodes without any evidence against them (a gang: on three or more), or a family that
 failed on many of its nodes, has a problem of its own and does not vote.
 """
@@ -13,8 +14,10 @@ failed on many of its nodes, has a problem of its own and does not vote.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
@@ -24,7 +27,6 @@ NODES_OF_A_FLAKY_JOB = 2
 SHARE_OF_A_FLAKY_FAMILY = 0.3  # of the nodes on which it ran, and at least three of them
 SAME_FAILURE_SECONDS = 600
 SAME_JOBS_SECONDS = 3600  # jobs that never succeeded and fail one after the other may be the same one
-MOST_AT_ONCE = 3
 NUMBER = re.compile(r"[\W_]*\d+$")
 # Somebody asked the process to stop (SIGTERM): a cancelled job, or another rank that failed before.
 ASKED_TO_STOP = "143"
@@ -32,19 +34,41 @@ ASKED_TO_STOP = "143"
 Reject = Callable[[Attempt], bool]
 
 
+class Failure(NamedTuple):
+    """A failed attempt that counts for its node, which is one of so many that may be at fault."""
+
+    attempt: Attempt
+    suspects: int = 1
+
+
+class FailedVote(NamedTuple):
+    """`kind`: of the cause, if there is no evidence against the node. `size`: pods of the job, a power of 2."""
+
+    kind: CauseKind | None
+    suspects: int = 1
+    size: int = 1
+
+
 @dataclass(slots=True)
 class NodeVotes:
     """What is counted for one node."""
 
     pool: str | None = None
-    failures: int = 0
-    by_kind: dict[CauseKind, int] = field(default_factory=dict)  # failures without evidence against the node
-    votes: int = 0
+    failed: list[FailedVote] = field(default_factory=list)
+    sizes: Counter[int] = field(default_factory=Counter)  # votes by the number of pods of their job
     named: int = 0  # all attempts that ran here
     older: int = 0  # of them, on the VM that had the name before
     left_out: int = 0  # of jobs that fail on many nodes
     good: list[float] = field(default_factory=list)  # when attempts succeeded
     running: list[float] = field(default_factory=list)  # when those that run now started
+
+    @property
+    def votes(self) -> int:
+        return self.sizes.total()
+
+    @property
+    def failures(self) -> int:
+        return round(sum(1 / vote.suspects for vote in self.failed))
 
 
 @dataclass(slots=True)
@@ -53,6 +77,8 @@ class _Vote:
     successes: int = 0
     time: float | None = None
     kind: CauseKind | None = None  # of the last failure, if there is no evidence against the node
+    suspects: int = 1
+    size: int = 1
     doubtful: str = (
         ""  # and the job never succeeded: its name, without a number at the end if none of that name did
     )
@@ -65,6 +91,7 @@ def count(
     result: dict[str, NodeVotes] = {}
     votes: dict[tuple[str, str], _Vote] = {}
     good: set[str] = set()
+    sizes = _sizes(attempts)
     for attempt in attempts:
         if attempt.node is None or attempt.node_truncated:
             continue
@@ -81,15 +108,19 @@ def count(
             if attempt.job in silent:
                 node.left_out += 1
             else:
-                votes.setdefault((attempt.node, _family(attempt)), _Vote()).successes += 1
+                vote = votes.setdefault((attempt.node, _family(attempt)), _Vote())
+                vote.successes += 1
+                vote.size = max(vote.size, sizes.get(attempt.job, 1))
         elif attempt.outcome is RunOutcome.RUNNING and attempt.start is not None:
             node.running.append(attempt.start)
         elif attempt.job in silent:
             node.left_out += 1
-    for failure in failures(attempts):
+    for failure, suspects in failures(attempts):
         if failure.node is None or failure.job in silent or is_older(failure) or in_incident(failure):
             continue
         vote = votes.setdefault((failure.node, _family(failure)), _Vote())
+        vote.suspects = min(vote.suspects, suspects) if vote.failures else suspects
+        vote.size = max(vote.size, sizes.get(failure.job, 1))
         vote.failures += 1
         vote.time = failure.end
         vote.kind = failure.cause.kind if failure.cause and not failure.cause.blames_node else None
@@ -107,16 +138,14 @@ def count(
             by_node.setdefault(name, []).append(vote)
     for name, own in by_node.items():
         failed = [vote for vote in own if 2 * vote.failures >= vote.failures + vote.successes]
-        result[name].failures = _separate(failed)
-        result[name].votes = result[name].failures + len(own) - len(failed)
-        result[name].by_kind = {
-            kind: _separate([vote for vote in failed if vote.kind is kind])
-            for kind in {vote.kind for vote in failed if vote.kind}
-        }
+        separate = _separate(failed)
+        result[name].failed = [FailedVote(vote.kind, vote.suspects, vote.size) for vote in separate]
+        result[name].sizes = Counter(vote.size for vote in separate)
+        result[name].sizes.update(vote.size for vote in own if 2 * vote.failures < vote.failures + vote.successes)
     return result
 
 
-def failures(attempts: Sequence[Attempt]) -> Iterator[Attempt]:
+def failures(attempts: Sequence[Attempt]) -> Iterator[Failure]:
     """The attempts whose failure counts for their node."""
     failed = {attempt.job for attempt in attempts if attempt.cause is not None}
     jobs: dict[str, dict[int, list[Attempt]]] = {}
@@ -124,18 +153,17 @@ def failures(attempts: Sequence[Attempt]) -> Iterator[Attempt]:
         if attempt.job in failed and attempt.node and not attempt.node_truncated:
             jobs.setdefault(attempt.job, {}).setdefault(attempt.number, []).append(attempt)
     for numbers in jobs.values():
-        roots = [root for ranks in numbers.values() if (root := root_of(ranks))]
-        hard = [root for root in roots if _is_blamed(root)]
-        soft = [root for root in roots if not _is_blamed(root) and _may_be_the_node(root)]
+        first = [suspects for ranks in numbers.values() if (suspects := first_to_fail(ranks))]
+        hard = [suspects for suspects in first if _is_blamed(suspects[0])]
+        soft = [suspects for suspects in first if not _is_blamed(suspects[0]) and _may_be_the_node(suspects[0])]
         gang = any(len(ranks) > 1 for ranks in numbers.values())
         most = NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE if gang else NODES_OF_A_FLAKY_JOB
-        yield from hard
-        if len({root.node for root in soft}) < most:
-            yield from soft
+        counted = hard if len({suspects[0].node for suspects in soft}) >= most else hard + soft
+        yield from (Failure(rank, len(suspects)) for suspects in counted for rank in suspects)
 
 
-def root_of(ranks: Sequence[Attempt]) -> Attempt | None:
-    """The rank that failed first and took the others with it; None if that is not known."""
+def first_to_fail(ranks: Sequence[Attempt]) -> list[Attempt]:
+    """The rank that failed first and took the others with it, or those that ended first in the same second."""
     failed = [
         rank
         for rank in ranks
@@ -145,10 +173,8 @@ def root_of(ranks: Sequence[Attempt]) -> Attempt | None:
         failed = [rank for rank in failed if not _was_asked_to_stop(rank)]
     if len(failed) > 1:
         failed = sorted(filter(_is_blamed, failed), key=_ended)[:1] or failed
-    # Of a few that ended first in the same second, any one: a bad node is among them more often than others.
     earliest = min(map(_ended, failed), default=None)
-    first = sorted((rank for rank in failed if _ended(rank) == earliest), key=lambda rank: rank.rank or "")
-    return first[0] if 0 < len(first) <= MOST_AT_ONCE else None
+    return sorted((rank for rank in failed if _ended(rank) == earliest), key=lambda rank: rank.rank or "")
 
 
 def _may_be_the_node(root: Attempt) -> bool:
@@ -177,10 +203,10 @@ def _was_asked_to_stop(attempt: Attempt) -> bool:
 
 
 def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, list[float]] = {}
     for (_, family), vote in votes.items():
         total = counts.setdefault(family, [0, 0])
-        total[0] += bool(vote.failures)
+        total[0] += 1 / vote.suspects if vote.failures else 0
         total[1] += 1
     return frozenset(
         family
@@ -189,18 +215,30 @@ def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
     )
 
 
-def _separate(failed: list[_Vote]) -> int:
-    """How many failures there were, if those that may belong together are one."""
-    known = sorted((vote.time, vote.doubtful) for vote in failed if vote.time is not None)
-    count, before, names = len(failed) - len(known), float("-inf"), {""}
-    for time, name in known:
+def _separate(failed: list[_Vote]) -> list[_Vote]:
+    """Of those that may belong together the one with the fewest suspects."""
+    result = [vote for vote in failed if vote.time is None]
+    before, names = float("-inf"), {""}
+    known = ((vote.time, vote.doubtful, vote) for vote in failed if vote.time is not None)
+    for time, name, vote in sorted(known, key=lambda item: item[:2]):
         if time - before > (SAME_JOBS_SECONDS if name else SAME_FAILURE_SECONDS) and (
             not name or name not in names
         ):
-            count += 1
+            result.append(vote)
+        elif result and vote.suspects < result[-1].suspects:
+            result[-1] = vote
         names.add(name)
         before = time
-    return count
+    return result
+
+
+def _sizes(attempts: Sequence[Attempt]) -> dict[str, int]:
+    """The pods of each gang, as the next power of 2."""
+    ranks: dict[str, set[str]] = {}
+    for attempt in attempts:
+        if attempt.rank is not None:
+            ranks.setdefault(attempt.job, set()).add(attempt.rank)
+    return {job: 1 << (len(names) - 1).bit_length() for job, names in ranks.items()}
 
 
 def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import exp, lgamma, log, log1p, sqrt
 
 Z_95 = 1.959963984540054
 NEGLIGIBLE = 1e-12
+MOST_STEPS = 400
 ROUNDING = 1 + 1e-9  # p-values that differ by less are equal
 
 # The p-values that a test can give, in rising order, each with the probability of one as small.
@@ -66,6 +67,33 @@ def _probabilities(first: int, trials: int, probability: float, spread: float) -
         success = (alpha + count) / (beta + trials - count - 1) if spread > 0.0 else odds
         value += log((trials - count) / (count + 1) * success)
     yield exp(value)
+
+
+def weighted_tails(expected: Mapping[int, float], shape: float) -> list[float]:
+    """P(S >= s) for s = 0, 1, ..., until it no longer matters, if S is the sum of the weights of random events.
+
+    `expected`: how many events of each weight (1 or more) are expected. Their number is Poisson distributed around a
+    mean that itself varies as a gamma distribution of this shape, so it is negative binomial; Panjer's recursion
+    (1981) gives the sum without any simulation.
+    """
+    mean = sum(expected.values())
+    if mean <= 0.0:
+        return [1.0]
+    ratio = mean / (shape + mean)
+    slope = (shape - 1) * ratio
+    shares = sorted((weight, value / mean) for weight, value in expected.items())
+    chances = [exp(-shape * log1p(mean / shape))]
+    result = [1.0, 1.0 - chances[0]]
+    while result[-1] > NEGLIGIBLE and len(result) < MOST_STEPS:
+        total = len(chances)
+        chance = sum(
+            (ratio + slope * weight / total) * share * chances[total - weight]
+            for weight, share in shares
+            if weight <= total
+        )
+        chances.append(chance)
+        result.append(max(0.0, result[-1] - chance))
+    return result
 
 
 def poisson_tail(events: int, expected: float) -> float:

@@ -127,7 +127,7 @@ def _incidents(
     marks = [Mark(item.evidence.time, item.node, item.kind) for item in symptoms if item.evidence.time is not None]
     marks += [
         Mark(moment, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
-        for failure in node_votes.failures(attempts)
+        for failure, _ in node_votes.failures(attempts)
         if failure.node and failure.job not in silent and failure.node in pools
         if (moment := _moment(failure)) is not None
     ]
@@ -146,7 +146,7 @@ def _record(case: NodeCase) -> Record:
     # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
     kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
     votes = case.votes
-    return Record(votes.pool, votes.failures, votes.votes, votes.named - votes.older, kinds, votes.by_kind)
+    return Record(votes.pool, tuple(votes.failed), votes.sizes, votes.named - votes.older, kinds)
 
 
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:

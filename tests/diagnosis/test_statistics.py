@@ -18,6 +18,7 @@ from arc_toolkit.diagnosis.statistics import (
     poisson_tail,
     spread_of,
     tails,
+    weighted_tails,
     wilson,
 )
 
@@ -148,3 +149,19 @@ def test_the_possible_p_values_end_when_they_no_longer_matter() -> None:
     assert len(tails(2, 10_000, 1e-4)) < 20
     # Far below the mean a single probability is less than the smallest number, but the tail is not.
     assert tails(2, 100_000, 0.5)[-1] == pytest.approx(1.0)
+
+
+def test_the_tail_of_a_weighted_sum_is_that_of_the_counts_if_all_weights_are_equal() -> None:
+    assert weighted_tails({1: 2.5}, 1e9)[:6] == pytest.approx([poisson_tail(n, 2.5) for n in range(6)], rel=1e-6)
+    # A mean that varies: the negative binomial of shape 3 and mean 2, (3/5)^3 without any event.
+    assert weighted_tails({1: 2.0}, 3.0)[1] == pytest.approx(1 - 0.6**3)
+    assert weighted_tails({7: 2.5}, 1e9)[7:15:7] == pytest.approx([poisson_tail(n, 2.5) for n in (1, 2)], rel=1e-6)
+    assert weighted_tails({}, 1.0) == [1.0]
+
+
+def test_the_tail_of_a_weighted_sum_counts_every_way_to_reach_it() -> None:
+    # Three or more: not nothing, one of weight 1, two of weight 1, or one of weight 2.
+    one, two = 0.7, 0.4
+    nothing = exp(-one - two)
+    below = nothing * (1 + one + one**2 / 2 + two)
+    assert weighted_tails({1: one, 2: two}, 1e9)[3] == pytest.approx(1 - below, rel=1e-6)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis import node_votes, signals
 from arc_toolkit.diagnosis.causes import UNKNOWN
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import (
@@ -692,16 +692,16 @@ def test_of_a_gang_only_the_root_votes() -> None:
     assert found == {"n0": 0, "n1": 1, "n2": 0}
 
 
-def test_of_a_gang_whose_first_ranks_end_at_once_one_votes_however_many_follow() -> None:
+def test_ranks_of_a_gang_that_end_first_at_once_share_the_blame_however_many_follow() -> None:
     first = gang(UNKNOWN, UNKNOWN)
     later = [replace(rank, end=(rank.end or 0) + 5) for rank in gang(*[UNKNOWN] * 9)[2:]]
-    found = {verdict.node: verdict.failures for verdict in judge([*first, *later], ClusterIndex())[0]}
-    assert {name for name, failures in found.items() if failures} == {"n0"}
+    found = [(failure.attempt.node, failure.suspects) for failure in node_votes.failures([*first, *later])]
+    assert found == [("n0", 2), ("n1", 2)]
 
 
-def test_if_many_ranks_of_a_gang_end_at_once_none_votes() -> None:
-    assert sum(verdict.failures for verdict in judge(gang(*[UNKNOWN] * 3), ClusterIndex())[0]) == 1
-    assert sum(verdict.failures for verdict in judge(gang(*[UNKNOWN] * 4), ClusterIndex())[0]) == 0
+def test_a_failed_gang_of_which_every_rank_may_be_the_first_is_hardly_a_failure_of_each_node() -> None:
+    judged = judge([*gang(*[UNKNOWN] * 4), *runs("n0", 20, 0)], ClusterIndex())[0]
+    assert {verdict.node: (verdict.failures, verdict.attempts) for verdict in judged}["n0"] == (0, 21)
 
 
 def test_a_sweep_that_fails_on_many_of_its_nodes_does_not_vote() -> None:
