@@ -39,13 +39,13 @@ _NAMED = [
     re.compile(rf"Container {_NAME} (?:was using|exceeded its local)"),
 ]
 _CONDITION = re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: ")
-# A figure after a word for a secret, with up to six words between: `password is 839201746512`, `--pin 4829104756`.
-# A short one with a unit is an amount: `a container with token in its name was using 3104Ki`.
-_SECRET_FIGURE = re.compile(
-    r"((?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b[^\w\n]{1,4}"
-    r"(?:[A-Za-z_]{1,20}[^\w\n]{1,4}){0,6})\d(?:[\d .,-]*\d)?(?:(?![A-Za-z\d])|(?<=\d{8})[A-Za-z]{1,2}\b)",
-    re.IGNORECASE,
+# Figures after a word for a secret, up to six words or figures later: `password is 839201746512`, `--pin 4829104756`,
+# `otp 4 digits: 48291047`. A short one with a unit is an amount: `a container with token in its name was using 3104Ki`.
+_SECRET_WORD = re.compile(
+    r"(?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b", re.IGNORECASE
 )
+_AFTER_IT = re.compile(r"(?:[^\w\n]{1,8}(?:[A-Za-z_]{1,20}\b|\d+(?![A-Za-z\d])|\d{8,}[A-Za-z]{1,2}\b)){0,7}")
+_FIGURE = re.compile(r"(?<!\w)\d(?:[\d .,-]*\d)?(?:(?![A-Za-z\d])|(?<=\d{8})[A-Za-z]{1,2}\b)")
 _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
 _PIECE = re.compile(rf"(?<![^\W_])(?:{_SHAPES[0]}|{_SHAPES[1]}|{_SHAPES[2]}|{_SHAPES[3]})(?![^\W_])|[^\W_]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -54,7 +54,7 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}|OutOf[a-z0-9./-]{1,60}")
 
 def allowed_text(text: str, names: Iterable[str] = ()) -> str:
     """The allowed parts of a text. `names` are allowed too: those that the same object has in other fields."""
-    text = _SECRET_FIGURE.sub(rf"\1{MASK}", redact(text[:_LONGEST_READ]))
+    text = _without_secret_figures(redact(text[:_LONGEST_READ]))
     keep = {name for name in names if name and name in text}
     keep.update(name for pattern in _NAMED for name in pattern.findall(text))
     keep.update(filter(_is_reason, _CONDITION.findall(text)))
@@ -64,6 +64,14 @@ def allowed_text(text: str, names: Iterable[str] = ()) -> str:
         parts += [_masked(text[at : match.start()]), match[0]]
         at = match.end()
     return "".join([*parts, _masked(text[at:])])[:LONGEST]
+
+
+def _without_secret_figures(text: str) -> str:
+    for word in reversed(list(_SECRET_WORD.finditer(text))):
+        after = _AFTER_IT.match(text, word.end())
+        if after and after[0]:
+            text = text[: word.end()] + _FIGURE.sub(MASK, after[0]) + text[after.end() :]
+    return text
 
 
 def allowed_reason(text: str) -> str:

@@ -77,6 +77,8 @@ def test_everything_else_is_masked() -> None:
     [
         "password is 839201746512",
         "--pin 4829104756",
+        "otp 4 digits: 48291047",
+        "password 2 of 3 is 48291047",
         "pin: 4829",
         'db_password="839 201 746"',
         "the password of the user was set to 839201746512",
