@@ -269,6 +269,9 @@ def _trial(sweep: Target, role: Role) -> Iterator[Target]:
         yield Target(KINDS[Family.SWEEP, role], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
 
 
+# These three are asked for about five times per file, first for all files of a run and then for each; a new `Library`
+# forgets them, since a run may start in another folder.
+@lru_cache(maxsize=4096)
 def local_reference(written: str | None, path: str) -> str | None:
     """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for others."""
     if written is None or written.startswith("azureml:") or "${{" in written:
@@ -279,8 +282,6 @@ def local_reference(written: str | None, path: str) -> str | None:
     return os.path.normpath(os.path.join(folder_of(path), written))
 
 
-# Asked for about five times per file, first for all files of a run and then for each; a new `Library` forgets them,
-# since a run may start in another folder.
 @lru_cache(maxsize=4096)
 def full_path(path: str) -> str:
     return os.path.abspath(path)

@@ -80,7 +80,9 @@ def _is_free(
     if literal is not None and (isinstance(literal, bool) or not isinstance(literal, int if is_count else str)):
         return False
     text = f"${{{{parent.inputs.{name}}}}}"
-    places = list(_places(pipeline.get("jobs"), text))
+    if pipeline not in plan.bindings:  # both slots ask
+        plan.bindings[pipeline] = list(_bindings(pipeline.get("jobs")))
+    places = [path for path, value in plan.bindings[pipeline] if text in value]
     steps = steps if steps is not None else _steps(pipeline, plan.known_targets()) if places else {}
     return all(_is_for(plan, steps, slot, path, depth) for path in places)
 
@@ -98,8 +100,8 @@ def _is_for(plan: YamlPlan, steps: Mapping[str, Target], slot: Slot, path: Path,
     return _is_free(plan, inner.root, slot, str(path[-1]), _steps(inner.root, inner.targets), depth + 1)
 
 
-def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:
-    """The paths of the scalars that have a text in them."""
+def _bindings(node: Node | None, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The paths and the text of the scalars that have a binding to an input in them."""
     below: Iterable[tuple[str | int, Node]] = ()
     if isinstance(node, yaml.SequenceNode):
         below = enumerate(node.value)
@@ -107,9 +109,9 @@ def _places(node: Node | None, text: str, path: Path = ()) -> Iterator[Path]:
         below = ((str(key.value), value) for key, value in node.value)
     for name, value in below:
         if not isinstance(value, yaml.ScalarNode):
-            yield from _places(value, text, (*path, name))
-        elif text in value.value:
-            yield (*path, name)
+            yield from _bindings(value, (*path, name))
+        elif "${{parent.inputs." in value.value:
+            yield (*path, name), value.value
 
 
 # --- a pipeline in a pipeline ----------------------------------------------------------------------------------
@@ -149,11 +151,12 @@ def _exposed_by(plan: YamlPlan, step: Target) -> dict[Slot, tuple[str, str]]:
     if path not in library.exposed:
         library.exposed[path] = {}  # also for two pipelines that name each other
         try:
-            data = library.read(path)
-            after = patch_yaml(path, data, plan.settings, library).after
-            file = parse(path, after or data, library)
+            data, given = library.read(path), library.given_path(path)
+            result = patch_yaml(given, data, plan.settings, library, plan.in_folder)
+            file = parse(path, result.after or data, library)
         except (OSError, Unreadable):
             return {}
+        library.patched[given] = result, plan.settings
         inner, root = YamlPlan(file, library, plan.settings), file.documents[0].root
         for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
             name = inner.parameter(root, slot)

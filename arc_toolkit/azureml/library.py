@@ -22,10 +22,12 @@ from arc_toolkit.azureml.documents import (
 )
 from arc_toolkit.azureml.evidence import EvidenceReader
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import FrameworkEvidence
 from arc_toolkit.edit.discover import CODE_ENDINGS
 from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.edit.yaml_nodes import MAX_BYTES
+from arc_toolkit.findings import FileResult
 
 Read = Callable[[str], bytes]
 
@@ -61,8 +63,8 @@ class Library:
     """
 
     def __init__(self, read: Read, is_missing: Callable[[str], bool] | None = None) -> None:
-        full_path.cache_clear()
-        folder_of.cache_clear()
+        for remembered in (full_path, folder_of, local_reference):
+            remembered.cache_clear()
         self.read = read
         self._is_missing = is_missing or self._cannot_be_found
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
@@ -72,8 +74,8 @@ class Library:
         self.steps: set[str] = set()
         self.families: set[str] = set()
         self._missing: dict[str, bool] = {}
-        # The files of the run, by their full paths.
-        self._given: set[str] = set()
+        # The files of the run: full path -> the path that was given.
+        self._given: dict[str, str] = {}
         # path -> how it is used: component, trial or python
         self._uses: dict[str, set[str]] = {}
         # The same by the name of a registered component: (how, version or nothing)
@@ -87,6 +89,8 @@ class Library:
         self._open_folders: set[str] = set()
         # pipeline -> the parameters that it has after this run, with their defaults
         self.exposed: dict[str, dict[Slot, tuple[str, str]]] = {}
+        # What became of these pipelines, and with which settings, until it is their turn.
+        self.patched: dict[str, tuple[FileResult, Settings]] = {}
         # file, or name of a component -> the files whose sweeps and steps name it
         self._users: dict[str, list[str]] = {}
 
@@ -97,7 +101,7 @@ class Library:
 
         Reading each YAML file here as well makes a run 15 % slower (228 files); tests/azureml/test_library.py compares.
         """
-        self._given.add(full_path(path))
+        self._given[full_path(path)] = path
         if not path.endswith(CODE_ENDINGS):
             self._note_yaml(path, data)
         elif b"load_component" in data or b"from_yaml" in data or b"Component" in data or b"components" in data:
@@ -140,6 +144,10 @@ class Library:
             for match in _PYTHON_NAME.finditer(call[1]):
                 name, _, version = _text(match[1]).removeprefix("azureml:").partition(":")
                 self._named_uses.setdefault(name, set()).add(("python", version))
+
+    def given_path(self, path: str) -> str:
+        """The path by which a file, by its full path, is among those of the run."""
+        return self._given.get(path, path)
 
     def is_given(self, path: str) -> bool:
         """Whether a file, by its full path, is among those of the run."""

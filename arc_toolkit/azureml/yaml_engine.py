@@ -74,6 +74,8 @@ class YamlPlan(Plan):
         self._operations: list[tuple[str, Path, Operation]] = []
         self._proofs = 0
         self._parameters: dict[tuple[Path, Slot], str] = {}
+        # Where the steps of a pipeline are bound to inputs, with the text there.
+        self.bindings: dict[Target, list[tuple[Path, str]]] = {}
         self._steps: dict[Path, Target] = {}
         # What other files pass to the inputs of this pipeline.
         self._passed: dict[str, set[str]] = {}
@@ -126,7 +128,7 @@ class YamlPlan(Plan):
     def set(self, rule: str, target: Target, path: Path, value: object) -> bool:
         """Put a value below a target; a refusal becomes a finding."""
         where = (*target.path, *path)
-        value = value if isinstance(value, int | dict) else str(value)
+        value = value if isinstance(value, (int, dict)) else str(value)
         if not self.edit(rule, target, where, partial(Editor.set, path=where, value=value)):
             return False
         self.expect(where, value)
@@ -260,6 +262,9 @@ class YamlPlan(Plan):
 
 def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_folder: bool = True) -> FileResult:
     """What the settings and rules make of one file. Nothing is written."""
+    result, used = library.patched.pop(path, (None, None))
+    if result is not None and used is settings and result.before == data:
+        return result
     try:
         file = library.parse(path, data)
     except Unreadable as error:

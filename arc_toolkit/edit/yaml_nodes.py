@@ -212,7 +212,10 @@ def pairs(node: Node | None) -> dict[str, tuple[Node, Node]]:
     """Key text -> (key node, value node) of a mapping's own keys; {} for anything else. The last of twins wins."""
     if not isinstance(node, MappingNode):
         return {}
-    return {pair[0].value: pair for pair in node.value if isinstance(pair[0], ScalarNode)}
+    try:
+        return {pair[0].value: pair for pair in node.value}
+    except TypeError:  # a key that is a collection
+        return {pair[0].value: pair for pair in node.value if isinstance(pair[0], ScalarNode)}
 
 
 def get(node: Node | None, *path: str | int) -> Node | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from arc_toolkit.azureml.azureml_files import AzureMLFiles
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.batch import run
 from tests.azureml.support import COMPONENT, PIPELINE, check_noop, check_transformed, patch, rules_of
 from tests.support import Result, unavailable
 
@@ -118,6 +123,33 @@ def test_only_a_pipeline_that_has_parameters_after_the_run_gets_them(files: dict
         text, path="outer.yml", files=files, expose_parameters=True, skip=frozenset({"instance-count"})
     ).after
     assert after is None or b"instance_type: ${{" not in after
+
+
+@pytest.mark.parametrize("own", [None, "4cpu16g"])
+def test_the_order_of_the_files_does_not_matter(
+    own: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outer pipeline asks for what becomes of the inner one, whose turn may be later."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    for name, text in NESTED.items():
+        place = Path("in", name) if name != "outer.yml" else Path(name)
+        place.write_text(text.replace("./inner.yml", "./in/inner.yml"))
+    settings = Settings(**ASKED)
+    inner = {os.path.abspath("in"): replace(settings, instance_type=own)} if own else {}
+    names = ["outer.yml", "in/inner.yml", "in/train.yml"]
+    forth, back = (
+        {
+            outcome.result.path: outcome.result
+            for outcome in run(order, AzureMLFiles(settings, inner), lambda _: None)
+            if outcome.result
+        }
+        for order in (names, names[::-1])
+    )
+    assert list(forth) == names
+    assert forth == back
+    assert (own or "32cpu128g").encode() in (forth["in/inner.yml"].after or b"")
+    assert all(finding.path == name for name, result in forth.items() for finding in result.findings)
 
 
 def test_inner_defaults_that_differ_need_a_value() -> None:
