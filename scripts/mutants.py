@@ -150,8 +150,8 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "proofs",
         "words may stay in place of parts",
         "arc_toolkit/edit/yaml_parts.py",
-        "return None if finder.parts else result",
-        "return result",
+        "return None if finder.parts else whole",
+        "return whole",
         PARTS_TESTS,
     ),
     (
@@ -176,6 +176,14 @@ REPLACEMENTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
         "arc_toolkit/edit/yaml_parts.py",
         'return "+" not in header and not',
         "return not",
+        PARTS_TESTS,
+    ),
+    (
+        "proofs",
+        "a document that is left out may have edits",
+        "arc_toolkit/edit/yaml_parts.py",
+        "if is_kept and (edit == len(self._starts) or self._starts[edit] > end) and",
+        "if",
         PARTS_TESTS,
     ),
     (

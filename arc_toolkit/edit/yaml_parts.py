@@ -4,7 +4,8 @@ A part is the value of a key in a block mapping, with all lines up to the next k
 themselves, on the column of their key, and on anchors and directives, but on nothing else: what comes before them ends
 with their key, and they end at the first line that is not indented further than it. So the text is read with a word in
 place of each part. Where that word is the value of the same key at the same column, the text has the part there: its
-nodes are those of the old text, or, for new lines, those of the lines read by themselves.
+nodes are those of the old text, or, for new lines, those of the lines read by themselves. A document without a
+change is a part, too.
 
 Whatever is not as expected gives None: then the text has to be read as a whole.
 """
@@ -23,6 +24,8 @@ from yaml.nodes import CollectionNode, MappingNode, ScalarNode, SequenceNode
 from arc_toolkit.edit.edits import Edit, Unreadable, apply_edits
 from arc_toolkit.edit.yaml_nodes import Node, compose, has_anchor, last_scalar
 
+# The key that a word is the value of, its column (-1 for a whole document), and the value that it stands for.
+_Part = tuple[str, int, Node]
 _WORD = "part-that-is-known-"
 # A shorter part is read sooner than left out.
 _SHORT = 80
@@ -46,8 +49,11 @@ def compose_around(
     ):
         return None
     finder = _PartFinder(before, after, edits)
-    for index, change in changes.items():
-        finder.look_into(documents[index] if index < len(documents) else None, change)
+    for index, root in enumerate(documents):
+        if index in changes:
+            finder.look_into(root, changes[index])
+        else:
+            finder.leave_out(root)
     if not finder.parts:
         return None
     try:
@@ -58,7 +64,8 @@ def compose_around(
         return None
     for index, change in changes.items():
         _put_back(result[index], change, finder.parts)
-    return None if finder.parts else result
+    whole = tuple(_document(root, finder.parts) for root in result)
+    return None if finder.parts else whole
 
 
 class _PartFinder:
@@ -71,13 +78,12 @@ class _PartFinder:
         self._ends = [edit.end for edit in ordered]
         # By how much a place is moved by so many edits before it.
         self._moved = [0, *accumulate(len(edit.text) - (edit.end - edit.start) for edit in ordered)]
-        # The key, its column and the value that each word stands for.
-        self.parts: dict[str, tuple[str, int, Node]] = {}
+        self.parts: dict[str, _Part] = {}
         self.edits = [self._shortened(edit) for edit in edits]
 
-    def _word(self, key: Node, value: Node) -> str:
+    def _word(self, key: Node | None, value: Node) -> str:
         word = f"{_WORD}{len(self.parts)}"
-        self.parts[word] = (key.value, key.start_mark.column, value)
+        self.parts[word] = ("", -1, value) if key is None else (key.value, key.start_mark.column, value)
         return word
 
     def _shortened(self, edit: Edit) -> Edit:
@@ -110,6 +116,17 @@ class _PartFinder:
                     self.look_into(value, leaf)
                 elif (end := self._end(node, number, key, value)) is not None:
                     self.edits.append(Edit(key.end_mark.index, end, f": {self._word(key, value)}\n"))
+
+    def leave_out(self, root: Node | None) -> None:
+        """A whole document, if there is no edit from the beginning of its first line to the line after its last one."""
+        if not isinstance(root, CollectionNode) or root.flow_style:
+            return
+        mark, after = root.start_mark, root.end_mark
+        start, end = mark.index - mark.column, after.index - after.column
+        edit = bisect_left(self._starts, start)
+        is_kept = not (edit and self._ends[edit - 1] > start)
+        if is_kept and (edit == len(self._starts) or self._starts[edit] > end) and self._before[end - 1] == "\n":
+            self.edits.append(Edit(mark.index, end, f"{self._word(None, root)}\n"))
 
     def _end(self, mapping: Node, number: int, key: Node, value: CollectionNode) -> int | None:
         """Where a part ends; None if it cannot be left out."""
@@ -172,7 +189,14 @@ def _new_keys(text: str) -> tuple[tuple[str, Node, Node], ...]:
     )
 
 
-def _put_back(new: Node | None, change: Any, parts: dict[str, tuple[str, int, Node]]) -> None:
+def _document(root: Node | None, parts: dict[str, _Part]) -> Node | None:
+    """The old root in place of the word for it."""
+    if isinstance(root, ScalarNode) and root.value in parts and parts[root.value][1] < 0:
+        return parts.pop(root.value)[2]
+    return root
+
+
+def _put_back(new: Node | None, change: Any, parts: dict[str, _Part]) -> None:
     """Put the nodes of parts in the places of their words, as far as each is where it should be."""
     if not isinstance(change, dict) or not isinstance(new, CollectionNode) or new.flow_style:
         return

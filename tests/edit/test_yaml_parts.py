@@ -61,6 +61,12 @@ def test_marks_are_true_where_they_are_wanted() -> None:
     ]
 
 
+def test_a_document_without_a_change_is_not_read_again() -> None:
+    old = read(f"{JOB}---\n{POD}".encode())
+    _, documents = Editor(old).apply(lambda editor: editor.set(PLACE, NEW)).finish(marks=False)
+    assert documents[1] is old.documents[1]
+
+
 LIES = {
     "changes a part": ("one:1", "one:2"),
     "takes a line out of a part": ("      args: [a, b]\n", ""),
@@ -227,11 +233,13 @@ def test_random_edits_of_random_texts(short: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(yaml_parts, "_SHORT", short)
     texts, read_in_parts = _Texts(short), 0
     for _ in range(2000):
-        before = "---\n".join(texts.block(0, 0) for _ in range(texts.random.choice([1, 1, 2])))
+        parting = texts.random.choice(["---\n", "...\n---\n", "--- # c\n\n"])
+        before = parting.join(texts.block(0, 0) for _ in range(texts.random.choice([1, 2, 3])))
         before = before.replace("\n", texts.random.choice(["\n"] * 9 + ["\r\n"]))
         before = before.rstrip("\n") if texts.random.random() < 0.1 else before
         documents = compose(before)
-        changes: dict[Any, Any] = {at: texts.change(root, 0.8) for at, root in enumerate(documents)}
+        changed = [at for at in range(len(documents)) if texts.random.random() < 0.8]
+        changes: dict[Any, Any] = {at: texts.change(documents[at], 0.8) for at in changed}
         edits = tuple(texts.edit(before) for _ in range(texts.random.choice([1, 1, 2])))
         try:
             after = apply_edits(before, edits)
