@@ -66,7 +66,7 @@ class StandbyMaker:
         gc.freeze()  # so that memory stays shared with the children
 
     def serve(self) -> int:
-        """In a standby it returns the exit code of the script, in this process 0 when the agent is gone."""
+        """Until the agent is gone. In a standby it ends with the exit code of the script."""
         while True:
             for key, _ in self._selector.select():
                 if key.fd != self._control.fileno():
@@ -77,7 +77,7 @@ class StandbyMaker:
                     for pid, _ in self._children.values():
                         with contextlib.suppress(ProcessLookupError, PermissionError):
                             os.killpg(pid, signal.SIGKILL)
-                    return 0
+                    os._exit(0)  # frameworks have much to say about an orderly end
                 if self._start(*handles):
                     return wait_for_job(handles[0], handles[1])
 

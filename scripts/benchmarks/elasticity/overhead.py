@@ -1,7 +1,9 @@
-"""What an elastic run costs while nothing happens: the same two ranks with us and without us, on the same Ray cluster.
+"""What an elastic run costs a node while nothing happens: the same rank with us and without us, on the same Ray node.
 
-Both are there all the time, and take turns of some seconds: everything of the other one is stopped (SIGSTOP) meanwhile,
-agents, controller and client included. So a turn has the speed that the machine has just then in both.
+The node is one processor with everything that runs on a worker node: Ray, our agent, the rank. The head and the client
+are another machine in a cluster, and another processor here. Both ranks are there all the time, and take turns of some
+seconds: everything of the other one is stopped (SIGSTOP) meanwhile, agent, controller and client included. So a turn
+has the speed that the machine has just then in both.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.benchmarks.elasticity.nodes import RayNodes, StepLog, freeze, processes, thaw
+from scripts.benchmarks.elasticity.nodes import RayNodes, StepLog, descendants, freeze, processes, thaw
 from scripts.benchmarks.elasticity.stalls import OurRun
 from scripts.benchmarks.elasticity.training import busy_script
 
-_RANKS = 2
+_RANKS = 1
+_NODE, _HEAD = 0, 1  # processors
 _TURN_SECONDS = 3.0
 _SETTLE_SECONDS = 0.7
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -30,11 +33,16 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Turn:
     steps: int
     seconds: float
-    cpu_seconds: float  # of everything that ran, Ray itself included
+    cpu_seconds: float  # of everything that ran on the node, Ray itself included
 
 
 def overhead(folder: Path, rounds: int) -> dict[str, float]:
-    RayNodes(_RANKS)
+    os.sched_setaffinity(0, {_HEAD})
+    (node,) = RayNodes(_RANKS).nodes
+    raylet = node.all_processes["raylet"][0].process.pid
+    for pid in (raylet, *descendants(raylet)):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {_NODE})
     time.sleep(5)  # Ray starts some more processes
     before = processes()
     log, plain_log = StepLog(folder / "steps"), StepLog(folder / "plain-steps")
@@ -44,7 +52,8 @@ def overhead(folder: Path, rounds: int) -> dict[str, float]:
     time.sleep(5)
     mine = sorted(processes() - before)
     freeze(mine)
-    plain = _start_plain(folder, plain_log)
+    # Ray gives all workers a low priority, which decides on a machine that others use, too.
+    plain = _start_plain(folder, plain_log, max(os.getpriority(os.PRIO_PROCESS, pid) for pid in mine))
     plain_log.until_step(50)
     pairs = []
     for _ in range(rounds):
@@ -68,16 +77,16 @@ def overhead(folder: Path, rounds: int) -> dict[str, float]:
     }
 
 
-def _start_plain(folder: Path, log: StepLog) -> list[int]:
+def _start_plain(folder: Path, log: StepLog, niceness: int) -> list[int]:
     script = folder / "plain.py"
     script.write_text(busy_script(str(log.path), is_ours=False))
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(_RANKS)}
+    command = ["taskset", "-c", str(_NODE), "nice", "-n", str(niceness), sys.executable, str(script)]
     return [
-        subprocess.Popen([sys.executable, script], env={**os.environ, **address, "RANK": str(rank)}).pid
-        for rank in range(_RANKS)
+        subprocess.Popen(command, env={**os.environ, **address, "RANK": str(rank)}).pid for rank in range(_RANKS)
     ]
 
 
@@ -91,8 +100,10 @@ def _turn(log: StepLog) -> Turn:
 
 def _cpu_seconds() -> float:
     ticks = 0
-    for pid in processes() - {os.getpid()}:
+    for pid in processes():
         with contextlib.suppress(OSError):
+            if os.sched_getaffinity(pid) != {_NODE}:
+                continue
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICKS
