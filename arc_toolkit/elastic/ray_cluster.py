@@ -140,6 +140,7 @@ class RayNodes:
             if node in self._agents or not slots:
                 continue
             # Detached, because an actor dies with its owner, and the ranks should outlive a controller that crashes.
+            # One call at a time (the default): the main thread of an actor that allows more polls all the time.
             options = {
                 "name": f"{_PREFIX}{self._name}-{node}",
                 "namespace": NAMESPACE,
@@ -147,7 +148,6 @@ class RayNodes:
                 "num_cpus": self._cpus * slots,
                 "num_gpus": self._gpus * slots,
                 "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
-                "max_concurrency": 2,
             }
             try:
                 self._agents[node] = ray.get_actor(options["name"], namespace=NAMESPACE)
