@@ -52,7 +52,8 @@ def overhead(folder: Path, rounds: int) -> dict[str, float]:
     time.sleep(5)
     mine = sorted(processes() - before)
     freeze(mine)
-    # Ray gives all workers a low priority, which decides on a machine that others use, too.
+    # Ray gives all workers a low priority, and ours have a session of their own, which is a group for the scheduler.
+    # Both decide on a machine that others use, too, and are the same here.
     plain = _start_plain(folder, plain_log, max(os.getpriority(os.PRIO_PROCESS, pid) for pid in mine))
     plain_log.until_step(50)
     pairs = []
@@ -86,7 +87,8 @@ def _start_plain(folder: Path, log: StepLog, niceness: int) -> list[int]:
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(_RANKS)}
     command = ["taskset", "-c", str(_NODE), "nice", "-n", str(niceness), sys.executable, str(script)]
     return [
-        subprocess.Popen(command, env={**os.environ, **address, "RANK": str(rank)}).pid for rank in range(_RANKS)
+        subprocess.Popen(command, env={**os.environ, **address, "RANK": str(rank)}, start_new_session=True).pid
+        for rank in range(_RANKS)
     ]
 
 
