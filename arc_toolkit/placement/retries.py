@@ -39,6 +39,8 @@ def set_retries(editor: SpecEditor, workload: Workload, retries: int) -> None:
 
 def on_spot_nodes(workload: Workload, is_there: Callable[[PodSpec], bool]) -> Workload:
     """The same workload with its coordinators that are on spot nodes all the same: they need retries, too."""
+    if not any(spec.coordinator and is_there(spec) for spec in workload.pod_specs):
+        return workload
     specs = (replace(spec, coordinator=spec.coordinator and not is_there(spec)) for spec in workload.pod_specs)
     return replace(workload, pod_specs=tuple(specs))
 
