@@ -100,3 +100,11 @@ def message_at(data: bytearray, at: int, end: int, anchor: bytes) -> tuple[GpuPr
         if message.near is None or message.near.search(data, line, at):
             return message.proof, message.meaning
     return None
+
+
+def messages_in(text: str) -> list[tuple[GpuProof, str]]:
+    """What the messages in a short text prove, such as that of an event."""
+    data = bytearray(text.encode())
+    places = ((anchor, data.find(anchor)) for anchor in ANCHORS)
+    readings = (message_at(data, at, len(data), anchor) for anchor, at in places if at >= 0)
+    return [message for message in readings if message is not None]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.gpu_messages import GpuProof, messages_in
 from arc_toolkit.diagnosis.model import CauseKind, Confidence
 from arc_toolkit.kube.quantities import QuantityError, bytes_offered
 
@@ -97,8 +98,14 @@ REJECTED = "Pod was rejected: "
 _NO_DEVICES = re.compile(
     r"no healthy devices present|previously allocated devices are no longer healthy"
     r"|can(?:not|'t) allocate unregistered device"
-    r"|Allocate failed due to rpc error: code = (?:Unavailable|DeadlineExceeded)"  # the device plugin does not answer
 )
+# The device plugin of the node does not answer, or says itself what is wrong (any other code, mostly Unknown).
+_PLUGIN_FAILS = re.compile(
+    r"(?:Allocate failed due to (?:device plugin GetPreferredAllocation rpc failed with err: )?"
+    r"|device plugin PreStartContainer rpc failed with err: )rpc error: code = (\w+)"
+)
+# NVIDIA's plugin refuses a request, which no other node would grant: more than one share of a GPU that is shared.
+_SHARED = re.compile(r"maximum request size for shared resources")
 _FEWER_DEVICES = re.compile(
     r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"
 )
@@ -113,6 +120,10 @@ def refused(reason: str, message: str, fewer_devices: bool | None, just_started:
     broken: tuple[Confidence, str] | None = None
     if _NO_DEVICES.search(message):
         broken = "high", "the kubelet refused the pod: no healthy device of the kind it needs"
+    elif _SHARED.search(message):
+        return Reading(CauseKind.SETUP, "high", "the pod asks for more shares of a GPU than one pod may have")
+    elif match := _PLUGIN_FAILS.search(message):
+        broken = _plugin_failure(match[1], message)
     elif match := _FEWER_DEVICES.search(message):
         words = f"the kubelet refused the pod: {match[2]} devices requested, {match[3]} available"
         if fewer_devices is False:
@@ -132,6 +143,14 @@ def refused(reason: str, message: str, fewer_devices: bool | None, just_started:
         # The device plugin was not registered yet: the pod failed because of the node, but that proves no fault.
         return Reading(CauseKind.NODE_FAULT, "low", f"{meaning}; the node had just started", tied=False)
     return Reading(CauseKind.NODE_FAULT, confidence, meaning)
+
+
+def _plugin_failure(code: str, message: str) -> tuple[Confidence, str]:
+    if any(proof is GpuProof.HARDWARE for proof, _ in messages_in(message)):
+        return "high", "the kubelet refused the pod: the device plugin found a broken GPU"
+    if code in ("Unavailable", "DeadlineExceeded"):
+        return "high", "the kubelet refused the pod: the device plugin does not answer"
+    return "medium", "the kubelet refused the pod: the device plugin failed"
 
 
 # NVIDIA's container toolkit runs as a hook of the runtime. `requirement error` compares the image with the driver.

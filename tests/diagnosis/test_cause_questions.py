@@ -746,20 +746,29 @@ def test_a_reboot_takes_some_minutes_until_it_is_reported() -> None:
         assert cause_of([ended], [node()], [rebooted]).kind is kind
 
 
+PREFERRED = "device plugin GetPreferredAllocation rpc failed with err:"  # kubelet devicemanager/manager.go
+
+
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
         ("rpc error: code = Unavailable desc = connection error: dial unix nvidia-gpu.sock", FAULT),
+        (f"{PREFERRED} rpc error: code = Unknown desc = error creating nvml.Device 5: nvml: GPU is lost", FAULT),
+        ("rpc error: code = Unknown desc = invalid allocation request: unknown device: GPU-3d7408b2", FAULT),
         ("rpc error: code = Unknown desc = maximum request size for shared resources is 1", CauseKind.SETUP),
     ],
 )
-def test_a_device_plugin_that_does_not_answer_is_a_fault_and_one_that_says_no_is_not(
-    message: str, kind: CauseKind
-) -> None:
+def test_a_device_plugin_that_fails_is_a_fault_and_one_that_says_no_is_not(message: str, kind: CauseKind) -> None:
     cause = cause_of(
         [refused(f"Pod was rejected: Allocate failed due to {message}, which is unexpected")], [node()]
     )
     assert cause.kind is kind
+
+
+def test_a_device_plugin_that_names_no_broken_gpu_is_weaker_evidence() -> None:
+    for words, confidence in (("nvml: GPU is lost", "high"), ("nvml: Unknown Error", "medium")):
+        message = f"Pod was rejected: Allocate failed due to {PREFERRED} rpc error: code = Unknown desc = {words}"
+        assert cause_of([refused(message)], [node()]).confidence == confidence
 
 
 def test_the_autoscaler_also_removes_nodes_that_were_lost_before() -> None:
