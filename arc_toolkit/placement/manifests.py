@@ -58,14 +58,6 @@ class PodSpec:
         return text_of(self.get(name, *path))
 
     @property
-    def duplicate_key(self) -> Node | None:
-        """The second of two equal keys, of which clients keep one or the other, and the API server refuses both."""
-        if self._fields is None or len(self._fields) == len(self.node.value):
-            return None
-        keys = [key for key, _ in self.node.value]
-        return next((key for index, key in enumerate(keys) if key.value in [k.value for k in keys[:index]]), None)
-
-    @property
     def is_whole(self) -> bool:
         """Whether it has containers; a patch of kustomize has none."""
         containers = self.get("containers")
@@ -108,6 +100,25 @@ class UnknownObject:
     name: str
     node: Node
     template: Path
+
+
+def duplicate_key(node: Node) -> Node | None:
+    """The second of two equal keys below a node: clients keep one or the other, and the API server refuses both."""
+    nodes, seen = [node], {id(node)}
+    for current in nodes:  # grows
+        children = current.value
+        if isinstance(current, yaml.MappingNode):
+            keys = {str(key.value) for key, _ in children}
+            if len(keys) < len(children):
+                values = [key.value for key, _ in children]
+                second: Node = next(key for index, (key, _) in enumerate(children) if key.value in values[:index])
+                return second
+            children = [child for _, child in children]
+        for child in children:
+            if isinstance(child, yaml.CollectionNode) and id(child) not in seen:
+                seen.add(id(child))
+                nodes.append(child)
+    return None
 
 
 # Templates of Argo that run no pod of their own; requests and plugins run in the pod of its agent.

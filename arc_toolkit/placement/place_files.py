@@ -103,8 +103,8 @@ def _has_word(data: bytes) -> bool:
     return b"apiVersion" in data or b"deploymentSpec" in data
 
 
-def _plan(path: str, source: YamlText, settings: PlaceSettings) -> ManifestPlan:
-    plan = ManifestPlan(path, source, settings)
+def _plan(path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False) -> ManifestPlan:
+    plan = ManifestPlan(path, source, settings, is_proved)
     place_objects(plan)
     if "deploymentSpec" in source.text:
         place_pipelines(plan, read_pipelines(plan.source))
@@ -127,7 +127,7 @@ def _proved(plan: ManifestPlan) -> bytes | None:
     if plan.editor.empty:
         return None
     after = without_platform(*plan.editor.finish(marks=bool(plan.ignores.lines)))
-    again = _plan(plan.path, after, plan.settings)
+    again = _plan(plan.path, after, plan.settings, is_proved=True)
     if not again.editor.empty:
         raise Refused("a second run would change it again")
     return plan.source.encode(after.text)

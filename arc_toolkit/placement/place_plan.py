@@ -73,6 +73,8 @@ class PlacePlan(ABC):
     roles: set[str] = field(default_factory=set)
     # What the editor was asked for.
     done: RecordedOperations = field(default_factory=RecordedOperations)
+    # Of the second run, after a proof that only what was asked for is new: no key can be there twice.
+    is_proved: bool = False
 
     @property
     @abstractmethod
@@ -131,8 +133,9 @@ class PlacePlan(ABC):
 class ManifestPlan(PlacePlan):
     """The plan of a file of manifests."""
 
-    def __init__(self, path: str, source: YamlText, settings: PlaceSettings) -> None:
-        super().__init__(path, settings, tuple(read_objects(source)), find_ignores(source.text))
+    def __init__(self, path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False) -> None:
+        objects = tuple(read_objects(source))
+        super().__init__(path, settings, objects, find_ignores(source.text), is_proved=is_proved)
         self.source = source
         self._editor = Editor(source, STYLE)
 

@@ -11,7 +11,7 @@ from arc_toolkit.edit.yaml_proof import holds
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry, Shape
 from arc_toolkit.placement.counted_evictions import counted_evictions
-from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload
+from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, duplicate_key, expand
 from arc_toolkit.placement.place_plan import (
     COORDINATOR,
     GRACE,
@@ -63,6 +63,10 @@ def _report_unknown(plan: PlacePlan, entry: UnknownObject) -> None:
 def place_workload(plan: PlacePlan, workload: Workload) -> None:
     """One workload: refused as a whole, or each of its roles by itself; what is refused is not touched at all."""
     settings, specs = plan.settings, tuple(chosen_specs(plan, workload))
+    if not plan.is_proved and (key := duplicate_key(workload.node)) is not None:
+        reason = f"duplicate key `{key.value}` (line {key.start_mark.line + 1})"
+        plan.refuse(SPOT, _not_changed(workload), workload.node, reason)
+        return
     if settings.spot is not None and settings.wants(SPOT):
         reason = "" if settings.spot is SpotPolicy.AVOID else refusal_of(workload, settings.spot)
         if reason:
@@ -142,6 +146,9 @@ def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolic
             plan.refuse(
                 SPOT, message, workload.node, "its trial is in a ConfigMap: place the object that is in there"
             )
+        elif not any(True for path in workload.kind.objects for _ in expand(workload.node, path)):
+            where = " or ".join(".".join(path) for path in workload.kind.objects).replace(".[]", "[]")
+            plan.refuse(SPOT, message, workload.node, f"it has no object at {where}")
     elif workload.get("spec", "clusterSelector") is not None:
         reason = "it runs in a RayCluster that is there (clusterSelector): place that one"
         plan.add(SPOT, "note", message, workload.node, reason)
@@ -209,8 +216,6 @@ def _place(
     capacity = plan.settings.capacity
 
     def operation(editor: SpecEditor) -> None:
-        if key := spec.duplicate_key:
-            raise Refused(f"duplicate key `{key.value}` (line {key.start_mark.line + 1})")
         if plan.settings.spot is not SpotPolicy.AVOID:
             refuse_mixed(workload, spec, plan.settings.roles)
         place_pods(editor, spec, spot, capacity, tolerations=tolerations, affinity=affinity)

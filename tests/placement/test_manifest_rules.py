@@ -154,3 +154,86 @@ def test_only_what_an_eviction_ends_or_counts_lacks_retries(
 ) -> None:
     text = yaml.safe_dump({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec})
     assert ("no-retry-on-spot" not in {finding.rule for finding in findings(text)}) is is_survived
+
+
+def rules_of(kind: str, version: str, spec: dict[str, Any], **top: Any) -> list[str]:
+    tree = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec, **top}
+    return [finding.rule for finding in findings(yaml.safe_dump(tree))]
+
+
+DEPTH, ONLY = "pod-spec-wrong-depth", "spot-toleration-only"
+
+
+def test_fields_that_are_too_high_too_low_or_below_a_level_that_is_missing() -> None:
+    inner = {"template": {"spec": ELSEWHERE}}
+    assert rules_of("CronJob", "batch/v1", {"schedule": "@daily", **inner}) == [DEPTH]
+    assert rules_of("CronJob", "batch/v1", {"schedule": "@daily", "jobTemplate": {"spec": inner}}) == []
+    low = {"containers": [{"name": "c", "image": "train", "tolerations": []}]}
+    assert rules_of("Job", "batch/v1", {"template": {"spec": low}}) == [DEPTH]
+    assert rules_of("Pod", "v1", ELSEWHERE, tolerations=[]) == [DEPTH]
+    # Both roles of Ray have the same level above them.
+    head = {"headGroupSpec": inner, "workerGroupSpecs": [{"groupName": "w", **inner}]}
+    assert rules_of("RayJob", "ray.io/v1", {"rayClusterSpec": {**head, "nodeSelector": {}}}) == [DEPTH]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_said"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"kubernetes.io/os": "linux"}}, True),
+        # Shapes of public manifests: a pool by its name, a label of someone's own.
+        ({"nodeSelector": {"agentpool": "spot"}}, False),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "weight": 100,
+                                "preference": {
+                                    "matchExpressions": [
+                                        {"key": "lifecycle", "operator": "In", "values": ["spot"]}
+                                    ]
+                                },
+                            }
+                        ]
+                    }
+                }
+            },
+            False,
+        ),
+    ],
+    ids=["nothing", "os", "pool", "preference"],
+)
+def test_a_pool_that_is_named_may_be_the_spot_pool(nodes: dict[str, Any], is_said: bool) -> None:
+    spec = {**ELSEWHERE, "tolerations": ON_SPOT["tolerations"], **nodes}
+    assert (ONLY in rules_of("Deployment", "apps/v1", {"template": {"spec": spec}})) is is_said
+
+
+def test_a_preference_of_spot_nodes_needs_the_toleration_too() -> None:
+    term = {"matchExpressions": [{"key": AKS, "operator": "In", "values": ["spot"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    spec = {**ELSEWHERE, "affinity": {"nodeAffinity": preferred}}
+    assert rules_of("Deployment", "apps/v1", {"template": {"spec": spec}}) == ["spot-without-toleration"]
+    there = {**spec, "tolerations": ON_SPOT["tolerations"]}
+    assert rules_of("Deployment", "apps/v1", {"template": {"spec": there}}) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "is_said"),
+    [
+        (["--checkpoint-dir", "/tmp/ckpt"], True),
+        (["--init-checkpoint=/models/bert.ckpt"], False),
+        (["--checkpoint-dir=/tmp/ckpt", "--checkpoint-url=gs://bucket/ckpt"], False),
+        (["--checkpoint-dir=/data/ckpt"], False),
+    ],
+    ids=str,
+)
+def test_only_checkpoints_that_are_written_to_local_disks_alone_are_lost(args: list[str], is_said: bool) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    container = {"name": "c", "image": "train", "args": args, "volumeMounts": mounts}
+    spec = {
+        "template": {"spec": {**ON_SPOT, "containers": [container]}},
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+    }
+    assert ("local-checkpoint-on-spot" in rules_of("StatefulSet", "apps/v1", spec)) is is_said

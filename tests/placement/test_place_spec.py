@@ -239,3 +239,23 @@ spec:
     assert [finding.reason for finding in result.findings] == [
         "master and worker are one object, and belong on different nodes: give each role its own"
     ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "  containers: [{name: c, image: a, image: b}]",
+        "  containers: [{name: c, image: a, resources: {limits: {cpu: 1, cpu: 2}}}]",
+        "  containers: [{name: c, image: a}]\nspec: {}",
+    ],
+)
+def test_a_duplicate_key_anywhere_is_one_sentence(spec: str) -> None:
+    result = place(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n{spec}\n")
+    assert result.after is None
+    assert [finding.reason.partition("`")[0] for finding in result.findings] == ["duplicate key "]
+
+
+def test_an_experiment_without_a_trial_is_refused() -> None:
+    text = "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nspec: {trialTemplate: {spec: {}}}\n"
+    (finding,) = place(text).findings
+    assert finding.reason == "it has no object at spec.trialTemplate.trialSpec"

@@ -7,49 +7,63 @@ from collections.abc import Iterator
 
 from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
 from arc_toolkit.findings import Rule
-from arc_toolkit.placement.manifests import PodSpec
+from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacePlan
 from arc_toolkit.placement.rules._on_spot import shown, spot_specs
 
 _NAMES_CHECKPOINTS = re.compile(r"(?i)check-?_?point|ckpt")
-_OPTION = re.compile(r"(?i)--?[\w-]*(?:check[-_]?point|ckpt)[\w-]*[= ]+([\"']?)(/[^\s\"']+)")
+_PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_OPTION = re.compile(
+    r"""--?([\w-]*(?:check[-_]?point|ckpt)[\w-]*)[= ]+(["']?)((?:/|[a-z][a-z0-9+.-]*://)[^\s"']+)""", re.IGNORECASE
+)
+# Names of a checkpoint that comes with the image: the training begins with it.
+_READS = re.compile(r"(?:^|[-_])(?:init|initial|load|pretrained|base)(?:[-_]|$)", re.IGNORECASE)
 # Volumes that go with the pod or with its node.
 _LOCAL = ("emptyDir", "hostPath", "ephemeral")
 
 
 def _check(plan: PlacePlan) -> None:
     for workload, spec in spot_specs(plan):
-        lasting = _lasting(spec)
+        lasting = _lasting(workload, spec)
         for container in items_of(spec.get("containers")):
-            for node, path in _paths(container):
-                mounts = [
-                    text_of(get(mount, "mountPath")) or "" for mount in items_of(get(container, "volumeMounts"))
-                ]
-                names = [text_of(get(mount, "name")) or "" for mount in items_of(get(container, "volumeMounts"))]
-                kept = [place for place, name in zip(mounts, names, strict=True) if name in lasting]
-                if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in kept):
-                    message = f"{shown(workload, spec)}: checkpoints go to {path}, which is gone with the node"
-                    plan.report(
-                        RULE, message, node, "mount a PersistentVolumeClaim there, or use a URL of a bucket"
-                    )
+            mounts = [
+                text_of(get(mount, "mountPath")) or ""
+                for mount in items_of(get(container, "volumeMounts"))
+                if text_of(get(mount, "name")) in lasting
+            ]
+            places = list(_places(container))
+            local = [(node, place) for node, place in places if not _is_kept(place, mounts)]
+            if len(local) < len(places):
+                continue  # another place is kept: the local one may be copied there
+            for node, place in local:
+                message = f"{shown(workload, spec)}: checkpoints go to {place}, which is gone with the node"
+                plan.report(RULE, message, node, "mount a PersistentVolumeClaim there, or use a URL of a bucket")
 
 
-def _paths(container: Node) -> Iterator[tuple[Node, str]]:
-    """Absolute paths that a variable or an argument about checkpoints has."""
+def _is_kept(place: str, mounts: list[str]) -> bool:
+    """Whether it is a URL, or below a volume that outlives the node."""
+    return "://" in place or any(place == at or place.startswith(at.rstrip("/") + "/") for at in mounts)
+
+
+def _places(container: Node) -> Iterator[tuple[Node, str]]:
+    """Absolute paths and URLs that a variable or an argument about checkpoints has, unless it is only read."""
     for variable in items_of(get(container, "env")):
         value = text_of(get(variable, "value")) or ""
-        if _NAMES_CHECKPOINTS.search(text_of(get(variable, "name")) or "") and value.startswith("/"):
+        name = text_of(get(variable, "name")) or ""
+        if _NAMES_CHECKPOINTS.search(name) and not _READS.search(name) and _PLACE.match(value):
             yield variable, value
     words = [*items_of(get(container, "command")), *items_of(get(container, "args"))]
     text = " ".join(text_of(word) or "" for word in words)
     for match in _OPTION.finditer(text):
-        yield words[0], match[2]
+        if not _READS.search(match[1]):
+            yield words[0], match[3]
 
 
-def _lasting(spec: PodSpec) -> set[str]:
-    """The names of volumes that outlive the node."""
-    return {
-        text_of(get(volume, "name")) or ""
+def _lasting(workload: Workload, spec: PodSpec) -> set[str | None]:
+    """The names of volumes that outlive the node; those of a StatefulSet may come from its claims."""
+    claims = items_of(workload.get("spec", "volumeClaimTemplates"))
+    return {text_of(get(claim, "metadata", "name")) for claim in claims} | {
+        text_of(get(volume, "name"))
         for volume in items_of(spec.get("volumes"))
         if not any(kind in pairs(volume) for kind in _LOCAL)
     }

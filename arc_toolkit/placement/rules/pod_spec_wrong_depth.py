@@ -10,24 +10,38 @@ from arc_toolkit.placement.place_plan import PlacePlan
 
 # Fields of a pod spec that none of the objects above it has.
 _FIELDS = ("containers", "tolerations", "affinity", "nodeSelector", "initContainers")
+# Those about nodes, which a container cannot have.
+_NODE_FIELDS = ("tolerations", "affinity", "nodeSelector")
 
 
 def _check(plan: PlacePlan) -> None:
     for workload in plan.workloads:
+        seen: set[int] = set()  # roles share the levels above them
         for entry in workload.kind.specs:
-            if entry.shape is Shape.POD_SPEC and len(entry.path) > 1:
-                _look(plan, workload, workload.node, entry.path, ())
+            if entry.shape is Shape.POD_SPEC:
+                _look(plan, workload, workload.node, entry.path, (), seen)
+        for spec in workload.pod_specs:
+            for container in (*items_of(spec.get("containers")), *items_of(spec.get("initContainers"))):
+                for name in _NODE_FIELDS:
+                    if (field := pairs(container).get(name)) is not None:
+                        message = f"{workload.shown}: `{name}` is in a container, where nothing reads it"
+                        plan.report(RULE, message, field[0], "it belongs beside `containers`")
 
 
-def _look(plan: PlacePlan, workload: Workload, node: Node, path: SpecPath, above: tuple[str, ...]) -> None:
-    """Every level above the pod spec has none of its fields; and there is a template where a replica has a spec."""
+def _look(
+    plan: PlacePlan, workload: Workload, node: Node, path: SpecPath, above: tuple[str, ...], seen: set[int]
+) -> None:
+    """Every level above the pod spec has none of its fields, and no level of the path is left out."""
     if not path:
         return
     own = pairs(node)
     misplaced = [name for name in _FIELDS if name in own]
-    if path[0] == "template" and "template" not in own and "spec" in own:
-        misplaced.append("spec")
+    if path[0] not in (EACH_KEY, EACH_ITEM, *own):
+        misplaced += [name for name in dict.fromkeys(path[1:]) if name in own]
     for name in misplaced:
+        if id(own[name][0]) in seen:
+            continue
+        seen.add(id(own[name][0]))
         right = ".".join(("..." if step == EACH_KEY else step) for step in path if step != EACH_ITEM)
         where = ".".join(above) or "the object"
         message = f"{workload.shown}: `{name}` is in {where}, where nothing reads it"
@@ -35,12 +49,12 @@ def _look(plan: PlacePlan, workload: Workload, node: Node, path: SpecPath, above
     step, rest = path[0], path[1:]
     if step == EACH_KEY:
         for name, (_, child) in own.items():
-            _look(plan, workload, child, rest, (*above, name))
+            _look(plan, workload, child, rest, (*above, name), seen)
     elif step == EACH_ITEM:
         for child in items_of(node):
-            _look(plan, workload, child, rest, above)
+            _look(plan, workload, child, rest, above, seen)
     elif step in own:
-        _look(plan, workload, own[step][1], rest, (*above, step))
+        _look(plan, workload, own[step][1], rest, (*above, step), seen)
 
 
 RULE = Rule(

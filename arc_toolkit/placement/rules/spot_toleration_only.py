@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arc_toolkit.findings import Rule
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.rules._on_spot import is_on_spot, names_spot_taint, shown
+from arc_toolkit.placement.rules._on_spot import chooses_nodes, is_on_spot, names_spot_taint, shown
 from arc_toolkit.placement.spot import CLOUDS, Pull, pulls
 
 
@@ -14,7 +14,7 @@ def _check(plan: PlacePlan) -> None:
             continue  # runs on every node that it tolerates, which is what is wanted
         for spec in workload.pod_specs:
             away = Pull.AWAY in pulls(spec, CLOUDS["aks"].label)
-            if names_spot_taint(spec) and not is_on_spot(spec) and not away:
+            if names_spot_taint(spec) and not is_on_spot(spec) and not away and not chooses_nodes(spec):
                 message = f"{shown(workload, spec)} tolerates spot nodes, but nothing pulls it there"
                 plan.report(
                     RULE, message, spec.node, "`place --spot require` or `--spot prefer` adds a node affinity"
