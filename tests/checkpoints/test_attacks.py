@@ -17,6 +17,7 @@ import pytest
 
 from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Damage, Store
 from arc_toolkit.checkpoints import manifest as manifests
+from arc_toolkit.checkpoints.digests import digest_files
 from arc_toolkit.checkpoints.manifest import NAME, parse_manifest, verify
 from arc_toolkit.checkpoints.remote import RemoteFolder
 from tests.support import ROOT, unavailable
@@ -283,6 +284,22 @@ def test_what_cannot_be_made_durable_is_not_committed(
             stream.write(b"x")
     assert "step 2 could not be saved: [Errno 5]" in store.problems[0]
     assert [entry.order[0] for entry in store.listing()] == [1]
+
+
+def test_a_file_that_gets_shorter_at_the_end_of_a_save_is_saved_as_it_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draft of the manifest, with more digits and digests, is longer than the manifest."""
+
+    def shorten(folder: Path, names: list[str], **options: Any) -> Any:
+        os.truncate(folder / "model.bin", 5)
+        return digest_files(folder, names, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("arc_toolkit.checkpoints.manifest.digest_files", shorten)
+        with quiet(tmp_path, strict=True).save(1) as folder:
+            (folder / "model.bin").write_bytes(bytes(9_000_000))
+    assert newest_step(tmp_path) == 1
 
 
 def test_a_save_is_not_lost_because_older_ones_cannot_be_deleted(
