@@ -31,8 +31,9 @@ from tests.support import CORPUS
 
 # With all settings on.
 MOST_OF_COMPOSE = 3.5
-# If nothing changes, and if nearly every file does.
-LEAST_AHEAD_OF_RUAMEL = (20.0, 15.0, 15.0, 15.0)
+# If nothing changes, and if nearly every file does. With --expose-parameters ruamel.yaml does only a part of the work,
+# so its row has no limit of its own: pipelines get inputs, bindings and components there.
+LEAST_AHEAD_OF_RUAMEL = (20.0, 15.0, 15.0, 0.0)
 # Whether it writes component files.
 RUAMEL = {"ruamel": False, "ruamel and new files": True}
 MOST_GROWTH_MIB = 16
