@@ -22,6 +22,7 @@ def binomial_tail(successes: int, trials: int, probability: float) -> float:
     return beta_binomial_tail(successes, trials, probability, 0.0)
 
 
+@lru_cache(maxsize=10_000)  # many nodes have the same counts
 def beta_binomial_tail(successes: int, trials: int, probability: float, spread: float) -> float:
     """The same if the probability itself varies between nodes; `spread` is the correlation of two trials of a node."""
     if successes <= 0:
@@ -39,7 +40,8 @@ def beta_binomial_tail(successes: int, trials: int, probability: float, spread: 
     return min(total, 1.0)
 
 
-def tails(least: int, trials: int, probability: float, spread: float = 0.0) -> list[float]:
+@lru_cache(maxsize=10_000)  # many nodes have the same counts
+def tails(least: int, trials: int, probability: float, spread: float = 0.0) -> Sequence[float]:
     """The p-values that a count of at least `least` can give, in rising order; all in one pass over the counts."""
     values = []
     for count, value in enumerate(_probabilities(least, trials, probability, spread), least):

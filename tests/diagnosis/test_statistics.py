@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import comb, exp
 
@@ -115,7 +116,7 @@ def test_the_excluded_rate_is_the_exact_bound() -> None:
     assert excluded_rate(0, 0) == excluded_rate(3, 3) == 1.0
 
 
-def _same(p_values: list[float]) -> Support:
+def _same(p_values: Sequence[float]) -> Support:
     return [(p_value, p_value) for p_value in p_values]
 
 
