@@ -46,12 +46,15 @@ class OwnModule:
 
     @property
     def may_pass_on(self) -> bool:
-        """Whether the name may be a component here, or imported here: not a function without a decorator."""
-        name = self.name.encode()
-        if name not in self.text:
+        """Whether the name may be a component here, or imported here: no class, and no function without a decorator."""
+        name = re.escape(self.name.encode())
+        if re.search(name, self.text) is None or re.search(rb"\nclass[ \t]+%s\b" % name, self.text):
             return False
-        defined = re.search(rb"^(.*)\r?\n(?:async[ \t]+)?def[ \t]+%s\b" % re.escape(name), self.text, re.MULTILINE)
-        return defined is None or defined[1].startswith((b"@", b")"))
+        defined = re.search(rb"\n(?:async[ \t]+)?def[ \t]+%s\b" % name, self.text)
+        if defined is None:
+            return True
+        before = self.text.rfind(b"\n", 0, defined.start()) + 1
+        return self.text.startswith((b"@", b")"), before)
 
 
 def folders_around(folder: str) -> Iterator[str]:
