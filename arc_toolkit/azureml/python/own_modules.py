@@ -50,6 +50,8 @@ class OwnModule:
         name = re.escape(self.name.encode())
         if re.search(name, self.text) is None or re.search(rb"\nclass[ \t]+%s\b" % name, self.text):
             return False
+        if not self.has_sdk and re.search(rb"\n%s[ \t]*=[ \t]*\w+\r?\n" % name, self.text):
+            return False  # another name for what is here, as `Str = String`
         defined = re.search(rb"\n(?:async[ \t]+)?def[ \t]+%s\b" % name, self.text)
         if defined is None:
             return True
