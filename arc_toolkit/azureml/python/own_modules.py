@@ -48,10 +48,12 @@ class OwnModule:
     def may_pass_on(self) -> bool:
         """Whether the name may be a component here, or imported here: no class, and no function without a decorator."""
         name = re.escape(self.name.encode())
-        if re.search(name, self.text) is None or re.search(rb"\nclass[ \t]+%s\b" % name, self.text):
+        if re.search(name, self.text) is None:
             return False
-        if not self.has_sdk and re.search(rb"\n%s[ \t]*=[ \t]*\w+\r?\n" % name, self.text):
-            return False  # another name for what is here, as `Str = String`
+        if other := re.search(rb"\n%s[ \t]*=[ \t]*(\w+)\r?\n" % name, self.text):
+            name = other[1]  # `Str = String`
+        if re.search(rb"\nclass[ \t]+%s\b" % name, self.text):
+            return False
         defined = re.search(rb"\n(?:async[ \t]+)?def[ \t]+%s\b" % name, self.text)
         if defined is None:
             return True
