@@ -155,6 +155,16 @@ def test_what_comes_behind_a_script(name: str, end: str, monkeypatch: pytest.Mon
     assert parts is None or (is_valid and around(before, {0: {}}, edit))
 
 
+def test_a_tab_behind_a_part_is_an_error_of_the_whole_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_parts, "_SHORT", 1)
+    before = "a:\n  b:\n  - x: 1\n    y: 2\nc: 1\n"
+    edit = Edit(before.index("c:"), before.index("c:"), "    \t\n")
+    after = apply_edits(before, (edit,))
+    with pytest.raises(Unreadable):
+        compose(after)
+    assert compose_around(before, compose(before), {0: {}}, (edit,), after) is None
+
+
 # --- many texts ------------------------------------------------------------------------------------------------
 
 VALUES = (
