@@ -1,6 +1,6 @@
 """What a checkpoint is on disk: a folder of files and a manifest that is written last, and is the commit.
 
-The manifest has the size and the SHA-256 digests of the blocks of every file, and a digest of itself. A folder without
+The manifest has the size and the digests of the blocks of every file, and a digest of itself. A folder without
 it was never committed; a folder that differs from it in any byte is damaged.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NAME = "checkpoint.json"
 SCHEMA = "arc-toolkit/checkpoint/v1"
 _TEMPORARY = f".{NAME}.tmp"
-_UNKNOWN = "0" * 64  # in place of a digest
+_UNKNOWN, _UNKNOWN_BLOCK = "0" * 64, "0" * 8  # in place of digests
 # Versions that a manifest records, of what is imported anyway.
 _LIBRARIES = (
     "torch",
@@ -163,7 +163,7 @@ def seal(
     # A draft of the same length is synced with the files: to fill it in changes nothing but content and needs no commit
     # of the file system's journal, which is most of the time of a small sync.
     sizes = [(name, os.stat(folder / name).st_size) for name in names]
-    unknown = [{"path": name, "size": size, "sha256": [_UNKNOWN] * -(-size // BLOCK)} for name, size in sizes]
+    unknown = [{"path": name, "size": size, "crc32": [_UNKNOWN_BLOCK] * -(-size // BLOCK)} for name, size in sizes]
     (folder / _TEMPORARY).write_bytes(manifest_bytes(_described(fields, unknown)))
     join = in_thread(lambda: _sync([folder / name for name in [*names, *sorted(tops), _TEMPORARY]], failures))
     try:
@@ -247,8 +247,8 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
         and all(isinstance(path, str) and is_inside(path) for path in paths)
         and all(
             type(entry["size"]) is int
-            and isinstance(entry["sha256"], list)
-            and len(entry["sha256"]) == -(-entry["size"] // block_size)
+            and isinstance(entry["crc32"], list)
+            and len(entry["crc32"]) == -(-entry["size"] // block_size)
             for entry in manifest["files"]
         )
     )

@@ -229,8 +229,9 @@ def test_everything_is_durable_before_the_commit_and_the_commit_before_the_end(
 
     def fdatasync(handle: int) -> None:
         manifest = json.loads(Path(f"/proc/self/fd/{handle}").read_bytes())
-        digests = [digest for entry in manifest["files"] for digest in entry["sha256"]]
-        assert "0" * 64 not in [*digests, manifest["digest"]]
+        digests = [digest for entry in manifest["files"] for digest in entry["crc32"]]
+        assert "0" * 8 not in digests
+        assert manifest["digest"] != "0" * 64
         calls.append("filled in")
         fill(handle)
 
@@ -400,7 +401,7 @@ def test_latest_says_what_it_did_not_use_and_why(tmp_path: Path) -> None:
 
 def signed(**changes: Any) -> bytes:
     """A manifest whose own digest is right."""
-    entry = {"path": "model.bin", "size": 1, "sha256": ["0" * 64]}
+    entry = {"path": "model.bin", "size": 1, "crc32": ["0" * 8]}
     manifest: dict[str, Any] = {
         "schema": manifests.SCHEMA,
         "step": 1,
@@ -415,7 +416,7 @@ def signed(**changes: Any) -> bytes:
 
 
 def entry_of(**changes: Any) -> list[dict[str, Any]]:
-    return [{"path": "model.bin", "size": 1, "sha256": ["0" * 64], **changes}]
+    return [{"path": "model.bin", "size": 1, "crc32": ["0" * 8], **changes}]
 
 
 @pytest.mark.parametrize(
@@ -441,7 +442,7 @@ def entry_of(**changes: Any) -> list[dict[str, Any]]:
         {"files": entry_of(path=5)},
         {"files": entry_of(size=-1)},
         {"files": entry_of(size=5000)},
-        {"files": entry_of(sha256="0" * 64)},
+        {"files": entry_of(crc32="0" * 8)},
         {"files": entry_of() * 2},
     ],
 )

@@ -46,7 +46,7 @@ def quiet(root: Path, **options: Any) -> Store:
 def read_back(path: Path, block_size: int = SMALL) -> list[str]:
     """The digests that reading the file gives."""
     (entry,) = digest_files(path.parent, [path.name], block_size)
-    digests: list[str] = entry["sha256"]
+    digests: list[str] = entry["crc32"]
     return digests
 
 
@@ -62,7 +62,7 @@ def completed(stream: DigestedFile) -> list[str]:
     """Its digests, with those that it leaves to be read back."""
     path = Path(stream.path)
     (entry,) = digest_files(path.parent, [path.name], SMALL, {path.name: stream.digests})
-    digests: list[str] = entry["sha256"]
+    digests: list[str] = entry["crc32"]
     return digests
 
 
