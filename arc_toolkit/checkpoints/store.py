@@ -79,6 +79,7 @@ class Store:
         self._background = BackgroundSave()
         # What `latest` gave, while nothing was saved since: `steps` goes on after the state that the caller loaded.
         self._loaded: tuple[Checkpoint | None] | None = None
+        self._judged: tuple[int, Notice | None] = (-1, None)  # the step of the last `due`, and what it went by
         self._mirror: Mirror | None = None
         if remote is not None:
             from arc_toolkit.checkpoints.mirror import Mirror
@@ -328,7 +329,10 @@ class Store:
 
     def exit_if_evicted(self, step: int) -> None:
         """After the save for an announced end there is nothing more to do on this machine: end with 143."""
-        notice = self._ending.agreed_at(step, self._pace.fits)
+        # What `due` went by in this step: nobody would save for a notice that came after it, so it is for the next one.
+        (judged, notice), self._judged = self._judged, (-1, None)
+        if judged != step:
+            notice = self._ending.agreed_at(step, self._pace.fits)
         if notice is None or not self._background.wait(notice.seconds_left()):
             return
         if self._ending.saved_for == notice.id or (notice.step is not None and not self._saves):
@@ -343,6 +347,7 @@ class Store:
         elastic run measures by it whether more workers pay.
         """
         notice = self._ending.agreed_at(step, self._pace.fits, samples)
+        self._judged = step, notice
         if not self._saves or self._is_replaced:
             return False
         left = notice.seconds_left() if notice is not None else None

@@ -35,7 +35,7 @@ PARTS = os.environ.get("ARC_TOOLKIT_BENCH_PARTS", "stalls,overhead").split(",")
 LIMITS = {"growing": 2.0, "notice": 1.5, "killed": 2.0, "silent": 4.0}
 LEAST_RATIO = 15.0
 LEAST_THROUGHPUT = 0.99
-_TURNS = 3  # of overhead, per round
+_TURNS = 60  # of overhead, per round
 
 Result = dict[str, Any]
 
@@ -107,17 +107,17 @@ def _results(part: str, arguments: list[str]) -> list[Result]:
 
 def _overhead() -> list[tuple[bool, str]]:
     (result,) = _results("overhead", [str(ROUNDS * _TURNS)])
-    share, cpu = result["throughput"], result["cpu"]
+    throughput = result["throughput"]
+    print(
+        f"\nnothing happens, steps of {result['step_milliseconds']:.1f} ms: the rank has {result['rank']:.4f} of its "
+        f"speed without us (standard error {result['error']:.4f}), and {result['share']:.2%} of a core goes to the "
+        f"agent and to Ray's work for it"
+    )
     return [
         (
-            share >= LEAST_THROUGHPUT,
-            f"nothing happens: {share:.4f} of the throughput without us (median of {ROUNDS * _TURNS} pairs of turns, "
-            f"worst {result['worst']:.3f}; limit {LEAST_THROUGHPUT}), steps of {result['step_milliseconds']:.1f} ms",
-        ),
-        (
-            cpu <= 2 - LEAST_THROUGHPUT,
-            f"nothing happens: {cpu:.4f} times the processor time per step (limit 1.01)",
-        ),
+            throughput >= LEAST_THROUGHPUT,
+            f"nothing happens: {throughput:.4f} of the throughput without us on one core (limit {LEAST_THROUGHPUT})",
+        )
     ]
 
 

@@ -150,6 +150,48 @@ def test_a_save_before_the_agreement_does_not_stand_for_the_last_one(
         store.exit_if_evicted(7)
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_notice_after_due_is_for_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    """Otherwise the others would leave after a step for which the first rank has not saved."""
+    file = NoticeFile(tmp_path / "notice")
+    monkeypatch.setenv(VARIABLE, file.path)
+    monkeypatch.setenv("RANK", rank)
+    store = Store(tmp_path / "saved", report=lambda text: None)
+    steps = store.steps(100, every=1000)
+    assert not store.due(next(steps))
+    file.write(Notice(NoticeKind.STOP, "elastic", "1", deadline=time.time() + 60, step=0))
+    time.sleep(0.06)
+    assert next(steps) == 1
+    assert store.due(1) == (rank == "0")
+
+
+def test_a_notice_is_not_looked_for_in_every_short_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, poll, looks = NoticeFile(tmp_path / "notice"), NoticeFile.poll, list[str]()
+
+    def counted(self: NoticeFile) -> list[Notice]:
+        looks.append(self.path)
+        return poll(self)
+
+    monkeypatch.setattr(NoticeFile, "poll", counted)
+    monkeypatch.setenv(VARIABLE, file.path)
+    store = Store(tmp_path / "saved", report=lambda text: None)
+    began, step = time.monotonic(), -1
+    for step in store.steps(1000, every=10**6):
+        assert not store.due(step)
+    assert 1 <= len(looks) <= 2 + (time.monotonic() - began) / 0.05
+    written = read_progress(file.path)
+    assert written is not None
+    assert written.step == 999, "but every step is told"
+    file.write(Notice(NoticeKind.STOP, "elastic", "1", deadline=time.time() + 60))
+    began = time.monotonic()
+    while not store.due(step):
+        assert time.monotonic() - began < 10
+    store.announce(60)
+    assert store.due(step), "what the script itself announces is known at once"
+
+
 def test_the_step_samples_and_save_of_a_rank_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, os.fspath(tmp_path / "notice"))
     store = Store(tmp_path / "checkpoints")

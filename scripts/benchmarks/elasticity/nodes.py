@@ -33,7 +33,9 @@ class RayNodes:
     def silence(self, place: int) -> None:
         """Stop everything of a node: no connection is closed, and nothing is sent."""
         raylet = self.nodes[place].all_processes["raylet"][0].process.pid
-        freeze([raylet, *descendants(raylet)])
+        for pid in [raylet, *descendants(raylet)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def drain(self, place: int, seconds: float) -> None:
         """Tell Ray that a node is to go, as an operator of Kubernetes would; nothing in Ray listens to a cloud."""
@@ -42,20 +44,6 @@ class RayNodes:
         words += ["--deadline-remaining-seconds", str(int(seconds))]
         command = [sys.executable, "-m", "ray.scripts.scripts", *words]
         subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-def freeze(pids: list[int]) -> None:
-    _signal(pids, signal.SIGSTOP)
-
-
-def thaw(pids: list[int]) -> None:
-    _signal(pids, signal.SIGCONT)
-
-
-def _signal(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def processes() -> set[int]:

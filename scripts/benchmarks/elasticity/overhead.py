@@ -1,112 +1,90 @@
-"""What an elastic run costs a node while nothing happens: the same rank with us and without us, on the same Ray node.
+"""What an elastic run costs a worker node while nothing happens, in two parts that are measured apart.
 
-The node is one processor with everything that runs on a worker node: Ray, our agent, the rank. The head and the client
-are another machine in a cluster, and another processor here. Both ranks are there all the time, and take turns of some
-seconds: everything of the other one is stopped (SIGSTOP) meanwhile, agent, controller and client included. So a turn
-has the speed that the machine has just then in both. What was stopped catches up first, which no run without stops has
-to do; that time is not counted.
+A node is one processor here, with everything that runs on a worker node: Ray, our agent, the rank. The head and the
+client are another machine in a cluster, and another processor here.
+
+- What the rank loses: it trains some steps in our loop and some in a plain one, in turns. Two processes with the same
+  script differ by a percent or two, whoever starts them, because their memory lies elsewhere; one process does not.
+- What the others take: the processor time of all other processes of the node, with an elastic run and before it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import socket
 import statistics
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.benchmarks.elasticity.nodes import RayNodes, StepLog, descendants, freeze, processes, thaw
+from scripts.benchmarks.elasticity.nodes import RayNodes, descendants, processes
 from scripts.benchmarks.elasticity.stalls import OurRun
 from scripts.benchmarks.elasticity.training import busy_script
+from tests.notices.metadata_service import azure_answers, metadata_service
 
-_RANKS = 1
 _NODE, _HEAD = 0, 1  # processors
-_TURN_SECONDS = 8.0
-_SETTLE_SECONDS = 3.0
-_TICKS = os.sysconf("SC_CLK_TCK")
+_SHARE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 
 
-@dataclass
-class Turn:
-    steps: int
-    seconds: float
-    cpu_seconds: float  # of everything that ran on the node, Ray itself included
-
-
-def overhead(folder: Path, rounds: int) -> dict[str, float]:
+def overhead(folder: Path, turns: int) -> dict[str, float]:
+    """The parts and the whole; the agent asks a metadata service every second."""
     os.sched_setaffinity(0, {_HEAD})
-    (node,) = RayNodes(_RANKS).nodes
+    with metadata_service() as service:
+        azure_answers(service, [])
+        return _overhead(folder, turns, ["--cloud", "azure", "--metadata", service.url])
+
+
+def _overhead(folder: Path, turns: int, options: list[str]) -> dict[str, float]:
+    (node,) = RayNodes(1).nodes
     raylet = node.all_processes["raylet"][0].process.pid
     for pid in (raylet, *descendants(raylet)):
         for task in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {_NODE})
     time.sleep(5)  # Ray starts some more processes
-    before = processes()
-    log, plain_log = StepLog(folder / "steps"), StepLog(folder / "plain-steps")
-    run = OurRun(folder, busy_script(str(log.path), is_ours=True), _RANKS)
-    log.until_step(50)
+    share_before = _share_of_others(set())
+
+    log = folder / "turns"
+    run = OurRun(folder, busy_script(str(log)), 1, *options)
     run.until_warm(1)
     time.sleep(5)
-    mine = sorted(processes() - before)
-    freeze(mine)
-    # Ray gives all workers a low priority, and ours have a session of their own, which is a group for the scheduler.
-    # Both decide on a machine that others use, too, and are the same here.
-    plain = _start_plain(folder, plain_log, max(os.getpriority(os.PRIO_PROCESS, pid) for pid in mine))
-    plain_log.until_step(50)
-    pairs = []
-    for _ in range(rounds):
-        freeze(plain)
-        thaw(mine)
-        ours = _turn(log)
-        freeze(mine)
-        thaw(plain)
-        pairs.append((ours, _turn(plain_log)))
-    thaw(mine)
+    share = _share_of_others({int(Path(f"{log}.pid").read_text())}) - share_before
+    end = time.monotonic() + _PATIENCE_SECONDS + 2.0 * turns
+    while len(log.read_text().splitlines()) <= turns:
+        if time.monotonic() > end:
+            raise RuntimeError(f"{turns} turns took too long")
+        time.sleep(1)
     starts = [event for event in run.events() if event["event"] in ("start", "lost", "stopping")]
     if len(starts) != 1:
         raise RuntimeError(f"something happened: {starts}")
-    ratios = [ours.steps / ours.seconds / (theirs.steps / theirs.seconds) for ours, theirs in pairs]
-    cpu = [sum(turn.cpu_seconds for turn in turns) / sum(turn.steps for turn in turns) for turns in zip(*pairs)]  # noqa: B905
+    pairs = [tuple(map(float, line.split())) for line in log.read_text().splitlines()[1 : turns + 1]]
+    ratios = sorted(plain / ours for plain, ours in pairs)
+    cut = turns // 10  # at each end, where something else happened
+    middle = ratios[cut : turns - cut]
     return {
-        "step_milliseconds": 1000 * sum(t.seconds for _, t in pairs) / sum(t.steps for _, t in pairs),
-        "throughput": statistics.median(ratios),
-        "worst": min(ratios),
-        "cpu": cpu[0] / cpu[1],
+        "step_milliseconds": 1000 * statistics.median(plain for plain, _ in pairs),
+        "rank": statistics.fmean(middle),
+        "error": statistics.stdev(middle) / len(middle) ** 0.5,
+        "share": share,
+        "throughput": statistics.fmean(middle) * (1 - share),
     }
 
 
-def _start_plain(folder: Path, log: StepLog, niceness: int) -> list[int]:
-    script = folder / "plain.py"
-    script.write_text(busy_script(str(log.path), is_ours=False))
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(_RANKS)}
-    command = ["taskset", "-c", str(_NODE), "nice", "-n", str(niceness), sys.executable, str(script)]
-    return [
-        subprocess.Popen(command, env={**os.environ, **address, "RANK": str(rank)}, start_new_session=True).pid
-        for rank in range(_RANKS)
-    ]
+def _share_of_others(ranks: set[int]) -> float:
+    """The part of its processor that everything on the node takes, without these."""
+    before = _cpu_seconds(ranks)
+    began = time.monotonic()
+    time.sleep(_SHARE_SECONDS)
+    seconds = time.monotonic() - began
+    after = _cpu_seconds(ranks)
+    return sum(after[task] - before.get(task, 0.0) for task in after) / seconds
 
 
-def _turn(log: StepLog) -> Turn:
-    time.sleep(_SETTLE_SECONDS)
-    steps, seconds, cpu = len(log.rows()), time.monotonic(), _cpu_seconds()
-    time.sleep(_TURN_SECONDS)
-    cpu, seconds = _cpu_seconds() - cpu, time.monotonic() - seconds
-    return Turn(len(log.rows()) - steps, seconds, cpu)
-
-
-def _cpu_seconds() -> float:
-    ticks = 0
-    for pid in processes():
+def _cpu_seconds(ranks: set[int]) -> dict[int, float]:
+    """Of every thread on the node."""
+    seconds = {}
+    for task in itertools.chain.from_iterable(Path(f"/proc/{pid}/task").glob("*") for pid in processes() - ranks):
         with contextlib.suppress(OSError):
-            if os.sched_getaffinity(pid) != {_NODE}:
-                continue
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / _TICKS
+            if os.sched_getaffinity(int(task.name)) == {_NODE}:
+                seconds[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+    return seconds

@@ -111,37 +111,43 @@ def ray_train_script(name: str, log: str, storage: str) -> str:
     )
 
 
-# For the overhead: a step of some milliseconds that needs a processor all the time, with us and without us.
+# For the overhead: steps of some milliseconds that need a processor all the time, in our loop and in a plain one.
 _BUSY = """
-import os, time
+import itertools, os, time
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-{imports}
+from arc_toolkit.checkpoints import Store
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.0001)
 batch = torch.randn(256, 256)
-log = open({log!r}, "a", buffering=1)
-{begin}
-for step in {steps}:
+
+def train_one():
     optimizer.zero_grad()
     model(batch).square().mean().backward()
     optimizer.step()
-    if os.environ["RANK"] == "0":
-        log.write(f"{{time.time()}} {{step}}\\n")
-{end}
+
+store = Store()
+with open({log!r} + ".pid", "w") as stream:
+    stream.write(str(os.getpid()))
+log = open({log!r}, "a", buffering=1)
+steps = store.steps(10**9, every=10**9)
+while True:
+    began = time.perf_counter()
+    for step in range({turn}):
+        train_one()
+    plain = time.perf_counter()
+    for step in itertools.islice(steps, {turn}):
+        train_one()
+        if store.due(step, samples=256):
+            raise SystemExit("no save is due")
+    ours = time.perf_counter()
+    log.write(f"{{(plain - began) / {turn}}} {{(ours - plain) / {turn}}}\\n")
 """
 
 
-def busy_script(log: str, *, is_ours: bool) -> str:
-    if not is_ours:
-        return _BUSY.format(imports="", begin="", steps="range(10**9)", end="", log=log)
-    return _BUSY.format(
-        imports="from arc_toolkit.checkpoints import Store",
-        begin="store = Store()",
-        steps="store.steps(10**9, every=10**9)",
-        end="    if store.due(step, samples=256):\n        raise SystemExit('no save is due')",
-        log=log,
-    )
+def busy_script(log: str, turn: int = 10) -> str:
+    """It writes the seconds of a step in a plain loop and in ours, a line per turn of so many steps each."""
+    return _BUSY.format(log=log, turn=turn)
