@@ -21,13 +21,21 @@ class SourceTrouble(Exception):
 
 
 class Reply:
-    """Status and body of an answer, and the difference between the server's clock and ours."""
+    """Status and body of an answer."""
 
-    __slots__ = ("body", "clock_lead", "retry_after", "status")
+    __slots__ = ("_came", "_date", "body", "retry_after", "status")
 
-    def __init__(self, status: int, body: bytes, retry_after: float | None, clock_lead: float) -> None:
-        self.status, self.body = status, body
-        self.retry_after, self.clock_lead = retry_after, clock_lead
+    def __init__(self, status: int, body: bytes, retry_after: float | None, date: str | None) -> None:
+        self.status, self.body, self.retry_after = status, body, retry_after
+        self._date, self._came = date, time.time()
+
+    @property
+    def clock_lead(self) -> float:
+        """How far the server's clock is ahead of ours. Deadlines are in its time."""
+        server = parse_http_date(self._date or "")
+        # Less than 2 s may as well be the rounding of the header and the way.
+        lead = 0.0 if server is None else server - self._came
+        return lead if abs(lead) > 2.0 else 0.0
 
 
 class MetadataClient:
@@ -62,8 +70,8 @@ class MetadataClient:
                 if not response.isclosed() or response.will_close:
                     self.close()
                 self._timeout = _TIMEOUT
-                retry, lead = _seconds(response.getheader("Retry-After")), _lead(response.getheader("Date"))
-                return Reply(response.status, content, retry, lead)
+                retry, date = _seconds(response.getheader("Retry-After")), response.getheader("Date")
+                return Reply(response.status, content, retry, date)
             except (OSError, HTTPException) as error:
                 self.close()
                 if fresh or is_last:
@@ -79,14 +87,6 @@ class MetadataClient:
 
 def _seconds(header: str | None) -> float | None:
     return min(float(header), 300.0) if header is not None and header.isdigit() else None
-
-
-def _lead(header: str | None) -> float:
-    """How far the server's clock is ahead of ours. Deadlines are in its time."""
-    server = parse_http_date(header or "")
-    # Less than 2 s may as well be the rounding of the header and the way.
-    lead = 0.0 if server is None else server - time.time()
-    return lead if abs(lead) > 2.0 else 0.0
 
 
 def parse_http_date(text: str) -> float | None:

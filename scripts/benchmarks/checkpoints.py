@@ -29,7 +29,7 @@ from scripts.benchmarks.trials.kills import (
 from scripts.benchmarks.trials.notice_times import notice_to_end, share_of_a_core
 
 SIZES = [int(os.environ["ARC_TOOLKIT_BENCH_MB"])] if "ARC_TOOLKIT_BENCH_MB" in os.environ else [100, 1000]
-ROUNDS = 7
+ROUNDS = 15  # the page cache makes single ones twice as slow
 DAMAGES, KILLS = 10_000, 500
 MOST_TIME = 1.15  # times a plain write with fsync
 MOST_MEMORY_MB = 40
