@@ -113,7 +113,7 @@ def measure_saves(folder: Path) -> list[str]:
         ratio_by_path = statistics.median(path / theirs for theirs, _, path in rounds)
         cpu = cpu_of_call(lambda: streamed(folder, view), 1)  # noqa: B023  (called at once)
         cpu_plain = cpu_of_call(lambda: plain(folder, view), 1)  # noqa: B023
-        pauses = [later(folder, content) for _ in range(3)]
+        pauses = [later(folder, content) for _ in range(5)]
         stopped, copying = (statistics.median(column) for column in zip(*pauses, strict=True))
         report(
             f"Checkpoints, {size} MB, medians of {ROUNDS}, {memory:.0f} MB more memory",
