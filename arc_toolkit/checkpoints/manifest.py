@@ -41,12 +41,15 @@ _LIBRARIES = (
 
 
 class Damage:
-    """Why a folder is not a valid checkpoint; without a manifest (not `committed`) it may still be being written."""
+    """Why a folder is not a valid checkpoint; without a manifest (not `committed`) it may still be being written.
 
-    __slots__ = ("committed", "folder", "reason")
+    `in_doubt`: it could not be read, which may be over soon, such as trouble with a network file system.
+    """
 
-    def __init__(self, folder: Path, reason: str, *, committed: bool = True) -> None:
-        self.folder, self.reason, self.committed = folder, reason, committed
+    __slots__ = ("committed", "folder", "in_doubt", "reason")
+
+    def __init__(self, folder: Path, reason: str, *, committed: bool = True, in_doubt: bool = False) -> None:
+        self.folder, self.reason, self.committed, self.in_doubt = folder, reason, committed, in_doubt
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -213,7 +216,7 @@ def read_manifest(folder: Path) -> Checkpoint | Damage:
     except FileNotFoundError:
         return Damage(folder, "no manifest: it was not committed", committed=False)
     except OSError as error:
-        return Damage(folder, f"the manifest cannot be read: {error}")
+        return Damage(folder, f"the manifest cannot be read: {error}", in_doubt=True)
     return parse_manifest(folder, content)
 
 
@@ -277,7 +280,8 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
             if entry != expected[entry["path"]]:
                 return Damage(folder, f"{entry['path']} has other bytes than were saved")
     except OSError as error:
-        return Damage(folder, f"it cannot be read: {error}")
+        # Without a number it is not from the system: something that is not a file of its own.
+        return Damage(folder, f"it cannot be read: {error}", in_doubt=error.errno is not None)
     return None
 
 

@@ -12,7 +12,15 @@ import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from arc_toolkit.checkpoints.manifest import NAME, Checkpoint, Damage, parse_manifest, remove, verify
+from arc_toolkit.checkpoints.manifest import (
+    NAME,
+    Checkpoint,
+    Damage,
+    manifest_bytes,
+    parse_manifest,
+    remove,
+    verify,
+)
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -43,7 +51,10 @@ class RemoteFolder:
         for path in self._find():
             parts = path.split("/")
             if len(parts) == 2 and parts[1] == NAME and parts[0].startswith("step-"):
-                entries.append(parse_manifest(Path(parts[0]), self._read(path)))
+                try:
+                    entries.append(parse_manifest(Path(parts[0]), self._read(path)))
+                except FileNotFoundError:
+                    continue  # the writer has just deleted it
         return entries
 
     def upload(self, checkpoint: Checkpoint, go_on: Callable[[], bool]) -> bool:
@@ -73,12 +84,14 @@ class RemoteFolder:
     def _download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
         name = checkpoint.folder.name
         staging = root / f"{_LOADING}{name}"
-        for entry in [*checkpoint.manifest["files"], {"path": NAME}]:
+        staging.mkdir(exist_ok=True)
+        for entry in checkpoint.manifest["files"]:
             target = staging / entry["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
             # What an interrupted download left is compared below like everything else.
-            if not target.is_file() or target.stat().st_size != entry.get("size"):
+            if not target.is_file() or target.stat().st_size != entry["size"]:
                 self._get(f"{name}/{entry['path']}", target)
+        (staging / NAME).write_bytes(manifest_bytes(checkpoint.manifest))
         local = Checkpoint(staging, checkpoint.manifest)
         if damage := verify(local):
             remove(staging)
@@ -176,11 +189,18 @@ class Uploader:
         with self._lock:
             self._next = checkpoint
             self._is_newer.set()
-            if self._thread is None:
-                # Not a daemon: a process that ends normally finishes its upload first.
-                self._wait_at_exit()
-                self._thread = threading.Thread(target=self._run, name="checkpoint-upload")
-                self._thread.start()
+            if self._thread is not None:
+                return
+            # Not a daemon: a process that ends normally finishes its upload first.
+            self._wait_at_exit()
+            thread = threading.Thread(target=self._run, name="checkpoint-upload")
+            try:
+                thread.start()
+                self._thread = thread
+                return
+            except RuntimeError:
+                pass
+        self._run()  # without a thread (too many, or Python is ending) it is done here
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until nothing is being uploaded; whether that is so."""

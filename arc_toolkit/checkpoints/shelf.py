@@ -28,15 +28,22 @@ class Shelf:
     def listing(self) -> list[Checkpoint | Damage]:
         """Every folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
         folders: list[Path] = []
-        for root in [self.root, *retry_folders(self.root)]:
+        for root in [self.root, *self._retry_folders()]:
             try:
                 folders += [root / name for name in os.listdir(root) if name.startswith("step-")]
             except FileNotFoundError:
                 continue
             except OSError as error:
                 self._tell(f"{root} cannot be read: {error}")
-        entries = [read_manifest(folder) for folder in folders if folder.is_dir()]
+        entries = [read_manifest(folder) for folder in folders if not os.path.isfile(folder)]
         return sorted(entries, key=lambda entry: entry.order, reverse=True)
+
+    def _retry_folders(self) -> list[Path]:
+        try:
+            return retry_folders(self.root)
+        except OSError as error:
+            self._tell(f"what earlier tries left cannot be listed: {error}")
+            return []
 
     def set_aside(self, damage: Damage) -> None:
         """Keep it, but where nobody looks for checkpoints. Only this run's own folder is changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -43,6 +44,38 @@ def committed(store: Store) -> list[int]:
 
 
 # --- saving and finding ----------------------------------------------------------------------------------------
+
+
+def test_the_folder_is_that_of_the_start_although_the_training_code_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store("checkpoints")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    save(store, 1)
+    monkeypatch.chdir(tmp_path)
+    assert Store("checkpoints").latest() is not None
+
+
+def test_what_cannot_be_read_now_stays_where_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network file system may answer again a minute later, and then nothing must be lost."""
+    save(store, 1)
+    save(store, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.preadv", lambda *words: raise_error(OSError(errno.EIO, "input/output error")))
+        other = Store(store.root, report=lambda text: None)
+        assert other.latest() is None
+        assert ["input/output error" in damage.reason for damage in other.skipped] == [True, True]
+        patch.setattr(Path, "read_bytes", lambda path: raise_error(OSError(errno.EIO, "input/output error")))
+        assert other.latest() is None
+        patch.setattr("os.stat", lambda *words, **options: raise_error(OSError(errno.EIO, "input/output error")))
+        assert other.latest() is None
+    assert (Store(store.root).latest() or save).step == 2  # type: ignore[union-attr]
+
+
+def raise_error(error: Exception) -> None:
+    raise error
 
 
 def test_the_newest_is_found_by_its_number_not_by_its_name_or_time(store: Store) -> None:
@@ -307,7 +340,7 @@ def test_a_store_without_a_folder_is_where_the_job_keeps_its_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ARC_TOOLKIT_CHECKPOINTS", raising=False)
-    assert Store().root == Path("outputs/checkpoints")
+    assert Store().root == Path("outputs/checkpoints").absolute()
     monkeypatch.setenv("AZURE_ML_OUTPUT_checkpoints", str(tmp_path / "mounted"))
     assert Store().root == tmp_path / "mounted"
     monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINTS", str(tmp_path / "told"))
