@@ -78,7 +78,7 @@ class MetadataClient:
 
 
 def _seconds(header: str | None) -> float | None:
-    return min(float(header), 300.0) if header is not None and header.isdigit() else None
+    return min(float(header), 300.0) if header is not None and header.isascii() and header.isdigit() else None
 
 
 def _lead(header: str | None) -> float:
