@@ -169,7 +169,11 @@ class RemoteFolder:
 
 
 class Uploader:
-    """Uploads in the background: the newest checkpoint, one at a time. One that is older by then is not uploaded."""
+    """Uploads in the background: the newest checkpoint, one at a time.
+
+    What has begun is finished, or saves that are faster than uploads would leave nothing at the URL; only the last one
+    before an announced end does not wait for it.
+    """
 
     def __init__(
         self,
@@ -182,13 +186,22 @@ class Uploader:
         self._next: Checkpoint | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._is_newer = threading.Event()
+        self._is_newer, self._is_urgent = threading.Event(), threading.Event()
+        self._uploading: Checkpoint | None = None
         self._waits_at_exit = False
 
-    def add(self, checkpoint: Checkpoint) -> None:
+    @property
+    def folder(self) -> Path | None:
+        """Whose files are being read."""
+        with self._lock:
+            return self._uploading.folder if self._uploading is not None else None
+
+    def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
         with self._lock:
             self._next = checkpoint
             self._is_newer.set()
+            if is_urgent:
+                self._is_urgent.set()
             if self._thread is not None:
                 return
             # Not a daemon: a process that ends normally finishes its upload first.
@@ -224,7 +237,9 @@ class Uploader:
         while True:
             with self._lock:
                 checkpoint, self._next = self._next, None
+                self._uploading = checkpoint
                 self._is_newer.clear()
+                self._is_urgent.clear()
                 if checkpoint is None:
                     self._thread = None
                     return
@@ -235,7 +250,7 @@ class Uploader:
         for number, pause in enumerate((*_PAUSES, None)):
             try:
                 self._before()
-                if self._remote.upload(checkpoint, lambda: not self._is_newer.is_set()):
+                if self._remote.upload(checkpoint, lambda: not self._is_urgent.is_set()):
                     self._after(checkpoint)
                 return
             except OSError as error:

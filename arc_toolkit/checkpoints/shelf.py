@@ -56,10 +56,11 @@ class Shelf:
         except OSError as error:
             self._tell(f"{damage.folder.name} could not be moved aside: {error}")
 
-    def retain(self, fence: int, number: int) -> None:
+    def retain(self, fence: int, number: int, in_use: Path | None = None) -> None:
         """Delete what is older than the newest `keep`, all of which are verified first, and what was never finished.
 
-        `fence` is this writer's number here, `number` the one in the names of its folders.
+        `fence` is this writer's number here, `number` the one in the names of its folders. What is `in_use` is deleted
+        another time.
         """
         kept: list[Checkpoint] = []
         for entry in self.listing():
@@ -70,7 +71,8 @@ class Shelf:
                     self.verified.add(entry.folder)
                     kept.append(entry)
                 continue
-            remove(entry.folder)
+            if entry.folder != in_use:
+                remove(entry.folder)
         self._sweep(fence, number)
 
     def _sweep(self, fence: int, number: int) -> None:

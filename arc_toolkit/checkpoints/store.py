@@ -259,9 +259,10 @@ class Store:
         self._ending.saved_for = fields["notice"]
         self._ending.tell_saved(fields["step"])
         if self._mirror is not None:
-            self._mirror.add(Checkpoint(final, manifest))
+            self._mirror.add(Checkpoint(final, manifest), is_urgent=fields["notice"] is not None)
         try:
-            self._shelf.retain(self._local_fence, self._fence)
+            in_use = self._mirror.uploading if self._mirror is not None else None
+            self._shelf.retain(self._local_fence, self._fence, in_use)
         except OSError as error:
             self._tell(f"older checkpoints could not be deleted: {error}")
 

@@ -330,3 +330,47 @@ def test_a_checkpoint_that_is_deleted_during_the_listing_does_not_hide_the_other
 
     monkeypatch.setattr(RemoteFolder, "_read", read_late)
     assert uploaded(url) == [2]
+
+
+def test_saves_that_are_faster_than_uploads_do_not_keep_them_from_being_finished(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, may_go_on = RemoteFolder._put, threading.Event()
+
+    def put_slowly(folder: RemoteFolder, source: Path, path: str) -> None:
+        assert may_go_on.wait(60)
+        put(folder, source, path)
+
+    monkeypatch.setattr(RemoteFolder, "_put", put_slowly)
+    store = quiet(tmp_path / "a", remote=url, keep=2)
+    for step in range(1, 6):
+        with store.save(step) as folder:
+            (folder / "model.bin").write_bytes(b"x")
+            (folder / "more.bin").write_bytes(b"x")
+    may_go_on.set()
+    assert store.wait(60)
+    first, last = uploaded(url)
+    assert first < last == 5
+    assert store.problems == []
+
+
+def test_the_save_for_a_notice_does_not_wait_for_an_upload(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, may_go_on = RemoteFolder._put, threading.Event()
+
+    def put_slowly(folder: RemoteFolder, source: Path, path: str) -> None:
+        assert may_go_on.wait(60)
+        put(folder, source, path)
+
+    monkeypatch.setattr(RemoteFolder, "_put", put_slowly)
+    store = quiet(tmp_path / "a", remote=url)
+    for step in (1, 2):
+        if step == 2:
+            store.announce(60)
+        with store.save(step) as folder:
+            (folder / "model.bin").write_bytes(b"x")
+            (folder / "more.bin").write_bytes(b"x")
+    may_go_on.set()
+    assert store.wait(60)
+    assert uploaded(url) == [2]
