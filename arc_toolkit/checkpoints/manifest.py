@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 import time
-from contextlib import suppress
 
 from arc_toolkit.checkpoints.digests import BLOCK, digest_files, in_thread
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "checkpoint.json"
 SCHEMA = "arc-toolkit/checkpoint/v1"
+STAGING = ".saving-"  # in place of `step-`, until the folder gets its own name
 _TEMPORARY = f".{NAME}.tmp"
 _UNKNOWN = "0" * 64  # in place of a digest
 # Versions that a manifest records, of what is imported anyway.
@@ -286,7 +286,8 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
 
 
 def remove(folder: Path | None) -> bool:
-    """Delete a folder, its manifest first: what is left after a crash in between is not a checkpoint any more.
+    """Delete a folder. A checkpoint gets the name of an unfinished save first: what is left after a crash in between is
+    not a checkpoint any more, and the next writer deletes it.
 
     Whether there is no checkpoint there now.
     """
@@ -294,12 +295,20 @@ def remove(folder: Path | None) -> bool:
 
     if folder is None:
         return True
-    with suppress(OSError):
-        (folder / NAME).unlink()
     if os.path.lexists(folder / NAME):
-        return False
+        unfinished = folder.with_name(f"{STAGING}{folder.name.removeprefix('step-')}")
+        try:
+            os.rename(folder, unfinished)
+        except OSError:
+            return False
+        folder = unfinished
     shutil.rmtree(folder, ignore_errors=True)
     return True
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a save has ended before its manifest got its name. A checkpoint that has lost its manifest is damaged."""
+    return os.path.lexists(folder / _TEMPORARY) and not os.path.lexists(folder / NAME)
 
 
 def sync_folder(folder: Path) -> None:

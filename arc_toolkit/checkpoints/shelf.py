@@ -6,14 +6,21 @@ import os
 
 from arc_toolkit.checkpoints.fencing import newest_fence
 from arc_toolkit.checkpoints.locations import retry_folders
-from arc_toolkit.checkpoints.manifest import Checkpoint, Damage, read_manifest, remove, verify
+from arc_toolkit.checkpoints.manifest import (
+    STAGING,
+    Checkpoint,
+    Damage,
+    is_unfinished,
+    read_manifest,
+    remove,
+    verify,
+)
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-STAGING = ".saving-"
 _ASIDE = "damaged"
 
 
@@ -77,7 +84,11 @@ class Shelf:
 
     def _sweep(self, fence: int, number: int) -> None:
         """Delete what writers before this one did not finish; it never was a checkpoint."""
-        names = [name for name in os.listdir(self.root) if name.startswith(STAGING)]
+        names = [
+            name
+            for name in os.listdir(self.root)
+            if name.startswith(STAGING) or (name.startswith("step-") and is_unfinished(self.root / name))
+        ]
         # Looked at after the names: a writer takes its number before it makes a folder.
         if newest_fence(self.root) == fence:
             for name in names:

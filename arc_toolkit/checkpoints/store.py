@@ -13,9 +13,9 @@ from arc_toolkit.checkpoints.ending import Ending
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
 from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
 from arc_toolkit.checkpoints.locations import default_root, local_copy_of
-from arc_toolkit.checkpoints.manifest import Checkpoint, Damage, publish, save_fields, seal, verify
+from arc_toolkit.checkpoints.manifest import STAGING, Checkpoint, Damage, publish, save_fields, seal, verify
 from arc_toolkit.checkpoints.pace import Pace
-from arc_toolkit.checkpoints.shelf import STAGING, Shelf
+from arc_toolkit.checkpoints.shelf import Shelf
 from arc_toolkit.stderr import say
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest

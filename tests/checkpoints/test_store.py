@@ -525,3 +525,35 @@ def test_nothing_but_the_standard_library_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert json.loads(done.stdout.replace("'", '"')) == []
+
+
+@pytest.mark.parametrize("call", ["shutil.rmtree", "os.replace"])
+def test_what_a_process_left_that_died_while_it_deleted_or_committed_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def die(*words: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    store = Store(tmp_path, keep=2)
+    for step in (1, 2):
+        save(store, step)
+    with monkeypatch.context() as patch:
+        patch.setattr(call, die)
+        with pytest.raises(KeyboardInterrupt):
+            save(store, 3)
+    heir = Store(tmp_path, keep=2)
+    save(heir, 4)
+    save(heir, 5)
+    assert sorted(os.listdir(tmp_path)) == sorted([".writers", *(entry.folder.name for entry in heir.listing())])
+    assert committed(heir) == [5, 4]
+
+
+def test_a_checkpoint_that_has_lost_its_manifest_is_kept(store: Store) -> None:
+    for step in (1, 2):
+        save(store, step)
+    damaged = store.listing()[0].folder
+    (damaged / NAME).unlink()
+    heir = Store(store.root, keep=2)
+    for step in (3, 4, 5):
+        save(heir, step)
+    assert (damaged / "model.bin").read_bytes() == CONTENT
