@@ -16,12 +16,13 @@ from tests.support import ROOT
 PACKAGE = ROOT / "arc_toolkit"
 
 # What every package may import besides itself and the standard library.
-BASE = {"errors", "files", "durations"}
+BASE = {"errors", "files", "durations", "stderr"}
 # Data and text helpers of the packages that decide something.
 CORE = BASE | {"edit", "kube", "findings", "ignore_rules", "inputs", "resources", "output", "__version__"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "durations": set(),
+    "stderr": set(),
     "files": {"errors"},
     "inputs": BASE,
     "findings": BASE | {"edit"},
@@ -55,7 +56,7 @@ ONLY_IN: dict[str, set[str]] = {
     "ray": {"elastic", "diagnosis.sources"},
 }
 # These run inside other people's training jobs.
-STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files", "durations")
+STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files", "durations", "stderr")
 PRINTS = ("cli",)
 VAGUE_CLASSES = {"Work", "Spot", "Place", "Try", "Clue", "About", "Member", "Supply"}
 VAGUE_VARIABLES = {"found", "one"}

@@ -46,6 +46,11 @@ class Batches:
         """The steps of an epoch."""
         return self._steps
 
+    @property
+    def left_in_epoch(self) -> int:
+        """The steps from `start` to the end of its epoch."""
+        return self._steps - self.start % self._steps
+
     def __getitem__(self, step: int) -> list[int]:
         if step < 0:
             raise IndexError(f"a step is a number from 0 on, not {step}")

@@ -21,14 +21,14 @@ def default_root() -> str:
 
 
 def local_copy_of(url: str) -> Path:
-    """The local folder for the checkpoints of a URL: $ARC_TOOLKIT_CHECKPOINT_CACHE, or one in the temporary folder."""
+    """The local folder for the checkpoints of a URL, below $ARC_TOOLKIT_CHECKPOINT_CACHE or the temporary folder."""
     import hashlib
     import tempfile
     from pathlib import Path
 
     folder = os.environ.get("ARC_TOOLKIT_CHECKPOINT_CACHE")
-    name = hashlib.sha256(url.encode()).hexdigest()[:16]
-    return Path(folder) if folder else Path(tempfile.gettempdir()) / "arc-toolkit-checkpoints" / name
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]  # two jobs that share the folder do not share checkpoints
+    return Path(folder or os.path.join(tempfile.gettempdir(), "arc-toolkit-checkpoints")) / name
 
 
 def retry_folders(root: Path) -> list[Path]:

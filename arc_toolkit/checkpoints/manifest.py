@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 import time
-from contextlib import suppress
 
 from arc_toolkit.checkpoints.digests import BLOCK, digest_files, in_thread
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "checkpoint.json"
 SCHEMA = "arc-toolkit/checkpoint/v1"
+STAGING = ".saving-"  # in place of `step-`, until the folder gets its own name
 _TEMPORARY = f".{NAME}.tmp"
 _UNKNOWN, _UNKNOWN_BLOCK = "0" * 64, "0" * 8  # in place of digests
 # Versions that a manifest records, of what is imported anyway.
@@ -41,12 +41,15 @@ _LIBRARIES = (
 
 
 class Damage:
-    """Why a folder is not a valid checkpoint; without a manifest (not `committed`) it may still be being written."""
+    """Why a folder is not a valid checkpoint; without a manifest (not `committed`) it may still be being written.
 
-    __slots__ = ("committed", "folder", "reason")
+    `in_doubt`: it could not be read, which may be over soon, such as trouble with a network file system.
+    """
 
-    def __init__(self, folder: Path, reason: str, *, committed: bool = True) -> None:
-        self.folder, self.reason, self.committed = folder, reason, committed
+    __slots__ = ("committed", "folder", "in_doubt", "reason")
+
+    def __init__(self, folder: Path, reason: str, *, committed: bool = True, in_doubt: bool = False) -> None:
+        self.folder, self.reason, self.committed, self.in_doubt = folder, reason, committed, in_doubt
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -213,7 +216,7 @@ def read_manifest(folder: Path) -> Checkpoint | Damage:
     except FileNotFoundError:
         return Damage(folder, "no manifest: it was not committed", committed=False)
     except OSError as error:
-        return Damage(folder, f"the manifest cannot be read: {error}")
+        return Damage(folder, f"the manifest cannot be read: {error}", in_doubt=True)
     return parse_manifest(folder, content)
 
 
@@ -277,12 +280,14 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
             if entry != expected[entry["path"]]:
                 return Damage(folder, f"{entry['path']} has other bytes than were saved")
     except OSError as error:
-        return Damage(folder, f"it cannot be read: {error}")
+        # Without a number it is not from the system: something that is not a file of its own.
+        return Damage(folder, f"it cannot be read: {error}", in_doubt=error.errno is not None)
     return None
 
 
 def remove(folder: Path | None) -> bool:
-    """Delete a folder, its manifest first: what is left after a crash in between is not a checkpoint any more.
+    """Delete a folder. A checkpoint gets the name of an unfinished save first: what is left after a crash in between is
+    not a checkpoint any more, and the next writer deletes it.
 
     Whether there is no checkpoint there now.
     """
@@ -290,12 +295,20 @@ def remove(folder: Path | None) -> bool:
 
     if folder is None:
         return True
-    with suppress(OSError):
-        (folder / NAME).unlink()
     if os.path.lexists(folder / NAME):
-        return False
+        unfinished = folder.with_name(f"{STAGING}{folder.name.removeprefix('step-')}")
+        try:
+            os.rename(folder, unfinished)
+        except OSError:
+            return False
+        folder = unfinished
     shutil.rmtree(folder, ignore_errors=True)
     return True
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a save has ended before its manifest got its name. A checkpoint that has lost its manifest is damaged."""
+    return os.path.lexists(folder / _TEMPORARY) and not os.path.lexists(folder / NAME)
 
 
 def sync_folder(folder: Path) -> None:

@@ -54,9 +54,14 @@ class Mirror:
         """Whether it was there at the last `listing`."""
         return checkpoint.folder.name in self._names
 
-    def add(self, checkpoint: Checkpoint) -> None:
-        """Upload it in the background."""
-        self._uploader.add(checkpoint)
+    def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
+        """Upload it in the background; before what is being uploaded, if it is urgent."""
+        self._uploader.add(checkpoint, is_urgent=is_urgent)
+
+    @property
+    def uploading(self) -> Path | None:
+        """The local folder that is being uploaded."""
+        return self._uploader.folder
 
     def _check_writer(self) -> None:
         if not self._number:

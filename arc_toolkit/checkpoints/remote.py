@@ -12,7 +12,15 @@ import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from arc_toolkit.checkpoints.manifest import NAME, Checkpoint, Damage, parse_manifest, remove, verify
+from arc_toolkit.checkpoints.manifest import (
+    NAME,
+    Checkpoint,
+    Damage,
+    manifest_bytes,
+    parse_manifest,
+    remove,
+    verify,
+)
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -43,7 +51,10 @@ class RemoteFolder:
         for path in self._find():
             parts = path.split("/")
             if len(parts) == 2 and parts[1] == NAME and parts[0].startswith("step-"):
-                entries.append(parse_manifest(Path(parts[0]), self._read(path)))
+                try:
+                    entries.append(parse_manifest(Path(parts[0]), self._read(path)))
+                except FileNotFoundError:
+                    continue  # the writer has just deleted it
         return entries
 
     def upload(self, checkpoint: Checkpoint, go_on: Callable[[], bool]) -> bool:
@@ -73,12 +84,14 @@ class RemoteFolder:
     def _download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
         name = checkpoint.folder.name
         staging = root / f"{_LOADING}{name}"
-        for entry in [*checkpoint.manifest["files"], {"path": NAME}]:
+        staging.mkdir(exist_ok=True)
+        for entry in checkpoint.manifest["files"]:
             target = staging / entry["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
             # What an interrupted download left is compared below like everything else.
-            if not target.is_file() or target.stat().st_size != entry.get("size"):
+            if not target.is_file() or target.stat().st_size != entry["size"]:
                 self._get(f"{name}/{entry['path']}", target)
+        (staging / NAME).write_bytes(manifest_bytes(checkpoint.manifest))
         local = Checkpoint(staging, checkpoint.manifest)
         if damage := verify(local):
             remove(staging)
@@ -156,7 +169,11 @@ class RemoteFolder:
 
 
 class Uploader:
-    """Uploads in the background: the newest checkpoint, one at a time. One that is older by then is not uploaded."""
+    """Uploads in the background: the newest checkpoint, one at a time.
+
+    What has begun is finished, or saves that are faster than uploads would leave nothing at the URL; only the last one
+    before an announced end does not wait for it.
+    """
 
     def __init__(
         self,
@@ -169,18 +186,34 @@ class Uploader:
         self._next: Checkpoint | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._is_newer = threading.Event()
+        self._is_newer, self._is_urgent = threading.Event(), threading.Event()
+        self._uploading: Checkpoint | None = None
         self._waits_at_exit = False
 
-    def add(self, checkpoint: Checkpoint) -> None:
+    @property
+    def folder(self) -> Path | None:
+        """Whose files are being read."""
+        with self._lock:
+            return self._uploading.folder if self._uploading is not None else None
+
+    def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
         with self._lock:
             self._next = checkpoint
             self._is_newer.set()
-            if self._thread is None:
-                # Not a daemon: a process that ends normally finishes its upload first.
-                self._wait_at_exit()
-                self._thread = threading.Thread(target=self._run, name="checkpoint-upload")
-                self._thread.start()
+            if is_urgent:
+                self._is_urgent.set()
+            if self._thread is not None:
+                return
+            # Not a daemon: a process that ends normally finishes its upload first.
+            self._wait_at_exit()
+            thread = threading.Thread(target=self._run, name="checkpoint-upload")
+            try:
+                thread.start()
+                self._thread = thread
+                return
+            except RuntimeError:
+                pass
+        self._run()  # without a thread (too many, or Python is ending) it is done here
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until nothing is being uploaded; whether that is so."""
@@ -204,7 +237,9 @@ class Uploader:
         while True:
             with self._lock:
                 checkpoint, self._next = self._next, None
+                self._uploading = checkpoint
                 self._is_newer.clear()
+                self._is_urgent.clear()
                 if checkpoint is None:
                     self._thread = None
                     return
@@ -215,7 +250,7 @@ class Uploader:
         for number, pause in enumerate((*_PAUSES, None)):
             try:
                 self._before()
-                if self._remote.upload(checkpoint, lambda: not self._is_newer.is_set()):
+                if self._remote.upload(checkpoint, lambda: not self._is_urgent.is_set()):
                     self._after(checkpoint)
                 return
             except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -14,9 +13,10 @@ from arc_toolkit.checkpoints.ending import Ending
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
 from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
 from arc_toolkit.checkpoints.locations import default_root, local_copy_of
-from arc_toolkit.checkpoints.manifest import Checkpoint, Damage, publish, save_fields, seal, verify
+from arc_toolkit.checkpoints.manifest import STAGING, Checkpoint, Damage, publish, save_fields, seal, verify
 from arc_toolkit.checkpoints.pace import Pace
-from arc_toolkit.checkpoints.shelf import STAGING, Shelf
+from arc_toolkit.checkpoints.shelf import Shelf
+from arc_toolkit.stderr import say
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ class Store:
             remote, root = os.fspath(root), local_copy_of(os.fspath(root))
         from pathlib import Path
 
-        self.root = Path(root)
+        self.root = Path(os.path.abspath(root))  # the training code may change its folder
         self._keep, self._strict = keep, strict
         self._world_size = world_size if world_size is not None else _number_in("WORLD_SIZE", 1)
         # Of the processes of one run the first one saves; the others resume from the same checkpoint.
         self._saves = _number_in("RANK", 0) == 0
-        self._report = report or _to_stderr
+        self._report = report or say
         self._fence = self._local_fence = 0
         self._fence_lock = threading.Lock()
         self._is_replaced = False  # by another writer
@@ -97,13 +97,11 @@ class Store:
         What is newer and was not used is in `skipped`; damaged ones are reported and moved aside, never deleted.
         One that is only at the URL is downloaded.
         """
-        local = self.listing()
-        names = {entry.folder.name for entry in local}
         there = self._mirror.listing() if self._mirror is not None else []
-        entries = [*local, *(entry for entry in there if entry.folder.name not in names)]
         self.skipped, newest = [], None
-        for entry in sorted(entries, key=lambda entry: entry.order, reverse=True):
-            checked = self._checked(entry, is_here=entry.folder.name in names)
+        # Of two copies the one here comes first: the other one is for the case that it is damaged.
+        for entry in sorted([*self.listing(), *there], key=lambda entry: entry.order, reverse=True):
+            checked = self._checked(entry)
             if isinstance(checked, Checkpoint):
                 newest = checked
                 self._shelf.verified.add(checked.folder)
@@ -111,7 +109,7 @@ class Store:
             self.skipped.append(checked)
             if checked.committed:  # else it may still be being written
                 self._tell(f"{checked.folder.name} is skipped: {checked.reason}")
-                if self._saves:
+                if self._saves and not checked.in_doubt:
                     self._shelf.set_aside(checked)
         self._loaded = (newest,)
         return newest
@@ -120,10 +118,10 @@ class Store:
         """Every local folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
         return self._shelf.listing()
 
-    def _checked(self, entry: Checkpoint | Damage, *, is_here: bool) -> Checkpoint | Damage:
+    def _checked(self, entry: Checkpoint | Damage) -> Checkpoint | Damage:
         if isinstance(entry, Damage):
             return entry
-        if is_here or self._mirror is None:
+        if entry.folder.is_absolute() or self._mirror is None:  # at a URL it is only a name
             return verify(entry) or entry
         return self._mirror.download(entry, self.root)
 
@@ -262,9 +260,10 @@ class Store:
         self._ending.saved_for = fields["notice"]
         self._ending.tell_saved(fields["step"])
         if self._mirror is not None:
-            self._mirror.add(Checkpoint(final, manifest))
+            self._mirror.add(Checkpoint(final, manifest), is_urgent=fields["notice"] is not None)
         try:
-            self._shelf.retain(self._local_fence, self._fence)
+            in_use = self._mirror.uploading if self._mirror is not None else None
+            self._shelf.retain(self._local_fence, self._fence, in_use)
         except OSError as error:
             self._tell(f"older checkpoints could not be deleted: {error}")
 
@@ -381,8 +380,3 @@ class Store:
 def _number_in(variable: str, default: int) -> int:
     word = os.environ.get(variable, "")
     return int(word) if word.isdigit() else default
-
-
-def _to_stderr(text: str) -> None:
-    with suppress(OSError, ValueError, AttributeError):  # it may be closed, or None
-        sys.stderr.write(text + "\n")

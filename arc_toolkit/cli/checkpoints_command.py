@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             entries = sorted(remote.listing(), key=lambda entry: entry.order, reverse=True)
         except OSError as error:
             raise ArcError(f"cannot read {args.folder}: {error}") from None
-    elif Path(args.folder).is_dir():
+    elif os.path.isdir(args.folder):
         entries = Store(args.folder).listing()
     else:
         raise ArcError(f"{args.folder} is not a folder")
@@ -119,9 +121,14 @@ def _verified_copy(entry: Checkpoint, remote: RemoteFolder) -> Damage | None:
 def _resume_from_url(args: argparse.Namespace, console: Console) -> int:
     """The newest of the URL and of its local copy, downloaded if it is not here."""
     from arc_toolkit.checkpoints import Store
+    from arc_toolkit.checkpoints.remote import RemoteFolder
 
     newest = Store(args.folder, report=console.warn).latest()
     if newest is None:
+        try:
+            RemoteFolder(args.folder).listing()
+        except OSError as error:  # "start anew" would be the wrong answer
+            raise ArcError(f"cannot read {args.folder}: {error}") from None
         console.note(f"no valid checkpoint in {args.folder}")
         return FOUND
     _print_newest(newest, args, console)
@@ -199,6 +206,16 @@ def _row(entry: Checkpoint | Damage, damage: Damage | None) -> dict[str, Any]:
         "reason": manifest.get("reason"),
         "bytes": entry.size if isinstance(entry, Checkpoint) else None,
         "world_size": manifest.get("world_size"),
-        "metrics": manifest.get("metrics"),
+        "metrics": _json_numbers(manifest.get("metrics")),
         "state": damage.reason if damage else "committed",
+    }
+
+
+def _json_numbers(metrics: dict[str, Any] | None) -> dict[str, Any] | None:
+    """JSON has no word for a loss of NaN or infinity; it is shown as text."""
+    if metrics is None:
+        return None
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in metrics.items()
     }

@@ -13,6 +13,7 @@ import sys
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import FAULT, INTERRUPTED, OK, USAGE, ArcError
+from arc_toolkit.stderr import say
 
 TYPE_CHECKING = False  # `typing` alone would take as long to import as all the rest
 if TYPE_CHECKING:
@@ -133,13 +134,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # else it was closed before the start
+            sys.stdout.flush()
         return code
     except ArcError as error:
-        _say(f"arc-toolkit: {error}")
+        say(f"arc-toolkit: {error}")
         return USAGE
     except KeyboardInterrupt:
-        _say("arc-toolkit: interrupted; every file is whole, as it was or as it should be")
+        say("arc-toolkit: interrupted; every file is whole, as it was or as it should be")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has what it wants: end as the shell's own tools do, 128 + SIGPIPE.
@@ -147,10 +149,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except Exception as error:
         if isinstance(error, OSError) and (sys.stdout is None or error.errno in (errno.ENOSPC, errno.EBADF)):
-            _say(f"arc-toolkit: cannot write standard output: {error.strerror}")
+            say(f"arc-toolkit: cannot write standard output: {error.strerror}")
             _drop_output()
             return USAGE
-        _say(_fault(words, error))
+        say(_fault(words, error))
         return FAULT
 
 
@@ -224,14 +226,6 @@ def _drop_output() -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except OSError:
-        pass  # nobody is listening any more
 
 
 def _fault(words: list[str], error: Exception) -> str:

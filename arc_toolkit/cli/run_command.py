@@ -6,11 +6,13 @@ import argparse
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.live import add_options
 from arc_toolkit.errors import ArcError
+from arc_toolkit.stderr import say
 
 if TYPE_CHECKING:
     from arc_toolkit.notices.sources import NoticeSource
@@ -161,12 +163,20 @@ def _signal_number(word: str | None) -> int | None:
 def _newest_step(folder: str | None) -> Callable[[float], int | None]:
     """The step of the newest checkpoint that was committed since a time."""
 
+    said: set[str] = set()
+
+    def say_once(text: str) -> None:  # it is looked at five times per second
+        if text not in said:
+            said.add(text)
+            say(text)
+
     def newest(since: float) -> int | None:
         from arc_toolkit.checkpoints import Checkpoint, Store
 
-        for entry in Store(folder or "").listing():
+        for entry in Store(folder or "", report=say_once).listing():
             if isinstance(entry, Checkpoint):
-                return entry.step if os.path.getmtime(entry.folder / "checkpoint.json") >= since else None
+                with suppress(OSError):  # the process has just moved or deleted it
+                    return entry.step if os.path.getmtime(entry.folder / "checkpoint.json") >= since else None
         return None
 
     return newest if folder else lambda since: None

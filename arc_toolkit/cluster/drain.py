@@ -21,6 +21,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 _AT_ONCE = 16
 _TOO_MANY = 429  # a PodDisruptionBudget does not allow it now
 _DEFAULT_GRACE = 30
+_RETRY_SECONDS = 1
 # The kubelet needs a moment of its own before the machine is gone.
 _SPARE_SECONDS = 3
 
@@ -54,52 +55,63 @@ class NodeDrain:
             change = {"metadata": {"annotations": {CORDONED: id}}, "spec": {"unschedulable": True}}
             self._client.merge(self._path, change)
 
+    def is_cordoned(self) -> bool:
+        """Whether there is a cordon of ours, of an earlier process perhaps: the machine may have been restarted."""
+        return CORDONED in (self._client.get(self._path)["metadata"].get("annotations") or {})
+
     def uncordon(self) -> bool:
         """Take back our own cordon; whether there was one."""
-        node = self._client.get(self._path)
-        if CORDONED not in (node["metadata"].get("annotations") or {}):
+        if not self.is_cordoned():
             return False
         change = {"metadata": {"annotations": {CORDONED: None}}, "spec": {"unschedulable": None}}
         self._client.merge(self._path, change)
         return True
 
-    def evict(self, deadline: float, say: Callable[[str], None]) -> list[Eviction]:
-        """Evict every pod that can go, at most until the deadline (as of `time.time()`)."""
-        pods = [pod for pod in self._pods() if _can_go(pod)]
+    def evict(self, deadline: float, say: Callable[[str], None], go_on: Callable[[], bool]) -> list[Eviction]:
+        """Evict every pod that can go, at most until the deadline (as of `time.time()`).
+
+        Those that have to wait are asked again once per second, while `go_on` says so.
+        """
+        waiting = [pod for pod in self._pods() if _can_go(pod)]
+        results: list[Eviction] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            results = list(pool.map(lambda pod: self._evict(pod, deadline), pods))
-        for result in results:
-            what = result.problem or f"evicted with {result.grace} s of grace"
-            say(f"{result.namespace}/{result.name}: {what}")
+            while waiting and go_on():
+                outcomes = list(pool.map(lambda pod: self._evict(pod, deadline), waiting))
+                waiting = [pod for pod, outcome in zip(waiting, outcomes, strict=True) if outcome is None]
+                for result in (outcome for outcome in outcomes if outcome is not None):
+                    results.append(result)
+                    what = result.problem or f"evicted with {result.grace} s of grace"
+                    say(f"{result.namespace}/{result.name}: {what}")
+                if waiting:
+                    time.sleep(_RETRY_SECONDS)
         return results
 
     def _pods(self) -> list[dict[str, Any]]:
         return list(self._client.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._node}"}))
 
-    def _evict(self, pod: dict[str, Any], deadline: float) -> Eviction:
+    def _evict(self, pod: dict[str, Any], deadline: float) -> Eviction | None:
+        """What became of it; None if a PodDisruptionBudget does not allow it yet and there is still time."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         own = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-        while True:
-            grace = max(1, min(own, int(deadline - time.time()) - _SPARE_SECONDS))
-            body = {
-                "apiVersion": "policy/v1",
-                "kind": "Eviction",
-                "metadata": {"namespace": namespace, "name": name},
-                "deleteOptions": {"gracePeriodSeconds": grace, "preconditions": {"uid": pod["metadata"]["uid"]}},
-            }
-            try:
-                self._client.request("POST", path, None, body)
-            except NotFound:
-                pass  # it went by itself
-            except ApiError as error:
-                if error.status == _TOO_MANY and time.time() < deadline - _SPARE_SECONDS:
-                    time.sleep(1)
-                    continue
-                return Eviction(namespace, name, grace, str(error))
-            except ArcError as error:
-                return Eviction(namespace, name, grace, str(error))
-            return Eviction(namespace, name, grace)
+        grace = max(1, min(own, int(deadline - time.time()) - _SPARE_SECONDS))
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"gracePeriodSeconds": grace, "preconditions": {"uid": pod["metadata"]["uid"]}},
+        }
+        try:
+            self._client.request("POST", path, None, body)
+        except NotFound:
+            pass  # it went by itself
+        except ApiError as error:
+            if error.status == _TOO_MANY and time.time() < deadline - _SPARE_SECONDS:
+                return None
+            return Eviction(namespace, name, grace, str(error))
+        except ArcError as error:
+            return Eviction(namespace, name, grace, str(error))
+        return Eviction(namespace, name, grace)
 
 
 def _can_go(pod: dict[str, Any]) -> bool:

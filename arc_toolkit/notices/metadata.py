@@ -86,7 +86,7 @@ class MetadataClient:
 
 
 def _seconds(header: str | None) -> float | None:
-    return min(float(header), 300.0) if header is not None and header.isdigit() else None
+    return min(float(header), 300.0) if header is not None and header.isascii() and header.isdigit() else None
 
 
 def parse_http_date(text: str) -> float | None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import sys
 import time
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.files import reason
 from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
 from arc_toolkit.notices.run_log import run_line, utc
+from arc_toolkit.notices.signal_wait import wait_for_signal
 from arc_toolkit.notices.sources.notice_file import (
     VARIABLE,
     NoticeFile,
@@ -26,14 +26,34 @@ from arc_toolkit.notices.sources.notice_file import (
     takes_part,
 )
 from arc_toolkit.notices.watcher import Watcher
+from arc_toolkit.stderr import say
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 EVICTED = 128 + signal.SIGTERM
-_FORWARDED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
-_WAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, *_FORWARDED}
+# Not passed on: what nobody can catch, what the kernel sends for a fault of `run` itself, and what stops a job of a
+# terminal, which reaches the process too.
+_OWN = {
+    signal.SIGKILL,
+    signal.SIGSTOP,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+}
+_FAULTS = {
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+    signal.SIGABRT,
+}
+_WAITED = frozenset(signal.valid_signals()) - _OWN - _FAULTS
 _TICK = 0.2
 # Before the deadline SIGTERM, and then SIGKILL, so that the log and the exit code still leave the machine.
 _LAST_SECONDS = 3.0
@@ -66,7 +86,7 @@ class Supervisor:
         self._grace, self._budget = grace, max_restarts
         self._tell, self._takes_part = tell, takes_part or tell is not None
         self._saved, self._node = saved, node or os.uname().nodename
-        self._log = log or _to_stderr
+        self._log = log or say
         self._environment = environment or {}
         self._restarts = 0
         self._child = 0
@@ -91,8 +111,8 @@ class Supervisor:
                 result = self._result(code)
                 if result is not None:
                     return result
-                if self._pause():
-                    return EVICTED
+                if (result := self._pause()) is not None:
+                    return result
         finally:
             self._watcher.stop()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -126,7 +146,7 @@ class Supervisor:
                 environment,
                 setpgroup=group,
                 setsigmask=(),
-                setsigdef=(signal.SIGPIPE,),  # Python ignores it; the process has the usual way
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them; the process has the usual way
             )
         except OSError as error:
             raise ArcError(f"cannot run {self._command[0]}: {reason(error)}") from None
@@ -149,19 +169,19 @@ class Supervisor:
 
     def _take_signal(self, seconds: float) -> None:
         """Wait for a signal; what another program sends goes on to the process."""
-        info = signal.sigtimedwait(_WAITED, seconds)
-        if info is None or info.si_signo == signal.SIGCHLD:
+        number = wait_for_signal(_WAITED, seconds)
+        if number is None or number == signal.SIGCHLD:
             return
-        if info.si_signo == signal.SIGTERM:
+        if number == signal.SIGTERM:
             if self._stop is None:
                 deadline = time.time() + self._grace
                 self._stop = Notice(NoticeKind.STOP, "sigterm", "sigterm", deadline=deadline)
-        elif info.si_signo == signal.SIGINT:
+        elif number == signal.SIGINT:
             self._interrupted = True
             if self._own_group:
                 self._kill(signal.SIGINT)
         else:
-            self._kill(signal.Signals(info.si_signo))
+            self._kill(number)
 
     def _kill(self, number: int) -> None:
         """A signal to the process, and to everything that it started if it has a group of its own."""
@@ -268,15 +288,18 @@ class Supervisor:
         self._log(run_line("end", reason="failed", **fields, restarts_left=self._budget - self._restarts))
         return None
 
-    def _pause(self) -> bool:
-        """Wait before the next start, longer each time; whether an end was announced meanwhile."""
+    def _pause(self) -> int | None:
+        """Wait before the next start, longer each time; the exit code of `run` if its end was announced meanwhile."""
         until = time.monotonic() + min(2.0 ** max(self._restarts - 1, 0), _LONGEST_PAUSE)
         while time.monotonic() < until:
             self._take_signal(_TICK)
-            if self._stop is not None or self._interrupted or self._watcher.pending():
+            if self._interrupted:
+                self._log(run_line("end", reason="interrupted", step=self._step()))
+                return 128 + signal.SIGINT
+            if self._stop is not None or self._watcher.pending():
                 self._log(run_line("end", reason="evicted", step=self._step()))
-                return True
-        return False
+                return EVICTED
+        return None
 
 
 def _on_terminal() -> bool:
@@ -284,11 +307,3 @@ def _on_terminal() -> bool:
         return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
         return False
-
-
-def _to_stderr(text: str) -> None:
-    try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except OSError:
-        return  # nobody reads it any more

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from contextlib import suppress
 
 from arc_toolkit.notices.metadata import SourceTrouble
 from arc_toolkit.notices.notice import Notice, earliest
 from arc_toolkit.notices.sources import CLOUDS, cloud_source, find_cloud
 from arc_toolkit.notices.sources.notice_file import NoticeFile, notice_file
+from arc_toolkit.stderr import say
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class Watcher:
 
     def __init__(self, sources: Sequence[NoticeSource], *, report: Callable[[str], None] | None = None) -> None:
         self._sources = tuple(sources)
-        self._report = report or _to_stderr
+        self._report = report or say
         self._notices: dict[int, list[Notice]] = {}  # by the place of the source
         self._late: set[str] = set()
         self._callbacks: list[Callable[[Notice], None]] = []
@@ -41,6 +40,12 @@ class Watcher:
 
     def stop(self) -> None:
         self._stopped.set()
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether every source was asked with success: before that, no notice does not mean that there is none."""
+        with self._lock:
+            return len(self._notices) == len(self._sources)
 
     @property
     def notices(self) -> list[Notice]:
@@ -151,8 +156,3 @@ def watch(
 def _when(notice: Notice) -> str:
     left = notice.seconds_left()
     return ", at any moment" if left is None else f" in {left:.0f} s"
-
-
-def _to_stderr(text: str) -> None:
-    with suppress(OSError):
-        sys.stderr.write(text + "\n")

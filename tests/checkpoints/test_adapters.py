@@ -53,6 +53,70 @@ def test_lightgbm_draws_rows_for_several_rounds_together(frameworks: str, tmp_pa
     assert result["parts"] == result["whole"], result
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"accumulate_grad_batches": 3}, {"val_check_interval": 3}, {"val_check_interval": 1}],
+    ids=str,
+)
+def test_lightning_with_gradients_or_validation_in_between(
+    frameworks: str, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    result = interrupted(frameworks, "lightning_run", tmp_path, MORE_OPTIONS=json.dumps(options))
+    assert result["parts"] == result["whole"], result
+
+
+@pytest.mark.parametrize("name", ["lightning", "keras"])
+def test_epochs_of_one_batch_are_saved_too(frameworks: str, name: str, tmp_path: Path) -> None:
+    result = interrupted(frameworks, f"{name}_run", tmp_path, BATCH_SIZE="100")
+    assert result["parts"] == result["whole"], result
+
+
+def test_keras_with_several_batches_at_once(frameworks: str, tmp_path: Path) -> None:
+    result = interrupted(frameworks, "keras_run", tmp_path, MORE_OPTIONS='{"steps_per_execution": 3}')
+    assert result["parts"] == result["whole"], result
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("schedule", ["list", "function"])
+def test_a_schedule_of_learning_rates_goes_on_at_its_place(
+    frameworks: str, name: str, schedule: str, tmp_path: Path
+) -> None:
+    result = interrupted(frameworks, f"{name}_run", tmp_path, SCHEDULE=schedule)
+    assert result["parts"] == result["whole"], result
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"objective": "binary", "bagging_fraction": 1, "pos_bagging_fraction": 0.5, "neg_bagging_fraction": 0.9},
+        {"objective": "rank_xendcg"},
+        {"extra_trees": True, "subsample_freq": None},
+    ],
+    ids=str,
+)
+def test_lightgbm_draws_the_same_in_other_ways(frameworks: str, tmp_path: Path, params: dict[str, Any]) -> None:
+    result = interrupted(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS=json.dumps(params))
+    assert result["parts"] == result["whole"], result
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"data_sample_strategy": "goss", "bagging_freq": 0, "learning_rate": 0.3}, {"use_quantized_grad": True}],
+    ids=str,
+)
+def test_lightgbm_is_not_exact_with_what_it_counts_from_its_start(
+    frameworks: str, tmp_path: Path, params: dict[str, Any]
+) -> None:
+    """If this fails because of a newer LightGBM than 4.7, docs/adapters.md has to say so."""
+    result = interrupted(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS=json.dumps(params))
+    assert result["parts"] != result["whole"], result
+
+
+def test_lightgbm_refuses_what_it_could_not_continue(frameworks: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="LightGBM cannot go on with a random forest"):
+        run_script(frameworks, "interruptions", "lightgbm_run", tmp_path, MORE_PARAMS='{"boosting": "rf"}')
+
+
 def test_lightgbm_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) -> None:
     """With this seed it is killed and evicted between the best round and the one after which it stops."""
     variables = {"EARLY_STOPPING": "8", "MORE_PARAMS": '{"learning_rate": 0.6}', "SEED": "4"}

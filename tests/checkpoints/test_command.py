@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,3 +72,29 @@ def test_bad_input_is_one_sentence(tmp_path: Path, arc: Arc) -> None:
     missing = arc("checkpoints", "list", str(tmp_path / "none"))
     assert (missing.code, missing.err) == (2, f"arc-toolkit: {tmp_path / 'none'} is not a folder\n")
     assert arc("checkpoints", "prune", str(tmp_path), "--keep", "1").code == 2
+
+
+def test_a_loss_that_is_not_a_number_is_text_in_json(tmp_path: Path, arc: Arc) -> None:
+    with Store(tmp_path / "c").save(1, metrics={"loss": math.nan, "best": -math.inf, "rate": 0.5}) as target:
+        (target / "x.bin").write_bytes(b"x")
+    result = arc("checkpoints", "list", str(tmp_path / "c"), "--format", "json")
+    (row,) = json.loads(result.out, parse_constant=pytest.fail)["checkpoints"]
+    assert row["metrics"] == {"loss": "nan", "best": "-inf", "rate": 0.5}
+
+
+def test_resume_from_a_url_that_cannot_be_read_is_not_a_new_start(arc: Arc) -> None:
+    pytest.importorskip("fsspec")
+    result = arc("checkpoints", "resume", "unheard-of://container/job")
+    assert (result.code, result.out) == (2, "")
+    assert "cannot read unheard-of://container/job" in result.err
+
+
+def test_a_folder_below_one_that_may_not_be_read_is_refused(
+    tmp_path: Path, arc: Arc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*words: object, **options: object) -> None:
+        raise PermissionError(13, "permission denied")
+
+    monkeypatch.setattr("os.stat", refuse)
+    result = arc("checkpoints", "list", str(tmp_path / "c"))
+    assert result.code == 2

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,9 @@ def test_a_url_alone_has_a_local_folder(url: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINT_CACHE", str(tmp_path / "here"))
     store = quiet(url)
     save(store, 1)
-    assert store.root == tmp_path / "here"
+    assert store.root.parent == tmp_path / "here"
     assert uploaded(url) == [1]
+    assert quiet(f"{url}-2").latest() is None  # another job with the same folder for local copies
 
 
 def test_the_newest_of_both_places_counts(tmp_path: Path, url: str) -> None:
@@ -282,3 +284,93 @@ def test_the_command_on_a_url_that_cannot_be_read(arc: Callable[..., Result]) ->
     result = arc("checkpoints", "list", "nosuchscheme://x")
     assert result.code == 2
     assert result.err.count("\n") == 1
+
+
+def test_the_copy_at_the_url_is_used_if_the_one_here_is_damaged(tmp_path: Path, url: str) -> None:
+    store = quiet(tmp_path / "a", remote=url)
+    save(store, 1)
+    save(store, 2)
+    newest = store.latest()
+    assert newest is not None
+    (newest / "model.bin").write_bytes(b"x" * 100)
+    other = quiet(tmp_path / "a", remote=url)
+    found = other.latest()
+    assert found is not None
+    assert (found.step, (found / "model.bin").read_bytes()) == (2, b"\2" * 100)
+    assert [damage.reason for damage in other.skipped] == ["model.bin has other bytes than were saved"]
+    assert len(list((tmp_path / "a" / "damaged").iterdir())) == 1
+
+
+def test_without_a_thread_the_upload_is_done_at_once(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = quiet(tmp_path / "a", remote=url)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        save(store, 1)
+    assert uploaded(url) == [1]
+    assert store.problems == []
+
+
+def test_a_checkpoint_that_is_deleted_during_the_listing_does_not_hide_the_others(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = quiet(tmp_path / "a", remote=url)
+    save(store, 1)
+    save(store, 2)
+    read = RemoteFolder._read
+
+    def read_late(folder: RemoteFolder, path: str) -> bytes:
+        if path.startswith("step-000000000001-"):
+            raise FileNotFoundError(path)
+        return read(folder, path)
+
+    monkeypatch.setattr(RemoteFolder, "_read", read_late)
+    assert uploaded(url) == [2]
+
+
+def test_saves_that_are_faster_than_uploads_do_not_keep_them_from_being_finished(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, may_go_on = RemoteFolder._put, threading.Event()
+
+    def put_slowly(folder: RemoteFolder, source: Path, path: str) -> None:
+        assert may_go_on.wait(60)
+        put(folder, source, path)
+
+    monkeypatch.setattr(RemoteFolder, "_put", put_slowly)
+    store = quiet(tmp_path / "a", remote=url, keep=2)
+    for step in range(1, 6):
+        with store.save(step) as folder:
+            (folder / "model.bin").write_bytes(b"x")
+            (folder / "more.bin").write_bytes(b"x")
+    may_go_on.set()
+    assert store.wait(60)
+    first, last = uploaded(url)
+    assert first < last == 5
+    assert store.problems == []
+
+
+def test_the_save_for_a_notice_does_not_wait_for_an_upload(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, may_go_on = RemoteFolder._put, threading.Event()
+
+    def put_slowly(folder: RemoteFolder, source: Path, path: str) -> None:
+        assert may_go_on.wait(60)
+        put(folder, source, path)
+
+    monkeypatch.setattr(RemoteFolder, "_put", put_slowly)
+    store = quiet(tmp_path / "a", remote=url)
+    for step in (1, 2):
+        if step == 2:
+            store.announce(60)
+        with store.save(step) as folder:
+            (folder / "model.bin").write_bytes(b"x")
+            (folder / "more.bin").write_bytes(b"x")
+    may_go_on.set()
+    assert store.wait(60)
+    assert uploaded(url) == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -43,6 +44,38 @@ def committed(store: Store) -> list[int]:
 
 
 # --- saving and finding ----------------------------------------------------------------------------------------
+
+
+def test_the_folder_is_that_of_the_start_although_the_training_code_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store("checkpoints")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    save(store, 1)
+    monkeypatch.chdir(tmp_path)
+    assert Store("checkpoints").latest() is not None
+
+
+def test_what_cannot_be_read_now_stays_where_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network file system may answer again a minute later, and then nothing must be lost."""
+    save(store, 1)
+    save(store, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.preadv", lambda *words: raise_error(OSError(errno.EIO, "input/output error")))
+        other = Store(store.root, report=lambda text: None)
+        assert other.latest() is None
+        assert ["input/output error" in damage.reason for damage in other.skipped] == [True, True]
+        patch.setattr(Path, "read_bytes", lambda path: raise_error(OSError(errno.EIO, "input/output error")))
+        assert other.latest() is None
+        patch.setattr("os.stat", lambda *words, **options: raise_error(OSError(errno.EIO, "input/output error")))
+        assert other.latest() is None
+    assert (Store(store.root).latest() or save).step == 2  # type: ignore[union-attr]
+
+
+def raise_error(error: Exception) -> None:
+    raise error
 
 
 def test_the_newest_is_found_by_its_number_not_by_its_name_or_time(store: Store) -> None:
@@ -307,7 +340,7 @@ def test_a_store_without_a_folder_is_where_the_job_keeps_its_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ARC_TOOLKIT_CHECKPOINTS", raising=False)
-    assert Store().root == Path("outputs/checkpoints")
+    assert Store().root == Path("outputs/checkpoints").absolute()
     monkeypatch.setenv("AZURE_ML_OUTPUT_checkpoints", str(tmp_path / "mounted"))
     assert Store().root == tmp_path / "mounted"
     monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINTS", str(tmp_path / "told"))
@@ -492,3 +525,35 @@ def test_nothing_but_the_standard_library_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert json.loads(done.stdout.replace("'", '"')) == []
+
+
+@pytest.mark.parametrize("call", ["shutil.rmtree", "os.replace"])
+def test_what_a_process_left_that_died_while_it_deleted_or_committed_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def die(*words: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    store = Store(tmp_path, keep=2)
+    for step in (1, 2):
+        save(store, step)
+    with monkeypatch.context() as patch:
+        patch.setattr(call, die)
+        with pytest.raises(KeyboardInterrupt):
+            save(store, 3)
+    heir = Store(tmp_path, keep=2)
+    save(heir, 4)
+    save(heir, 5)
+    assert sorted(os.listdir(tmp_path)) == sorted([".writers", *(entry.folder.name for entry in heir.listing())])
+    assert committed(heir) == [5, 4]
+
+
+def test_a_checkpoint_that_has_lost_its_manifest_is_kept(store: Store) -> None:
+    for step in (1, 2):
+        save(store, step)
+    damaged = store.listing()[0].folder
+    (damaged / NAME).unlink()
+    heir = Store(store.root, keep=2)
+    for step in (3, 4, 5):
+        save(heir, step)
+    assert (damaged / "model.bin").read_bytes() == CONTENT

@@ -314,7 +314,7 @@ def test_a_process_in_any_language_finds_the_notice_in_the_file_of_the_variable(
     assert "signalled" not in run.text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP, signal.SIGALRM, signal.SIGRTMIN])
 def test_other_signals_go_on_to_the_process(start: Callable[..., Run], number: signal.Signals) -> None:
     name = number.name.removeprefix("SIG")
     run = start("--", "bash", "-c", f"trap 'exit 33' {name}; echo up; while :; do sleep 0.1; done")
@@ -331,6 +331,42 @@ def test_ctrl_c_ends_without_a_restart(start: Callable[..., Run]) -> None:
     run.process.send_signal(signal.SIGINT)
     assert run.code() == 130
     assert "reason=interrupted" in run.text()
+
+
+def test_ctrl_c_in_the_pause_before_a_restart_is_not_an_eviction(start: Callable[..., Run]) -> None:
+    run = start("--max-restarts", 9, "--", "false")
+    run.until("restarts_left=6")
+    run.process.send_signal(signal.SIGINT)
+    assert run.code() == 130
+    assert "reason=interrupted" in run.end()
+
+
+def test_it_goes_on_after_it_was_stopped_and_continued(start: Callable[..., Run]) -> None:
+    """Ctrl-Z and `fg`, for longer than it waits for a signal."""
+    run = start("--", "sh", "-c", "echo up; sleep 2; exit 33")
+    run.until("up")
+    run.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    run.process.send_signal(signal.SIGCONT)
+    assert run.code() == 33
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_it_works_with_closed_standard_streams(tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m arc_toolkit run --cloud none --notice-file {tmp_path}/stop -- sh -c 'exit 33'"
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == 33
+
+
+def test_checkpoints_that_cannot_be_listed_are_said_once(start: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "stop").write_text("5")
+    words = ["--checkpoints", tmp_path / "file", "--on-notice", "file", "--notice-file", tmp_path / "stop"]
+    run = start(*words, "--", "sleep", "60")
+    assert run.code() == 143
+    assert run.text().count("cannot be read") == 1
 
 
 def test_a_notice_during_the_pause_before_a_restart_ends_it(start: Callable[..., Run], tmp_path: Path) -> None:

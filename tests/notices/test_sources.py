@@ -65,6 +65,17 @@ def test_azure_event_counts_while_the_own_name_is_not_known(service: MetadataSer
     assert source.poll() == []
 
 
+@pytest.mark.parametrize("compute", [[], "x", None, {"name": ["a"]}, {"name": 5, "osProfile": "x"}])
+def test_azure_event_counts_if_the_answer_about_the_machine_is_malformed(
+    service: MetadataService, compute: object
+) -> None:
+    azure_answers(service, [azure_event()])
+    answer = service.answer
+    body = json.dumps(compute).encode()
+    service.answer = lambda m, path, h: (200, body) if "compute" in path else answer(m, path, h)
+    assert len(AzureEvents(service.url).poll()) == 1
+
+
 def test_azure_event_that_has_started_may_come_at_any_moment(service: MetadataService) -> None:
     azure_answers(service, [azure_event(seconds=None)])
     (notice,) = AzureEvents(service.url).poll()
@@ -221,6 +232,16 @@ def test_aws_without_a_token_is_trouble(service: MetadataService, status: int) -
         AwsMetadata(service.url).poll()
 
 
+def test_aws_answer_that_is_not_a_token_is_asked_for_again(service: MetadataService) -> None:
+    """As from a proxy that answers everything with a page."""
+    service.answer = lambda *_: (200, b"<html>\r\n\xff</html>")
+    source = AwsMetadata(service.url)
+    for _ in range(2):
+        with pytest.raises(SourceTrouble, match="not a token"):
+            source.poll()
+    assert len(service.paths("PUT")) == 2
+
+
 # --- Google Cloud ---------------------------------------------------------------------------------------------
 
 
@@ -247,7 +268,20 @@ def test_gcp_other_answers_are_trouble(service: MetadataService) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("", None), ("30", 30), ("2.5\n", 2.5), ("rubbish", None), ('{"deadline": "x"}', None)]
+    ("text", "seconds"),
+    [
+        ("", None),
+        ("30", 30),
+        ("2.5\n", 2.5),
+        ("rubbish", None),
+        ('{"deadline": "x"}', None),
+        ('{"deadline": 1e30}', None),
+        ("1e999", None),
+        ("NaN", None),
+        ("9" * 400, None),
+        ("[" * 60000, None),
+    ],
+    ids=lambda value: str(value)[:20],
 )
 def test_a_file_is_a_notice_whatever_is_in_it(tmp_path: Path, text: str, seconds: float | None) -> None:
     path = tmp_path / "stop"

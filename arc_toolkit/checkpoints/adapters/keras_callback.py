@@ -28,14 +28,17 @@ _COUNTERS = ("best", "best_epoch", "cooldown_counter", "stopped_epoch", "wait")
 
 
 class BatchDataset(keras.utils.PyDataset):
-    """The batches of a run, each made from its indices by `examples`. The first epoch after a restart is shorter."""
+    """The batches of a run, each made from its indices by `examples`. The first epoch after a restart is shorter.
 
-    def __init__(self, batches: Batches, examples: Callable[[list[int]], Any], **options: Any) -> None:
-        super().__init__(**options)
+    No workers: with them Keras trains on batches that it read before the epoch began, so that no step has its own.
+    """
+
+    def __init__(self, batches: Batches, examples: Callable[[list[int]], Any]) -> None:
+        super().__init__()
         self.batches, self._examples = batches, examples
 
     def __len__(self) -> int:
-        return len(self.batches) - self.batches.start % len(self.batches)
+        return self.batches.left_in_epoch
 
     def __getitem__(self, index: int) -> Any:
         return self._examples(self.batches[self.batches.start + index])
@@ -78,9 +81,12 @@ class KerasCheckpoints(keras.callbacks.Callback):
             # Only now: Keras has reset the metrics, and the other callbacks themselves.
             self._restore_progress(self._folder)
             self._folder = None
+        elif self._step >= 0:
+            self._save_if_due(None)  # the epoch before, with validation and all other callbacks
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._step = self._batches.start + batch
+        # With `steps_per_execution` the last number may be beyond the last batch.
+        self._step = self._batches.start + min(batch, self._batches.left_in_epoch - 1)
         # Not after the last batch of an epoch, because other callbacks do their work then.
         if (self._step + 1) % len(self._batches):
             self._save_if_due(logs)

@@ -56,14 +56,25 @@ class LightningCheckpoints(_Base):
             self._random = None
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # What follows this batch is not done again after a restart: schedulers and validation. Gradients that wait for
+        # more batches are not saved.
         loop = trainer.fit_loop.epoch_loop
-        # After the last batch of an epoch come its schedulers and validation, which Lightning does not do again after a
-        # restart: the first batch of the next epoch is the next chance.
-        if loop.batch_progress.is_last_batch:
-            return
-        step = loop.total_batch_idx
+        if not (
+            loop.batch_progress.is_last_batch
+            or loop._should_accumulate()
+            or loop._should_check_val_fx(trainer.fit_loop._data_fetcher)
+        ):
+            self._save_if_due(trainer, trainer.current_epoch, batch_idx + 1)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        # Schedulers that look at a metric come after this.
+        if not any(config.reduce_on_plateau for config in trainer.lr_scheduler_configs):
+            self._save_if_due(trainer, trainer.current_epoch + 1, 0)
+
+    def _save_if_due(self, trainer: Any, next_epoch: int, next_batch: int) -> None:
+        step = trainer.fit_loop.epoch_loop.total_batch_idx
         if self._batches is not None:
-            self._next = trainer.current_epoch * len(self._batches) + batch_idx + 1
+            self._next = next_epoch * len(self._batches) + next_batch
         if trainer.strategy.broadcast(self._store.due(step)):
             with self._saving(trainer, step) as folder:
                 # Every rank takes part, because its strategy may want to write a part of its own.

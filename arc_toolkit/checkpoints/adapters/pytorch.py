@@ -10,8 +10,10 @@ for step in store.steps(total):
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
+import sys
 from typing import Any
 
 from arc_toolkit.checkpoints.adapters.random_state import random_state, restore_random_state, save_random_state
@@ -25,8 +27,8 @@ _NAME = "state.pt"
 class TorchState:
     """Models, optimizers, schedulers, scalers: anything with `state_dict` and `load_state_dict`, by the names given.
 
-    Loading runs no code from the checkpoint. State of other types than tensors, numbers and texts needs
-    `weights_only=False`, which does.
+    Loading runs no code from the checkpoint. State of other types than tensors, numbers, texts and those of NumPy
+    needs `weights_only=False`, which does.
     """
 
     def __init__(self, *, weights_only: bool = True, **parts: Any) -> None:
@@ -42,7 +44,8 @@ class TorchState:
         checkpoint = store.latest()
         if checkpoint is None:
             return None
-        saved = torch.load(checkpoint / _NAME, map_location="cpu", weights_only=self._weights_only)
+        with torch.serialization.safe_globals(_numpy_types()):
+            saved = torch.load(checkpoint / _NAME, map_location="cpu", weights_only=self._weights_only)
         if saved.keys() != self._parts.keys():
             raise ValueError(
                 f"{checkpoint.folder.name} has {', '.join(sorted(saved))}, not {', '.join(sorted(self._parts))}"
@@ -72,6 +75,17 @@ class TorchState:
 
     def _states(self) -> dict[str, Any]:
         return {name: part.state_dict() for name, part in self._parts.items()}
+
+
+def _numpy_types() -> list[Any]:
+    """What NumPy's numbers and arrays are made from: a function for a scheduler often gives one, and the optimizer's
+    state has it then."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None:
+        return []
+    kinds = {type(numpy.dtype(code)) for code in numpy.typecodes["All"]}
+    makers = [numpy.float64(0).__reduce__()[0], numpy.zeros(1).__reduce__()[0]]
+    return [numpy.dtype, numpy.ndarray, codecs.encode, *makers, *kinds]
 
 
 def data_loader(data: Any, batches: Batches, **options: Any) -> Any:

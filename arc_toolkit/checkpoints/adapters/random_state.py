@@ -29,7 +29,9 @@ def random_state() -> dict[str, Any]:
     state: dict[str, Any] = {"python": random.getstate()}
     if (numpy := sys.modules.get("numpy")) is not None:
         generator = numpy.random.get_state(legacy=False)
-        state["numpy"] = {**generator, "state": {**generator["state"], "key": generator["state"]["key"].tolist()}}
+        # The default generator has an array and a number; numpy.random.set_bit_generator may have set another kind.
+        arrays = {name: words.tolist() for name, words in generator["state"].items() if hasattr(words, "tolist")}
+        state["numpy"] = {**generator, "state": {**generator["state"], **arrays}}
     if (torch := sys.modules.get("torch")) is not None:
         state["torch"] = torch.get_rng_state().tolist()
         if torch.cuda.is_available():
@@ -42,8 +44,12 @@ def set_random_state(state: dict[str, Any]) -> None:
     random.setstate((version, tuple(words), gauss))
     if "numpy" in state and (numpy := sys.modules.get("numpy")) is not None:
         generator = state["numpy"]
-        key = numpy.array(generator["state"]["key"], dtype=numpy.uint32)
-        numpy.random.set_state({**generator, "state": {**generator["state"], "key": key}})
+        kind = numpy.uint32 if generator["bit_generator"] == "MT19937" else numpy.uint64
+        words = {
+            name: numpy.array(value, dtype=kind) if isinstance(value, list) else value
+            for name, value in generator["state"].items()
+        }
+        numpy.random.set_state({**generator, "state": words})
     if "torch" in state and (torch := sys.modules.get("torch")) is not None:
         torch.set_rng_state(torch.tensor(state["torch"], dtype=torch.uint8))
         devices = state.get("cuda", [])

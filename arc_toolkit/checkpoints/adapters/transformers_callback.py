@@ -28,6 +28,10 @@ class TrainerCheckpoints(TrainerCallback):
         self.path = str(newest.folder) if newest is not None else None
         store.begin(every)
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if args.save_only_model:
+            raise ValueError("save_only_model=True leaves out the optimizer: the run could not go on where it was")
+
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if self._store.due(state.global_step):
             # Else the Trainer saves at this step anyway, and wants to keep the folder.

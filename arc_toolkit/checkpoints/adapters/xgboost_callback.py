@@ -9,7 +9,8 @@
 XGBoost continues from a model, but not with the random numbers of the run that made it. So every round gets a seed of
 its own, from its number, and with random rows or columns also a new updater: until 3.3 the updater draws the columns
 with an engine of its own, whose seed is taken from those of the first round (src/common/random.h, MakeColumnSampler).
-The counts of early stopping are in the callback only; `others` saves them.
+The counts of early stopping are in the callback only, and a schedule of learning rates counts from where it started;
+`others` saves and shifts them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import xgboost
-from xgboost.callback import TrainingCallback
+from xgboost.callback import LearningRateScheduler, TrainingCallback
 
 from arc_toolkit.checkpoints.store import Store
 
@@ -34,7 +35,8 @@ _SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_byno
 class XgboostCheckpoints(TrainingCallback):
     """A callback, and the `model` to go on from: None in a new run. A step is a round.
 
-    `others` are callbacks whose state is saved too: EarlyStopping. They come before this one in the list.
+    `others` are callbacks whose state is saved too: EarlyStopping and LearningRateScheduler. They come before this one
+    in the list.
     """
 
     def __init__(
@@ -65,7 +67,10 @@ class XgboostCheckpoints(TrainingCallback):
                     f"{path.parent.name} has the state of {len(states)} callbacks, not {len(self._others)}"
                 )
             for callback, state in zip(self._others, states, strict=True):
-                vars(callback).update(state)
+                if isinstance(callback, LearningRateScheduler):
+                    _shift_schedule(callback, self._done, model)
+                else:
+                    vars(callback).update(state)
         self._method = _method_of_random_trees(model) if _HAS_COLUMN_ENGINE else None
         return model
 
@@ -87,6 +92,13 @@ class XgboostCheckpoints(TrainingCallback):
                 (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
         self._store.exit_if_evicted(step)
         return False
+
+
+def _shift_schedule(scheduler: LearningRateScheduler, done: int, model: Any) -> None:
+    """The rates from round `done` on: XGBoost counts from the round that it starts with. Each is set after a round."""
+    rates = scheduler.learning_rates
+    scheduler.learning_rates = lambda number: rates(number + done)
+    model.set_param("learning_rate", rates(done - 1))
 
 
 def _method_of_random_trees(model: Any) -> str | None:

@@ -72,4 +72,7 @@ class AwsMetadata:
         reply = self._client.request("PUT", _SESSION, headers)
         if reply.status != 200:
             raise SourceTrouble(f"the metadata service gave no token ({reply.status})", retry=30.0)
-        return reply.body.decode("ascii", "replace").strip()
+        token = reply.body.decode("ascii", "replace").strip()
+        if not (token.isascii() and token.isprintable()):
+            raise SourceTrouble("the metadata service gave something that is not a token", retry=30.0)
+        return token

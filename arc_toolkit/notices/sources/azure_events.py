@@ -83,8 +83,9 @@ class AzureEvents:
             compute = _json(self._get(_COMPUTE).body)
         except SourceTrouble:
             return None
-        names = [compute.get("name"), (compute.get("osProfile") or {}).get("computerName")]
-        return frozenset(str(name).lower() for name in names if name) or None
+        profile = compute.get("osProfile") if isinstance(compute, dict) else None
+        names = [_text_in(compute, "name"), _text_in(profile, "computerName")]
+        return frozenset(name.lower() for name in names if name) or None
 
     def _notice(self, event: dict[str, Any]) -> Notice | None:
         kind = _KINDS.get(str(event.get("EventType")).lower())
@@ -105,6 +106,12 @@ class AzureEvents:
         if self._names is None:
             description = f"{description} (the name of this machine is not known)".strip()
         return Notice(kind, self.name, id, deadline=deadline, description=description)
+
+
+def _text_in(document: Any, name: str) -> str:
+    """A field with a text in it; empty for anything else."""
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _json(body: bytes) -> Any:

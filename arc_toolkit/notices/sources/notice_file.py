@@ -9,6 +9,7 @@ import time
 from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
 
 VARIABLE = "ARC_TOOLKIT_NOTICE"
+_NEVER = 253_402_300_800.0  # the year 10000
 
 
 class NoticeFile:
@@ -68,19 +69,28 @@ class NoticeFile:
                 text = stream.read(65536).strip()
             value = json.loads(text) if text else None
             if isinstance(value, int | float) and not isinstance(value, bool):
-                deadline = written + value
+                deadline = _moment(written, value)
             elif isinstance(value, dict):
                 words = {item.value: item for item in NoticeKind}
                 kind = words.get(str(value.get("kind")), kind)
                 given = value.get("deadline")
-                deadline = float(given) if isinstance(given, int | float) else None
+                deadline = _moment(0.0, given) if isinstance(given, int | float) else None
                 source, description = str(value.get("source") or source), str(value.get("description") or "")
                 id = str(value.get("id") or id)
                 step = value["step"] if isinstance(value.get("step"), int) else None
                 agreed = value.get("agreed") is not False
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             description = f"{self.path} cannot be read as a notice"
         return Notice(kind, source, id, deadline=deadline, description=description, step=step, agreed=agreed)
+
+
+def _moment(start: float, seconds: float) -> float | None:
+    """So many seconds after `start`; None for what is not a time: infinite, or after the year 9999."""
+    try:
+        moment = start + seconds
+    except OverflowError:
+        return None
+    return moment if abs(moment) < _NEVER else None
 
 
 def notice_file() -> NoticeFile | None:

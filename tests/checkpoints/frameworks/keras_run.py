@@ -1,4 +1,5 @@
-"""Keras 3 on JAX with dropout, batch normalization, a metric and a callback with state; epochs have seven steps."""
+"""Keras 3 on JAX with dropout, batch normalization, a metric and a callback with state; epochs have seven steps unless
+$BATCH_SIZE says otherwise, and $MORE_OPTIONS are for `compile`."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ import numpy
 from arc_toolkit.checkpoints import Batches, Store
 from arc_toolkit.checkpoints.adapters.keras_callback import BatchDataset, KerasCheckpoints
 
-EPOCHS = 6
-STEPS = 7 * EPOCHS
+BATCH_SIZE = int(os.environ.get("BATCH_SIZE", "16"))
+EPOCHS = 42 // -(-100 // BATCH_SIZE)
+STEPS = 42
 
 
 def train(store: Store) -> bytes:
     keras.utils.set_random_seed(3)
+    options = json.loads(os.environ.get("MORE_OPTIONS", "{}"))
     x, y = numpy.random.rand(100, 8).astype("float32"), numpy.random.rand(100, 1).astype("float32")
     model = keras.Sequential(
         [
@@ -29,8 +32,8 @@ def train(store: Store) -> bytes:
             keras.layers.Dense(1),
         ]
     )
-    model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse", metrics=["mae"])
-    data = BatchDataset(Batches(100, 16, seed=5), lambda indices: (x[indices], y[indices]))
+    model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse", metrics=["mae"], **options)
+    data = BatchDataset(Batches(100, BATCH_SIZE, seed=5), lambda indices: (x[indices], y[indices]))
     reduce = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=1.0)
     checkpoints = KerasCheckpoints(store, data, every=3, others=[reduce])
     history = model.fit(

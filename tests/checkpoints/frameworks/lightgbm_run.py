@@ -1,4 +1,5 @@
-"""LightGBM with bagging and random features; $MORE_PARAMS may add others, $EARLY_STOPPING a number of rounds."""
+"""LightGBM with bagging and random features; $MORE_PARAMS may add others, $EARLY_STOPPING a number of rounds, $SCHEDULE
+learning rates."""
 
 from __future__ import annotations
 
@@ -35,17 +36,28 @@ def train(store: Store) -> bytes:
     }
     rounds = int(os.environ.get("EARLY_STOPPING", "0"))
     early = [lightgbm.early_stopping(rounds, verbose=False)] if rounds else []
-    checkpoints = LightgbmCheckpoints(store, every=3, others=early)
-    data = lightgbm.Dataset(x[:400], y[:400], free_raw_data=False)
+    scores: dict[str, Any] = {}
+    others = [*early, lightgbm.record_evaluation(scores)]
+    if schedule := os.environ.get("SCHEDULE"):
+        rates = [0.2 * 0.95**number for number in range(STEPS)]
+        others.append(lightgbm.reset_parameter(learning_rate=rates if schedule == "list" else rates.__getitem__))
+    if params["objective"] == "binary":
+        y = y > y.mean()
+    groups: tuple[Any, Any] = (None, None)
+    if params["objective"] == "rank_xendcg":
+        y, groups = y.astype(int), ([50] * 8, [50] * 2)
+    checkpoints = LightgbmCheckpoints(store, every=3, others=others)
+    data = lightgbm.Dataset(x[:400], y[:400], group=groups[0], free_raw_data=False)
     booster = lightgbm.train(
         params,
         data,
         num_boost_round=checkpoints.rounds_left(STEPS),
-        valid_sets=[lightgbm.Dataset(x[400:], y[400:], reference=data, free_raw_data=False)],
+        valid_sets=[lightgbm.Dataset(x[400:], y[400:], group=groups[1], reference=data, free_raw_data=False)],
         init_model=checkpoints.model,
-        callbacks=[checkpoints, *early],
+        callbacks=[checkpoints, *others],
     )
-    done = [booster.current_iteration(), booster.best_iteration if early else 0]
+    history = [value for scores_of in scores.values() for values in scores_of.values() for value in values]
+    done = [booster.current_iteration(), booster.best_iteration if early else 0, *history]
     content: bytes = numpy.array(done, dtype="float64").tobytes() + booster.predict(x, num_iteration=-1).tobytes()
     return content
 

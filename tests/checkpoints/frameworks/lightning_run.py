@@ -1,9 +1,12 @@
-"""Lightning with dropout, two schedulers, validation, another callback with state, and epochs of seven steps."""
+"""Lightning with dropout, a scheduler, validation, and another callback with state; epochs have seven steps unless
+$BATCH_SIZE says otherwise, and $MORE_OPTIONS are for the Trainer."""
 
 from __future__ import annotations
 
 import io
+import json
 import logging
+import os
 import random
 import warnings
 from typing import Any
@@ -15,8 +18,9 @@ from arc_toolkit.checkpoints import Batches, Store
 from arc_toolkit.checkpoints.adapters.lightning_callback import LightningCheckpoints
 from arc_toolkit.checkpoints.adapters.pytorch import data_loader
 
-EPOCHS = 6
-STEPS = 7 * EPOCHS
+BATCH_SIZE = int(os.environ.get("BATCH_SIZE", "16"))
+EPOCHS = 42 // -(-100 // BATCH_SIZE)
+STEPS = 42
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore")
 warnings.filterwarnings("error", message=".*dataloader is not resumable")
@@ -65,7 +69,7 @@ def train(store: Store) -> bytes:
     torch.set_num_threads(1)
     random.seed(1), torch.manual_seed(3)
     data = torch.utils.data.TensorDataset(torch.randn(100, 8), torch.randn(100, 1))
-    batches = Batches(len(data), 16, seed=5)
+    batches = Batches(len(data), BATCH_SIZE, seed=5)
     checkpoints, counter = LightningCheckpoints(store, every=3, batches=batches), Counter()
     model = Model()
     trainer = Trainer(
@@ -76,6 +80,7 @@ def train(store: Store) -> bytes:
         enable_checkpointing=True,
         enable_progress_bar=False,
         enable_model_summary=False,
+        **json.loads(os.environ.get("MORE_OPTIONS", "{}")),
     )
     checks = torch.utils.data.DataLoader(data, batch_size=50, generator=torch.Generator())
     trainer.fit(model, data_loader(data, batches), checks, ckpt_path=checkpoints.path)

@@ -1,4 +1,5 @@
-"""Plain PyTorch with dropout, momentum, a scheduler, a scaler, and random numbers of Python and NumPy."""
+"""Plain PyTorch with dropout, momentum, a scheduler whose rates are NumPy's, a scaler, and random numbers of Python and
+NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def train(store: Store) -> bytes:
     x, y = torch.randn(100, 8), torch.randn(100, 1)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=STEPS)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: numpy.cos(step / STEPS))
     scaler = torch.amp.GradScaler("cpu")
     average = torch.optim.swa_utils.AveragedModel(model)
     batches = Batches(len(x), 16, seed=5)

@@ -1,4 +1,4 @@
-"""XGBoost; $MORE_PARAMS may add random rows and columns, $EARLY_STOPPING a number of rounds."""
+"""XGBoost; $MORE_PARAMS may add random rows and columns, $EARLY_STOPPING a number of rounds, $SCHEDULE rates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ def train(store: Store) -> bytes:
     early = (
         [xgboost.callback.EarlyStopping(rounds)] if (rounds := int(os.environ.get("EARLY_STOPPING", "0"))) else []
     )
-    checkpoints = XgboostCheckpoints(store, every=3, others=early)
+    others: list[xgboost.callback.TrainingCallback] = [*early]
+    if schedule := os.environ.get("SCHEDULE"):
+        rates = [0.3 * 0.95**number for number in range(STEPS)]
+        rate_of = rates if schedule == "list" else rates.__getitem__
+        others.append(xgboost.callback.LearningRateScheduler(rate_of))
+    checkpoints = XgboostCheckpoints(store, every=3, others=others)
     booster = xgboost.train(
         params,
         xgboost.DMatrix(x[:400], y[:400]),
@@ -32,7 +37,7 @@ def train(store: Store) -> bytes:
         xgb_model=checkpoints.model,
         evals=[(xgboost.DMatrix(x[400:], y[400:]), "validation")],
         verbose_eval=False,
-        callbacks=[*early, checkpoints],
+        callbacks=[*others, checkpoints],
     )
     if early:
         assert booster.num_boosted_rounds() < STEPS, "it should have stopped early"
