@@ -367,7 +367,8 @@ class Controller:
         if stop.agreement.update(generation.progress, generation.running, self.throughput.steps_per_second):
             self._send_stop(generation, stop)
         is_saved, record = 0 in generation.exits, generation.progress.get(0)
-        is_copying = is_saved and record is not None and self._copies is not None and now < stop.copy_until
+        is_there = any(agent.node == generation.placement.nodes[0] for agent in self._agents.links)
+        is_copying = is_saved and is_there and self._copies is not None and now < stop.copy_until
         if is_copying and record is not None and record.saved > _number(self.newest_step()):
             return  # the node may be gone soon, and with it the only copy
         if not generation.running or (is_saved and now > stop.until):

@@ -88,6 +88,20 @@ def test_without_the_library_every_rank_has_time_to_save(tmp_path: Path) -> None
         assert {"saved 0", "saved 1"} <= set(run.text().splitlines())
 
 
+def test_a_copy_is_not_waited_for_if_its_node_is_lost(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 10_000, 0.02, checkpoints="") as run:
+        run.until_step(5)
+        assert run.controller.placement is not None
+        first = run.controller.placement.nodes[0]
+        run.controller._copies = tmp_path / "elsewhere"  # nothing arrives there
+        (run.notices / first).write_text("60")
+        run.until(lambda: run.controller._generation and 0 in run.controller._generation.exits)
+        time.sleep(1)
+        assert len(run.events("start")) == 1, "before the node is left, its last checkpoint is on the head"
+        run.cluster.signal(first, signal.SIGKILL)
+        run.until(lambda: len(run.events("start")) == 2, 10)
+
+
 def test_the_last_words_of_a_rank_are_shown(tmp_path: Path) -> None:
     source = "import sys\nsys.stdout.write('one\\ntwo')\n"
     for _ in range(3):
