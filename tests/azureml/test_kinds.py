@@ -21,6 +21,12 @@ V1 = "$schema: https://componentsdk.azureedge.net/jsonschema/{}.json\n"
 OLD = "$schema: http://azureml/sdk-2-0/{}.json\n"
 
 
+def composed(text: str) -> yaml.Node:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert root is not None
+    return root
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -53,7 +59,7 @@ OLD = "$schema: http://azureml/sdk-2-0/{}.json\n"
     ],
 )
 def test_kinds(text: str, kind: str) -> None:
-    found, reason = recognise(yaml.compose(text, Loader=yaml.SafeLoader))
+    found, reason = recognise(composed(text))
     assert found is not None, reason
     assert found.name == kind
 
@@ -246,13 +252,13 @@ def test_a_kind_has_exactly_these_slots(kind: TargetKind) -> None:
 
 @pytest.mark.parametrize("key", ["compute", "experiment_name", "settings", "services", "queue_settings"])
 def test_keys_that_only_a_job_has(key: str) -> None:
-    root = yaml.compose(f"type: command\ncommand: x\nname: n\nversion: 1\n{key}: x\n", Loader=yaml.SafeLoader)
+    root = composed(f"type: command\ncommand: x\nname: n\nversion: 1\n{key}: x\n")
     assert recognise(root)[0] is KINDS[Family.COMMAND, Role.JOB]
 
 
 @pytest.mark.parametrize("key", ["name", "version", "is_deterministic"])
 def test_keys_that_only_a_component_has(key: str) -> None:
-    root = yaml.compose(f"type: command\ncommand: x\n{key}: x\n", Loader=yaml.SafeLoader)
+    root = composed(f"type: command\ncommand: x\n{key}: x\n")
     assert recognise(root)[0] is KINDS[Family.COMMAND, Role.COMPONENT]
 
 
@@ -266,4 +272,4 @@ def test_keys_that_only_a_component_has(key: str) -> None:
     ],
 )
 def test_a_type_without_the_keys_of_azureml_is_something_else(text: str) -> None:
-    assert recognise(yaml.compose(text, Loader=yaml.SafeLoader))[0] is None
+    assert recognise(composed(text))[0] is None
