@@ -269,7 +269,7 @@ class RayController:
             self._config, self._nodes, host=host, history=history, is_restarted=restarted
         )
         self._code: int | None = None
-        self._clients: dict[str, float] = {}  # when they asked; not those that have been told of the end
+        self._clients: dict[str, float] = {}  # when they asked; without those that know of the end
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:

@@ -73,7 +73,7 @@ def test_nodes_are_asked_for_and_an_agent_that_ends_is_replaced(frameworks: str,
     assert scenario["workers"] == 2, "an agent that was killed is started again"
     assert scenario["threads"] == ["threads 1"], "two workers of a node do not use its CPUs twice"
     assert scenario["twin"] == 2, "a second run of the same name is refused"
-    assert scenario["codes"] == [0, 0], "both clients are told of the end"
+    assert scenario["codes"] == [0, 0], "both clients see the end"
     assert scenario["summaries"] == ["finished", "finished"]
     assert scenario["nodes_afterwards"] == 0, "the autoscaler may remove them"
 
