@@ -166,7 +166,7 @@ _STANDBYS = (
     (
         "a signal before the birth is lost",
         "ranks.py",
-        "        for number in self.signals:\n            self.kill(number)\n",
+        "        for number in self.signals:\n            self.signal(number)\n",
         "",
     ),
     (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ examples:
 
 exit codes: that of the script; 143 stopped after a save; 2 it cannot be started
 """
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)  # also of folders
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +96,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.elastic import ray_cluster
 
     if args.attach:
+        if args.file or args.max_cluster_size is not None:
+            raise ArcError("--attach looks at a run that is going on: leave out -f and -m")
         ray = ray_cluster.connect(args.uri or "auto", console.note)
         return _follow(ray, ray_cluster.attach(ray, args.attach), args.attach, args, console)
     config, working_dir = _config(args)
@@ -101,10 +106,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     else:
         ray = ray_cluster.start_local(working_dir, args.cpus, args.gpus, config.most)
     try:
+        controller = ray_cluster.start(ray, config, args.cpus, args.gpus)
         console.note(
             f"run {config.name}; look at it again with --attach {config.name}" if args.uri else config.name
         )
-        return _follow(ray, ray_cluster.start(ray, config, args.cpus, args.gpus), config.name, args, console)
+        return _follow(ray, controller, config.name, args, console)
     finally:
         ray.shutdown()
 
@@ -119,8 +125,18 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         raise ArcError("-f FILE and -m N are needed, or --attach NAME")
     if not 1 <= args.min <= args.max_cluster_size:
         raise ArcError(f"--min {args.min} -m {args.max_cluster_size}: use 1 <= min <= max")
-    if args.cpus < 0 or args.gpus < 0 or args.cpus + args.gpus == 0:
+    if not (0 <= args.cpus < math.inf and 0 <= args.gpus < math.inf and args.cpus + args.gpus > 0):
         raise ArcError("a worker needs --cpus or --gpus above 0")
+    if args.gpus > 1 and args.gpus % 1:
+        raise ArcError(f"--gpus {args.gpus:g}: use a whole number, or a part of one GPU")
+    if args.max_failures < 0:
+        raise ArcError(f"--max-failures {args.max_failures}: use 0 or more")
+    if not 0 <= args.efficiency <= 1:
+        raise ArcError(f"--efficiency {args.efficiency:g}: use a share from 0 to 1")
+    if args.name and not _NAME.fullmatch(args.name):
+        raise ArcError(f"--name {args.name!r}: use letters, digits, - _ and ., with a letter or digit first")
+    if args.working_dir and not os.path.isdir(args.working_dir):
+        raise ArcError(f"-d {args.working_dir}: no such folder")
     # As in AdaptDL, the script is named relative to the working folder, if it is there.
     script = os.path.abspath(os.path.join(args.working_dir or "", args.file))
     if not os.path.exists(script):
@@ -136,13 +152,16 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         except ValueError as error:
             raise ArcError(f"--{option.replace('_', '-')} {error}") from None
     environment = dict(pair.partition("=")[::2] for pair in args.env)
-    if any("=" not in pair for pair in args.env):
-        raise ArcError(f"--env {next(pair for pair in args.env if '=' not in pair)}: write NAME=VALUE")
+    for pair in args.env:
+        if pair.find("=") < 1:
+            raise ArcError(f"--env {pair}: write NAME=VALUE")
     name = args.name or f"run-{time.strftime('%m%d-%H%M%S')}"
     checkpoints = args.checkpoints or ""
     # In a cluster without shared storage checkpoints are copied between the nodes.
     if "://" not in checkpoints and (checkpoints or not args.uri):
         checkpoints = os.path.abspath(checkpoints or os.path.join("checkpoints", name))
+        if os.path.exists(checkpoints) and not os.path.isdir(checkpoints):
+            raise ArcError(f"--checkpoints {checkpoints} is not a folder")
     config = RunConfig(
         name=name,
         script=os.path.relpath(script, working_dir),
@@ -168,9 +187,10 @@ def _follow(ray: Any, controller: Any, name: str, args: argparse.Namespace, cons
     """Show a run until it has ended. Ctrl-C ends a local run after a save; a run in a cluster goes on."""
     from arc_toolkit.elastic import ray_cluster
 
+    client, wait = ray_cluster.client_name(), 1.0 if console.has_progress else 5.0
     while True:
         try:
-            for status in ray_cluster.follow(ray, controller, 1.0 if console.has_progress else 5.0):
+            for status in ray_cluster.follow(ray, controller, wait, client):
                 _show(status, args, console)
             break
         except KeyboardInterrupt:
@@ -186,7 +206,7 @@ def _follow(ray: Any, controller: Any, name: str, args: argparse.Namespace, cons
         console.out(document("elastic", summary, indent=None))
     else:
         console.note(_summary_line(summary))
-    ray_cluster.end(ray, controller)
+    ray_cluster.end(ray, controller, client)
     return code
 
 

@@ -26,6 +26,7 @@ from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, copies_folder, ge
 from arc_toolkit.elastic.messages import LineConnection, Message, ReservedPort, connect
 from arc_toolkit.elastic.node_notices import node_sources
 from arc_toolkit.elastic.ranks import RankProcess, Template
+from arc_toolkit.elastic.worlds import gpus_of
 from arc_toolkit.notices.notice import Notice, NoticeKind
 from arc_toolkit.notices.run_log import run_line, utc
 from arc_toolkit.notices.watcher import Watcher
@@ -282,10 +283,8 @@ class ElasticAgent:
                 for variable in ("ARC_TOOLKIT_CHECKPOINTS", "ADAPTDL_CHECKPOINT_PATH"):
                     job["environment"][variable] = str(self._checkpoints)
             if self._gpus:
-                each, place = len(self._gpus) // self._slots, int(job["environment"]["LOCAL_RANK"])
-                job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(
-                    self._gpus[place * each : (place + 1) * each]
-                )
+                own = gpus_of(self._gpus, self._slots, int(job["environment"]["LOCAL_RANK"]))
+                job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(own)
             try:
                 standbys[0].run(generation, rank, job, self._folder.path)
             except OSError:
@@ -307,8 +306,11 @@ class ElasticAgent:
         if process not in self._processes:
             return
         for line in process.lines(process.output) or ():
-            text = line.decode("utf-8", "replace")
-            self._send("output", rank=process.rank, generation=process.generation, text=text)
+            self._send_output(process, line)
+
+    def _send_output(self, process: RankProcess, line: bytes) -> None:
+        text = line.decode("utf-8", "replace")
+        self._send("output", rank=process.rank, generation=process.generation, text=text)
 
     def _life(self, process: RankProcess) -> None:
         if process not in self._processes:
@@ -326,7 +328,6 @@ class ElasticAgent:
     def _end(self, process: RankProcess, code: int) -> None:
         """The process is gone. What it wrote last is read, but not waited for: its children may hold the pipe."""
         self._answer(process)
-        self._output(process)
         self._ended(process, code)
         for handle in process.handles:
             self._selector.unregister(handle)
@@ -338,6 +339,9 @@ class ElasticAgent:
             return
         process.code = code
         if process.rank is not None:
+            self._output(process)  # the run may end with what is reported below
+            if rest := process.buffers.pop(process.output, b""):
+                self._send_output(process, rest)
             is_evicted = code == EVICTED and self._watcher is not None and self._watcher.pending()
             record = process.progress
             _log(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,8 +15,11 @@ GONE = float("-inf")
 class ClusterPort(Protocol):
     """What the controller asks of the cluster; see `ray_cluster.py`."""
 
-    def poll(self, address: tuple[str, int]) -> None:
-        """Start agents on nodes that have none. Called about once a second, and must not wait."""
+    def poll(self, address: tuple[str, int], connected: Collection[str], workers: int) -> None:
+        """Start agents on nodes that have none, and ask for nodes for so many workers.
+
+        Called about once a second, and must not wait.
+        """
 
     def drain(self, node: str, deadline: float | None) -> None:
         """Nothing else may land on this node."""

@@ -19,7 +19,7 @@ from arc_toolkit.elastic.generation import Agreement, Generation, StopRequest
 from arc_toolkit.elastic.messages import Message
 from arc_toolkit.elastic.output_log import OutputLog
 from arc_toolkit.elastic.run_config import RunConfig, newest_saved_step, rank_job
-from arc_toolkit.elastic.throughput import Throughput, worth_growing
+from arc_toolkit.elastic.throughput import Throughput, largest_that_pays, worth_growing
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Placement, place_ranks
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
@@ -147,7 +147,8 @@ class Controller:
         now = time.monotonic()
         if now - self._last_poll >= 1.0:
             self._last_poll = now
-            self._cluster.poll(self.address)
+            connected = [agent.node for agent in self._agents.links]
+            self._cluster.poll(self.address, connected, self._workers_that_pay())
         generation = self._generation
         if self._is_cancelled and (generation is None or generation.stop is None):
             if generation is None:
@@ -161,6 +162,12 @@ class Controller:
             self._end_if_stopped(generation, generation.stop, now)
         else:
             self._change_if_needed(generation, now)
+
+    def _workers_that_pay(self) -> int:
+        if self._generation is None:
+            return self.config.most
+        size = self._generation.size
+        return largest_that_pays(self.throughput.rates, size, self.config.most, self.config.threshold)
 
     # --- agents --------------------------------------------------------------------------------------------
 
@@ -360,10 +367,13 @@ class Controller:
         if stop.agreement.update(generation.progress, generation.running, self.throughput.steps_per_second):
             self._send_stop(generation, stop)
         is_saved, record = 0 in generation.exits, generation.progress.get(0)
-        is_copying = is_saved and record is not None and self._copies is not None and now < stop.copy_until
+        is_there = any(agent.node == generation.placement.nodes[0] for agent in self._agents.links)
+        is_copying = is_saved and is_there and self._copies is not None and now < stop.copy_until
         if is_copying and record is not None and record.saved > _number(self.newest_step()):
             return  # the node may be gone soon, and with it the only copy
         if not generation.running or (is_saved and now > stop.until):
+            if generation.running and not generation.takes_part:
+                self.timeline.add("timeout", what=f"ranks did not end in time: {generation.running}")
             self._abort(generation, stop.reason)
         elif now > stop.until and not is_saved and generation.exits and now < stop.copy_until:
             stop.until = stop.copy_until  # the first rank is still saving

@@ -95,7 +95,8 @@ class Generation:
         return not self.running and not any(self.exits.values())
 
     def exited(self, rank: int, code: int, now: float) -> None:
-        if not self.exits and self.stop is not None:
+        # Without the library each rank may have something to save, and takes the time that it needs.
+        if not self.exits and self.stop is not None and self.takes_part:
             self.stop.until = min(self.stop.until, now + _SETTLE_SECONDS)
         self.exits[rank] = code
 

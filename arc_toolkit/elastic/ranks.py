@@ -87,21 +87,26 @@ class RankProcess:
         if self.takes_part:
             self.notice.write(notice)
         elif self.is_asked_by != notice.id:
-            self.kill(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
         self.is_asked_by = notice.id
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """A signal to it and to everything that it started."""
+    def kill(self) -> None:
+        """End it and everything that it started."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """A request is for it alone, as in a pod: without the processes that load its data it could not save."""
         if self.pid is None:
             self.signals.append(number)
             return
+        send = os.killpg if number == signal.SIGKILL else os.kill
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            send(self.pid, number)
 
     def born(self, pid: int) -> None:
         self.pid = pid
         for number in self.signals:
-            self.kill(number)
+            self.signal(number)
 
     def close(self) -> None:
         for handle in (self.commands, *self.handles):

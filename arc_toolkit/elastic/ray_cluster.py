@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -27,7 +30,11 @@ _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 0.2  # of the controller, for news
 _PAUSE_SECONDS = 0.3  # of the client, between two of them
 _CONNECT_TRIES = 3
+_ASK_SECONDS = 30.0
+_TRY_SECONDS = 10.0  # between two agents of one node
+_LEAVE_SECONDS = 3.0
 _PREFIX = "arc-toolkit-elastic-"
+_THREADS = "OMP_NUM_THREADS"
 
 
 def import_ray() -> Any:
@@ -46,8 +53,8 @@ def start_local(working_dir: str, cpus: float, gpus: float, workers: int) -> Any
     return _init(
         "this machine",
         address="local",
-        num_cpus=max(1, int(cpus * workers)),
-        num_gpus=int(gpus * workers),
+        num_cpus=max(1, math.ceil(cpus * workers)),
+        num_gpus=math.ceil(gpus * workers),
         include_dashboard=False,
         runtime_env={"env_vars": {"PYTHONPATH": paths}},
         _node_ip_address="127.0.0.1",
@@ -61,6 +68,7 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     _check_address(uri)
+    report(f"connecting to Ray at {uri}" + (f", and sending {working_dir}" if working_dir is not None else ""))
     sent = {} if working_dir is None else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
     for _ in range(_CONNECT_TRIES - 1):
         try:
@@ -74,6 +82,8 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
 def _check_address(uri: str) -> None:
     """Ray waits half a minute or more, and without a word, for an address at which nobody listens."""
     host, _, port = uri.removeprefix("ray://").partition("/")[0].rpartition(":")
+    if uri.startswith("ray://") and not (host and port.isdigit()):
+        raise ArcError(f"-u {uri}: use ray://HEAD:10001")
     if not host or not port.isdigit():
         return  # such as "auto"
     try:
@@ -109,11 +119,15 @@ class RayNodes:
 
     def __init__(self, name: str, cpus: float, gpus: float, most: int) -> None:
         self._name, self._cpus, self._gpus, self._most = name, cpus, gpus, most
-        self._agents: dict[str, Any] = {}
+        self._connected: frozenset[str] = frozenset()
+        self._workers = 0
+        self._asked: tuple[int, float] = (0, 0.0)  # for how many workers, and when
+        self._tried: dict[str, float] = {}  # when an agent was started on a node
         self._wanted = threading.Event()
         threading.Thread(target=self._run, name="ray-nodes", daemon=True).start()
 
-    def poll(self, address: tuple[str, int]) -> None:
+    def poll(self, address: tuple[str, int], connected: Collection[str], workers: int) -> None:
+        self._connected, self._workers = frozenset(connected), workers
         self._wanted.set()
 
     def drain(self, node: str, deadline: float | None) -> None:
@@ -124,36 +138,67 @@ class RayNodes:
             self._wanted.wait()
             self._wanted.clear()
             try:
+                self._ask_for_nodes(self._workers)
                 self._start_agents()
             except Exception as error:  # Ray is away for a moment: the next poll tries again
                 sys.stderr.write(f"arc-toolkit elastic: {type(error).__name__}: {error}\n")
 
+    def _ask_for_nodes(self, workers: int) -> None:
+        """Of the autoscaler, if the cluster has one: it knows nothing of workers that have no node yet.
+
+        Its request is one for the whole cluster, which another run may have replaced: it is made again and again.
+        """
+        if self._asked[0] == workers and time.monotonic() - self._asked[1] < _ASK_SECONDS:
+            return
+        self._asked = workers, time.monotonic()
+        import_ray()
+        from ray.autoscaler.sdk import request_resources
+
+        resources = {"CPU": self._cpus, "GPU": self._gpus}
+        request_resources(bundles=[{name: count for name, count in resources.items() if count}] * workers)
+
+    def close(self) -> None:
+        """Nodes without work may go."""
+        try:
+            self._ask_for_nodes(0)
+        except Exception as error:
+            sys.stderr.write(f"arc-toolkit elastic: {type(error).__name__}: {error}\n")
+
     def _start_agents(self) -> None:
+        """On nodes without one, also if it has ended there: an agent that runs connects by itself."""
         ray = import_ray()
+        for node in ray.nodes():
+            name, slots = node["NodeID"], self._slots(node["Resources"]) if node["Alive"] else 0
+            is_recent = time.monotonic() - self._tried.get(name, float("-inf")) < _TRY_SECONDS
+            if slots and name not in self._connected and not is_recent and not self._has_agent(ray, name):
+                self._tried[name] = time.monotonic()
+                self._start_agent(ray, name, slots)
+
+    def _has_agent(self, ray: Any, node: str) -> bool:
+        try:
+            ray.get_actor(self._agent_name(node), namespace=NAMESPACE)
+        except ValueError:
+            return False
+        return True
+
+    def _agent_name(self, node: str) -> str:
+        return f"{_PREFIX}{self._name}-{node}"
+
+    def _start_agent(self, ray: Any, node: str, slots: int) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        alive = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
-        for gone in self._agents.keys() - alive.keys():
-            del self._agents[gone]
-        for node, resources in alive.items():
-            slots = self._slots(resources)
-            if node in self._agents or not slots:
-                continue
-            # Detached, because an actor dies with its owner, and the ranks should outlive a controller that crashes.
-            # One call at a time (the default): the main thread of an actor that allows more polls all the time.
-            options = {
-                "name": f"{_PREFIX}{self._name}-{node}",
-                "namespace": NAMESPACE,
-                "lifetime": "detached",
-                "num_cpus": self._cpus * slots,
-                "num_gpus": self._gpus * slots,
-                "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
-            }
-            try:
-                self._agents[node] = ray.get_actor(options["name"], namespace=NAMESPACE)
-            except ValueError:
-                self._agents[node] = ray.remote(RayAgent).options(**options).remote()
-                self._agents[node].run.remote(node, slots, self._name)
+        gpus = self._gpus * slots
+        # Detached, because an actor dies with its owner, and the ranks should outlive a controller that crashes.
+        # One call at a time (the default): the main thread of an actor that allows more polls all the time.
+        options = {
+            "name": self._agent_name(node),
+            "namespace": NAMESPACE,
+            "lifetime": "detached",
+            "num_cpus": self._cpus * slots,
+            "num_gpus": math.ceil(gpus) if gpus > 1 else gpus,  # Ray has parts of one GPU only
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
+        }
+        ray.remote(RayAgent).options(**options).remote().run.remote(node, slots, self._name, self._cpus)
 
     def _slots(self, resources: dict[str, float]) -> int:
         rooms = [self._most]
@@ -179,8 +224,10 @@ class RayNodes:
 class RayAgent:
     """An agent as an actor."""
 
-    def run(self, node: str, slots: int, name: str) -> None:
+    def run(self, node: str, slots: int, name: str, cpus: float) -> None:
         ray = import_ray()
+        if os.environ.get(_THREADS) == str(int(cpus * slots)):  # by Ray, for one process with all of these CPUs
+            os.environ[_THREADS] = str(max(1, int(cpus)))
 
         def find_controller() -> tuple[str, int]:
             controller = ray.get_actor(_PREFIX + name, namespace=NAMESPACE)
@@ -214,23 +261,29 @@ class RayController:
     def __init__(self, config: dict[str, Any], cpus: float, gpus: float) -> None:
         ray = import_ray()
         self._config = RunConfig(**config)
-        nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
+        self._nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
         host = ray.util.get_node_ip_address()
         restarted = bool(ray.get_runtime_context().was_current_actor_reconstructed)
         history = copies_folder(self._config.name, "head").with_name("history.json")
-        self._controller = Controller(self._config, nodes, host=host, history=history, is_restarted=restarted)
+        self._controller = Controller(
+            self._config, self._nodes, host=host, history=history, is_restarted=restarted
+        )
         self._code: int | None = None
+        self._clients: dict[str, float] = {}  # when they asked; without those that know of the end
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        self._code = self._controller.serve()
+        code = self._controller.serve()
+        self._nodes.close()
+        self._code = code
 
     def find_address(self) -> tuple[str, int]:
         return self._controller.address
 
-    def status(self, events: int, lines: int, wait: float) -> dict[str, Any]:
+    def status(self, client: str, events: int, lines: int, wait: float) -> dict[str, Any]:
         """What is new since so many events and lines of output, for which it waits; `code` once the run has ended."""
         controller, end = self._controller, time.monotonic() + wait
+        self._clients[client] = end
         while self._code is None and time.monotonic() < end:
             if len(controller.timeline.events) > events or controller.output.count != lines:
                 break
@@ -244,6 +297,11 @@ class RayController:
             "code": self._code,
             "summary": controller.summary(),
         }
+
+    def leave(self, client: str) -> bool:
+        """This client knows of the end of the run. Whether another one looks at it, and does not know yet."""
+        self._clients.pop(client, None)
+        return any(time.monotonic() - asked < _LEAVE_SECONDS for asked in list(self._clients.values()))
 
     def stop(self) -> None:
         self._controller.cancel()
@@ -262,7 +320,9 @@ def start(ray: Any, config: RunConfig, cpus: float, gpus: float) -> Any:
         "resources": {"node:__internal_head__": 0.001},
     }
     try:
-        return ray.remote(RayController).options(**options).remote(asdict(config), cpus, gpus)
+        controller = ray.remote(RayController).options(**options).remote(asdict(config), cpus, gpus)
+        controller.find_address.remote()  # through a client, only the first call says that the name is taken
+        return controller
     except ValueError:
         raise ArcError(
             f"a run {config.name} exists already: use --attach {config.name}, or another --name"
@@ -276,7 +336,7 @@ def attach(ray: Any, name: str) -> Any:
         raise ArcError(f"there is no run {name} in this cluster") from None
 
 
-def follow(ray: Any, controller: Any, wait: float) -> Iterator[dict[str, Any]]:
+def follow(ray: Any, controller: Any, wait: float, client: str) -> Iterator[dict[str, Any]]:
     """The status of a run, again and again until it has ended. Events and output are given once.
 
     A status without news comes every `wait` seconds: each one costs processor time in four processes. One without
@@ -287,7 +347,7 @@ def follow(ray: Any, controller: Any, wait: float) -> Iterator[dict[str, Any]]:
     while True:
         try:
             status: dict[str, Any] = ray.get(
-                controller.status.remote(events, lines, wait), timeout=_ANSWER_SECONDS
+                controller.status.remote(client, events, lines, wait), timeout=_ANSWER_SECONDS
             )
         except ray.exceptions.GetTimeoutError:
             silent = time.monotonic() - since
@@ -311,6 +371,15 @@ def follow(ray: Any, controller: Any, wait: float) -> Iterator[dict[str, Any]]:
         time.sleep(_PAUSE_SECONDS)
 
 
-def end(ray: Any, controller: Any) -> None:
-    """Remove the controller of a run that has ended; agents leave by themselves."""
+def end(ray: Any, controller: Any, client: str) -> None:
+    """Remove the controller of a run that has ended, once all clients know; agents leave by themselves."""
+    limit = time.monotonic() + _LEAVE_SECONDS
+    with suppress(ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):  # another client was faster
+        while ray.get(controller.leave.remote(client), timeout=_ANSWER_SECONDS) and time.monotonic() < limit:
+            time.sleep(_LOOK_SECONDS)
     ray.kill(controller)
+
+
+def client_name() -> str:
+    """Of one client that looks at a run."""
+    return uuid.uuid4().hex

@@ -43,6 +43,7 @@ def rank_job(
         "LOCAL_WORLD_SIZE": len(neighbours),
         "GROUP_RANK": nodes.index(placement.nodes[rank]),
         "GROUP_WORLD_SIZE": len(nodes),
+        "ROLE_NAME": "default",
         "ROLE_RANK": rank,
         "ROLE_WORLD_SIZE": placement.size,
         "MASTER_ADDR": master[0],

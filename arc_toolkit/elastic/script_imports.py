@@ -12,7 +12,7 @@ def imported_modules(source: str, path: str) -> list[str]:
     try:
         tree = ast.parse(source, path)
     except SyntaxError as error:
-        raise ArcError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
+        raise ArcError(f"{path}:{error.lineno or 1}: not Python: {error.msg}") from None
     names: dict[str, None] = {}
     for node in tree.body:
         inner = node.body if isinstance(node, ast.Try) else [node]

@@ -11,6 +11,7 @@ reads one JSON line (what to run) and ends at once when the agent is gone.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -130,8 +131,9 @@ class StandbyMaker:
 
 
 def wait_for_job(read: int, write: int) -> int:
-    """Become a rank when the agent says so. Never returns to frameworks that take a second to tear themselves down, in
-    which the next generation could already run. Output is not buffered (-u), so that nothing is lost."""
+    """Become a rank when the agent says so. What the script leaves to the end of Python is done: its threads and
+    `atexit`, such as the upload of a checkpoint. But never returns to frameworks that take a second to tear themselves
+    down, in which the next generation could already run. Output is not buffered (-u), so that nothing is lost."""
     _tell(write, {"type": "ready"})
     source = os.fdopen(read, "r", encoding="utf-8")
     line = source.readline()
@@ -139,6 +141,9 @@ def wait_for_job(read: int, write: int) -> int:
         os._exit(0)
     threading.Thread(target=_end_with_agent, args=(source,), daemon=True).start()
     code = _run(json.loads(line))
+    with contextlib.suppress(Exception):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
     _tell(write, {"type": "exit", "code": code})
     os._exit(code)
 
@@ -149,7 +154,7 @@ def _run(job: dict[str, Any]) -> int:
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(os.path.abspath(script), run_name="__main__")
     except SystemExit as end:
         if end.code is None:
             return 0

@@ -78,3 +78,9 @@ def worth_growing(
     base = known[0]
     efficiency = (expected / wanted) / (rates[base] / base)
     return expected / rates[last] - 1 > least_gain and efficiency >= threshold
+
+
+def largest_that_pays(rates: Mapping[int, float], now: int, most: int, threshold: float) -> int:
+    """For how many workers to ask."""
+    sizes = range(most, now, -1)
+    return next((size for size in sizes if worth_growing(rates, now, size, threshold=threshold)), now)

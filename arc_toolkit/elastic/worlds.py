@@ -37,3 +37,9 @@ def place_ranks(capacities: Sequence[Capacity], most: int, *, warm_only: bool) -
         room = min(item.warm, item.slots) if warm_only else item.slots
         nodes += [item.node] * min(room, most - len(nodes))
     return Placement(tuple(nodes))
+
+
+def gpus_of(gpus: Sequence[str], slots: int, place: int) -> Sequence[str]:
+    """Those of one of the ranks that share a node; if there are more ranks than GPUs, they share those as well."""
+    first = place * len(gpus) // slots
+    return gpus[first : first + max(1, len(gpus) // slots)]

@@ -137,6 +137,10 @@ class RayClusterPlan:
             text = getattr(self, name)
             if text and not pattern.fullmatch(text):
                 raise ArcError(f"{_option(name)} {text!r}: use {form}")
+        if self.cloud in ("aws", "gcp"):  # those of Azure are numbers
+            for zone in filter(None, self.zone.split(",")):
+                if not zone.startswith(self.region):
+                    raise ArcError(f"--zone {zone} is not in --region {self.region}")
         if self.memory:
             try:
                 quantities.bytes_requested(self.memory)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,14 @@ class LocalCluster:
         self.nodes, self._slots = list(nodes), slots
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.drained: list[str] = []
+        self.workers = 0  # for which nodes were asked for
         self._folder = Path(tempfile.mkdtemp())
         self.temporary = self._folder / "temporary"  # of all nodes
         self.temporary.mkdir()
         self._address = self._folder / "controller"
 
-    def poll(self, address: tuple[str, int]) -> None:
+    def poll(self, address: tuple[str, int], connected: Collection[str], workers: int) -> None:
+        self.workers = workers
         self._address.write_text(f"{address[0]}:{address[1]}")
         for node in self.nodes:
             if node not in self.agents:

@@ -41,12 +41,12 @@ def status(address: str = "a", code: int | None = None, events: int = 0, lines: 
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def follow(ray: FakeRay) -> tuple[Any, list[tuple[float, ...]]]:
-        asked: list[tuple[float, ...]] = []
+    def follow(ray: FakeRay) -> tuple[Any, list[tuple[Any, ...]]]:
+        asked: list[tuple[Any, ...]] = []
         controller = SimpleNamespace(status=SimpleNamespace(remote=lambda *counts: asked.append(counts)))
         clock = SimpleNamespace(monotonic=lambda: ray.now, sleep=lambda _: None)
         monkeypatch.setattr(ray_cluster, "time", clock)
-        return ray_cluster.follow(ray, controller, 5.0), asked
+        return ray_cluster.follow(ray, controller, 5.0, "client"), asked
 
     return follow
 
@@ -73,7 +73,7 @@ def test_a_controller_that_came_back_is_asked_for_all_of_its_output(follow: Any)
     ray = FakeRay(status(events=2, lines=7), status("b", lines=1), status("b", events=1, lines=2, code=0))
     statuses, asked = follow(ray)
     assert [item["address"] for item in statuses] == ["a", "b"]
-    assert asked == [(0, 0, 5.0), (2, 7, 5.0), (2, 0, 5.0)]
+    assert asked == [("client", 0, 0, 5.0), ("client", 2, 7, 5.0), ("client", 2, 0, 5.0)]
 
 
 def test_a_controller_that_is_gone_is_one_sentence(follow: Any) -> None:

@@ -13,6 +13,7 @@ TORCHRUN = {
     "LOCAL_RANK": "1",
     "RANK": "2",
     "GROUP_RANK": "1",
+    "ROLE_NAME": "default",
     "ROLE_RANK": "2",
     "LOCAL_WORLD_SIZE": "2",
     "WORLD_SIZE": "3",

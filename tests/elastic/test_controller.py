@@ -40,6 +40,76 @@ def test_a_run_without_incidents(tmp_path: Path) -> None:
         assert run.controller.timeline.steps_redone == 0
 
 
+WITH_CHILD = """
+import signal, subprocess, sys
+child = subprocess.Popen(["sleep", "60"])
+print(child.pid, flush=True)
+
+def stop(*_):
+    print("child", child.poll(), flush=True)
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, stop)
+child.wait()
+"""
+
+
+def test_only_the_rank_is_asked_to_stop_and_all_that_it_started_ends(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a"), source=WITH_CHILD, modules=[]) as run:
+        run.until(lambda: run.text())
+        child = Path("/proc") / run.text()
+        assert child.exists()
+        run.controller.cancel()
+        assert run.wait() == 143
+        assert "child None" in run.text(), "what loads its data is still there while it saves"
+        run.until(lambda: not child.exists() or "Z (zombie)" in (child / "status").read_text())
+
+
+SHARDS = """
+import os, signal, sys, time
+rank = int(os.environ["RANK"])
+
+def stop(*_):
+    time.sleep(1.5 * rank)
+    print("saved", rank, flush=True)
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, stop)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_without_the_library_every_rank_has_time_to_save(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), source=SHARDS, modules=[]) as run:
+        run.until(lambda: run.text().count("up") == 2)
+        run.controller.cancel()
+        assert run.wait() == 143
+        assert {"saved 0", "saved 1"} <= set(run.text().splitlines())
+
+
+def test_a_copy_is_not_waited_for_if_its_node_is_lost(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a", "b"), 10_000, 0.02, checkpoints="") as run:
+        run.until_step(5)
+        assert run.controller.placement is not None
+        first = run.controller.placement.nodes[0]
+        run.controller._copies = tmp_path / "elsewhere"  # nothing arrives there
+        (run.notices / first).write_text("60")
+        run.until(lambda: run.controller._generation and 0 in run.controller._generation.exits)
+        time.sleep(1)
+        assert len(run.events("start")) == 1, "before the node is left, its last checkpoint is on the head"
+        run.cluster.signal(first, signal.SIGKILL)
+        run.until(lambda: len(run.events("start")) == 2, 10)
+
+
+def test_the_last_words_of_a_rank_are_shown(tmp_path: Path) -> None:
+    source = "import sys\nsys.stdout.write('one\\ntwo')\n"
+    for _ in range(3):
+        with elastic_run(tmp_path, LocalCluster("a"), source=source) as run:
+            assert run.wait() == 0
+            assert run.text() == "one\ntwo"
+
+
 def test_a_notice_shrinks_the_run_at_once_and_loses_no_step(tmp_path: Path) -> None:
     with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 300, 0.02) as run:
         run.until_step(30)

@@ -30,7 +30,19 @@ def script(tmp_path: Path) -> Path:
         (("-m", "2", "--min", "3"), "use 1 <= min <= max"),
         (("-m", "2", "--min", "0"), "use 1 <= min <= max"),
         (("-m", "2", "--cpus", "0"), "a worker needs --cpus or --gpus above 0"),
+        (("-m", "2", "--cpus", "nan"), "a worker needs --cpus or --gpus above 0"),
+        (("-m", "2", "--cpus", "inf"), "a worker needs --cpus or --gpus above 0"),
+        (("-m", "2", "--gpus", "1.5"), "--gpus 1.5: use a whole number, or a part of one GPU"),
+        (("-m", "2", "--max-failures", "-1"), "--max-failures -1: use 0 or more"),
+        (("-m", "2", "--efficiency", "nan"), "--efficiency nan: use a share from 0 to 1"),
+        (("-m", "2", "--efficiency", "50"), "--efficiency 50: use a share from 0 to 1"),
+        (("-m", "2", "--name", "../fig"), "--name '../fig': use letters"),
+        (("-m", "2", "-d", "/nowhere"), "-d /nowhere: no such folder"),
+        (("-m", "2", "--checkpoints", __file__), "is not a folder"),
+        (("-m", "2", "-u", "ray://"), "-u ray://: use ray://HEAD:10001"),
+        (("-m", "2", "--attach", "fig"), "leave out -f and -m"),
         (("-m", "2", "--env", "A"), "--env A: write NAME=VALUE"),
+        (("-m", "2", "--env", "=A"), "--env =A: write NAME=VALUE"),
         (("-m", "2", "--checkpoint-timeout", "soon"), "--checkpoint-timeout"),
         (("-m", "2", "--cluster-rescale-timeout", "-1"), "--cluster-rescale-timeout"),
     ],
@@ -50,9 +62,10 @@ def test_a_script_outside_of_the_working_folder_is_refused(
     (tmp_path / "other").mkdir()
     result = arc("elastic", "-f", script, "-m", 2, "-d", tmp_path / "other")
     assert (result.code, "is not in the working folder" in result.err) == (2, True)
-    script.write_text("def (")
-    result = arc("elastic", "-f", script, "-m", 2)
-    assert (result.code, "train.py:1: not Python" in result.err) == (2, True)
+    for text in ("def (", "x = 1\0\n"):
+        script.write_text(text)
+        result = arc("elastic", "-f", script, "-m", 2)
+        assert (result.code, "train.py:1: not Python" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def test_what_looked_like_a_failure_was_a_lost_node() -> None:
 
 
 def test_a_node_with_a_notice_whose_ranks_have_stopped_may_go() -> None:
-    generation = Generation(1, Placement(("a", "b", "b")), 90.0)
+    generation = Generation(1, Placement(("a", "b", "b")), 90.0, takes_part=True)
     generation.stop = StopRequest("eviction", 120.0, 120.0, 0.0, Agreement([], 0.0))
     generation.exited(1, 143, 100.0)
     assert generation.stop.until == pytest.approx(100.3)

@@ -65,6 +65,19 @@ def test_a_cluster_that_shrinks_grows_and_loses_its_controller(frameworks: str, 
     assert summary["steps"] == scenario["steps"]
 
 
+def test_nodes_are_asked_for_and_an_agent_that_ends_is_replaced(frameworks: str, tmp_path: Path) -> None:
+    words = [frameworks, "-m", "tests.elastic.autoscaler_scenario", str(tmp_path)]
+    result = isolated(words, tmp_path, 400)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    scenario = json.loads(result.stdout.splitlines()[-1])
+    assert scenario["workers"] == 2, "an agent that was killed is started again"
+    assert scenario["threads"] == ["threads 1"], "two workers of a node do not use its CPUs twice"
+    assert scenario["twin"] == 2, "a second run of the same name is refused"
+    assert scenario["codes"] == [0, 0], "both clients see the end"
+    assert scenario["summaries"] == ["finished", "finished"]
+    assert scenario["nodes_afterwards"] == 0, "the autoscaler may remove them"
+
+
 def test_a_local_ray_needs_no_cluster_and_cannot_be_reached(frameworks: str, tmp_path: Path) -> None:
     words = [frameworks, "-m", "arc_toolkit", "elastic", "-m", "1"]
     script = str(ROOT / "examples" / "elastic_numpy.py")

@@ -85,6 +85,25 @@ def test_one_import_serves_all_standbys(make: Callable[[str, str], TemplateRun])
     assert run.imports() == 1
 
 
+ENDING = """
+import atexit, os, threading, time
+def work():
+    time.sleep(0.3)
+    print("its thread")
+atexit.register(print, "at exit")
+threading.Thread(target=work).start()
+print(os.path.isabs(__file__))
+"""
+
+
+def test_what_a_script_leaves_to_the_end_is_done(make: Callable[[str, str], TemplateRun]) -> None:
+    run = make("", ENDING)
+    process = run.template.start_standby()
+    printed, code = run.run(process)
+    printed += lines(process, process.output, 3 - len(printed))
+    assert (printed, code) == (["True", "its thread", "at exit"], 0), "as under python"
+
+
 def test_numpy_has_other_random_numbers_in_each_standby(make: Callable[[str, str], TemplateRun]) -> None:
     pytest.importorskip("numpy")
     run = make("import numpy.random", "import numpy\nprint(numpy.random.rand())\n")
@@ -108,7 +127,7 @@ def test_a_signal_is_an_exit_code_and_reaches_a_standby_that_is_not_there_yet(
 ) -> None:
     run = make(SLOW_IMPORT, SCRIPT)
     process = run.template.start_standby()
-    process.kill(signal.SIGTERM)
+    process.signal(signal.SIGTERM)
     process.born(int(lines(process, process.life, 1)[0]))
     assert lines(process, process.life, 1) == ["143"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.elastic.script_imports import imported_modules
-from arc_toolkit.elastic.throughput import worth_growing
+from arc_toolkit.elastic.throughput import largest_that_pays, worth_growing
 from arc_toolkit.elastic.timeline import Timeline
-from arc_toolkit.elastic.worlds import Capacity, place_ranks
+from arc_toolkit.elastic.worlds import Capacity, gpus_of, place_ranks
 from arc_toolkit.errors import ArcError
 
 
@@ -35,6 +35,32 @@ def test_ranks_fill_nodes_in_order_and_leave_doomed_ones() -> None:
 )
 def test_growth_stops_where_it_does_not_pay(rates: dict[int, float], now: int, wanted: int, grows: bool) -> None:
     assert worth_growing(rates, now, wanted) is grows
+
+
+@pytest.mark.parametrize(
+    ("rates", "workers"),
+    [
+        ({}, 8),  # nothing is known
+        ({1: 100, 2: 200}, 8),
+        ({1: 100, 2: 130}, 3),  # 160 expected for 3, 190 for 4: efficiency 0.53 and 0.48
+        ({1: 100, 2: 101}, 2),
+    ],
+)
+def test_nodes_are_asked_for_while_they_pay(rates: dict[int, float], workers: int) -> None:
+    assert largest_that_pays(rates, 2, 8, 0.5) == workers
+
+
+@pytest.mark.parametrize(
+    ("gpus", "slots", "each"),
+    [
+        ("0123", 4, ["0", "1", "2", "3"]),
+        ("0123", 2, ["01", "23"]),
+        ("0", 2, ["0", "0"]),  # --gpus 0.5
+        ("01", 4, ["0", "0", "1", "1"]),
+    ],
+)
+def test_ranks_of_a_node_have_gpus(gpus: str, slots: int, each: list[str]) -> None:
+    assert ["".join(gpus_of(list(gpus), slots, place)) for place in range(slots)] == each
 
 
 def test_the_timeline_says_what_a_stall_cost() -> None:

@@ -85,6 +85,7 @@ def node_types(arc: Arc, words: tuple[str, ...]) -> tuple[Any, Any]:
         ((*AZURE, "--vm-image", "Ubuntu2204"), "publisher:offer:sku:version"),
         ((*AZURE, "--nodes", "aks"), "--nodes aks is not for --cloud azure"),
         ((*AWS, "--cpus", "4"), "Ray asks EC2"),
+        ((*AWS, "--zone", "eu-west-9a"), "--zone eu-west-9a is not in --region"),
         ((*AWS, "--resource-group", "x"), "--resource-group is not for --cloud aws"),
         ((*AWS, "--share", "/local/path"), "an NFS export"),
         ((*AWS, "--share", "a:/b; reboot"), "an NFS export"),
