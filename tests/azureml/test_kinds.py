@@ -17,12 +17,6 @@ from arc_toolkit.files import read_raw
 from tests.azureml.support import patch
 
 
-def root_of(text: str) -> yaml.Node:
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    assert root is not None
-    return root
-
-
 V2 = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
 V1 = "$schema: https://componentsdk.azureedge.net/jsonschema/{}.json\n"
 OLD = "$schema: http://azureml/sdk-2-0/{}.json\n"
