@@ -16,7 +16,6 @@ from arc_toolkit.edit.edits import Unreadable
 from arc_toolkit.files import read_raw
 from tests.azureml.support import patch
 
-
 V2 = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
 V1 = "$schema: https://componentsdk.azureedge.net/jsonschema/{}.json\n"
 OLD = "$schema: http://azureml/sdk-2-0/{}.json\n"

@@ -183,7 +183,7 @@ def test_a_notice_is_not_looked_for_in_every_short_step(tmp_path: Path, monkeypa
     assert 1 <= len(looks) <= 2 + (time.monotonic() - began) / 0.05
     written = read_progress(file.path)
     assert written is not None
-    assert written.step == 999, "but every step is told"
+    assert written.step == 999, "but the supervisor knows of every step"
     file.write(Notice(NoticeKind.STOP, "elastic", "1", deadline=time.time() + 60))
     began = time.monotonic()
     while not store.due(step):
