@@ -35,7 +35,7 @@ PARTS = os.environ.get("ARC_TOOLKIT_BENCH_PARTS", "stalls,overhead").split(",")
 LIMITS = {"growing": 2.0, "notice": 1.5, "killed": 2.0, "silent": 4.0}
 LEAST_RATIO = 15.0
 LEAST_THROUGHPUT = 0.99
-_TURNS = 60  # of overhead, per round
+_TURNS = 150  # of overhead, per round
 
 Result = dict[str, Any]
 

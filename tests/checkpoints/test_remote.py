@@ -332,22 +332,28 @@ def test_a_checkpoint_that_is_deleted_during_the_listing_does_not_hide_the_other
     assert uploaded(url) == [2]
 
 
-def test_saves_that_are_faster_than_uploads_do_not_keep_them_from_being_finished(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put, may_go_on = RemoteFolder._put, threading.Event()
+@pytest.fixture
+def may_upload(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Uploads of files wait for it."""
+    put, event = RemoteFolder._put, threading.Event()
 
-    def put_slowly(folder: RemoteFolder, source: Path, path: str) -> None:
-        assert may_go_on.wait(60)
+    def put_late(folder: RemoteFolder, source: Path, path: str) -> None:
+        assert event.wait(60)
         put(folder, source, path)
 
-    monkeypatch.setattr(RemoteFolder, "_put", put_slowly)
+    monkeypatch.setattr(RemoteFolder, "_put", put_late)
+    return event
+
+
+def test_saves_that_are_faster_than_uploads_do_not_keep_them_from_being_finished(
+    tmp_path: Path, url: str, may_upload: threading.Event
+) -> None:
     store = quiet(tmp_path / "a", remote=url, keep=2)
     for step in range(1, 6):
         with store.save(step) as folder:
             (folder / "model.bin").write_bytes(b"x")
             (folder / "more.bin").write_bytes(b"x")
-    may_go_on.set()
+    may_upload.set()
     assert store.wait(60)
     first, last = uploaded(url)
     assert first < last == 5
@@ -355,15 +361,8 @@ def test_saves_that_are_faster_than_uploads_do_not_keep_them_from_being_finished
 
 
 def test_the_save_for_a_notice_does_not_wait_for_an_upload(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, url: str, may_upload: threading.Event
 ) -> None:
-    put, may_go_on = RemoteFolder._put, threading.Event()
-
-    def put_slowly(folder: RemoteFolder, source: Path, path: str) -> None:
-        assert may_go_on.wait(60)
-        put(folder, source, path)
-
-    monkeypatch.setattr(RemoteFolder, "_put", put_slowly)
     store = quiet(tmp_path / "a", remote=url)
     for step in (1, 2):
         if step == 2:
@@ -371,6 +370,6 @@ def test_the_save_for_a_notice_does_not_wait_for_an_upload(
         with store.save(step) as folder:
             (folder / "model.bin").write_bytes(b"x")
             (folder / "more.bin").write_bytes(b"x")
-    may_go_on.set()
+    may_upload.set()
     assert store.wait(60)
     assert uploaded(url) == [2]
