@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from zlib import crc32
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 
 BLOCK = 4 * 1024 * 1024  # has a digest of its own
 _PIECE = 1024 * 1024  # is read at once, per thread; it stays in the cache of a core
+# The key of the digests in a manifest, and that of earlier versions, whose checkpoints are still good.
+KIND, EARLIER_KIND = "crc32", "sha256"
+
+
+class Crc32:
+    """As the digests of `hashlib`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, data: bytes | memoryview = b"") -> None:
+        self._value = crc32(data)
+
+    def update(self, data: bytes | memoryview) -> None:
+        self._value = crc32(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
 
 
 def digest_files(
@@ -25,9 +43,13 @@ def digest_files(
     names: Sequence[str],
     block_size: int = BLOCK,
     known: Mapping[str, Sequence[str | None]] | None = None,
+    kind: str = KIND,
 ) -> list[dict[str, Any]]:
     """Path, size and the digests of every block of these files. Blocks whose digest is known are not read."""
-    from zlib import crc32  # not in a thread: a signal during an import would block it
+    if kind == KIND:
+        new_digest: Callable[[], Any] = Crc32
+    else:
+        from hashlib import sha256 as new_digest  # not in a thread: a signal during an import would block it
 
     sizes = {name: os.stat(folder / name).st_size for name in names}
     blocks: dict[str, list[str | None]] = {}
@@ -45,13 +67,13 @@ def digest_files(
                     name, number = work.pop()
                 except IndexError:  # another thread was faster
                     return
-                digest, start = 0, number * block_size
+                digest, start = new_digest(), number * block_size
                 end = min(start + block_size, sizes[name])
                 with open(folder / name, "rb", buffering=0) as stream:
                     while start < end and (count := os.preadv(stream.fileno(), [buffer[: end - start]], start)):
-                        digest = crc32(buffer[:count], digest)
+                        digest.update(buffer[:count])
                         start += count
-                blocks[name][number] = digest_text(digest) if start == end else ""
+                blocks[name][number] = digest.hexdigest() if start == end else ""
         except OSError as error:
             failures.append(error)
 
@@ -61,12 +83,7 @@ def digest_files(
         join()
     if failures:
         raise failures[0]
-    return [{"path": name, "size": sizes[name], "crc32": blocks[name]} for name in names]
-
-
-def digest_text(digest: int) -> str:
-    """As in a manifest: always of the same length."""
-    return f"{digest:08x}"
+    return [{"path": name, "size": sizes[name], kind: blocks[name]} for name in names]
 
 
 def in_thread(call: Callable[[], None]) -> Callable[[], None]:

@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 
-from arc_toolkit.checkpoints.digests import BLOCK, digest_files, in_thread
+from arc_toolkit.checkpoints.digests import BLOCK, EARLIER_KIND, KIND, digest_files, in_thread
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def seal(
     # A draft of the same length is synced with the files: to fill it in changes nothing but content and needs no commit
     # of the file system's journal, which is most of the time of a small sync.
     sizes = [(name, os.stat(folder / name).st_size) for name in names]
-    unknown = [{"path": name, "size": size, "crc32": [_UNKNOWN_BLOCK] * -(-size // BLOCK)} for name, size in sizes]
+    unknown = [{"path": name, "size": size, KIND: [_UNKNOWN_BLOCK] * -(-size // BLOCK)} for name, size in sizes]
     (folder / _TEMPORARY).write_bytes(manifest_bytes(_described(fields, unknown)))
     join = in_thread(lambda: _sync([folder / name for name in [*names, *sorted(tops), _TEMPORARY]], failures))
     try:
@@ -242,7 +242,7 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
     anyone's, and its digest only proves that it is whole."""
     numbers = [manifest["step"], manifest["writer"]["fence"], manifest["block_size"]]
     paths = [entry["path"] for entry in manifest["files"]]
-    block_size = manifest["block_size"]
+    block_size, kind = manifest["block_size"], _digest_kind(manifest)
     return (
         all(type(number) is int and number >= 0 for number in numbers)
         and block_size > 0
@@ -250,11 +250,15 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
         and all(isinstance(path, str) and is_inside(path) for path in paths)
         and all(
             type(entry["size"]) is int
-            and isinstance(entry["crc32"], list)
-            and len(entry["crc32"]) == -(-entry["size"] // block_size)
+            and isinstance(entry[kind], list)
+            and len(entry[kind]) == -(-entry["size"] // block_size)
             for entry in manifest["files"]
         )
     )
+
+
+def _digest_kind(manifest: dict[str, Any]) -> str:
+    return EARLIER_KIND if any(EARLIER_KIND in entry for entry in manifest["files"]) else KIND
 
 
 def is_inside(path: str) -> bool:
@@ -276,7 +280,8 @@ def verify(checkpoint: Checkpoint) -> Damage | None:
                 return Damage(folder, f"{name} is missing")
             if (size := (folder / name).stat().st_size) != entry["size"]:
                 return Damage(folder, f"{name} has {size} bytes instead of {entry['size']}")
-        for entry in digest_files(folder, list(expected), checkpoint.manifest["block_size"]):
+        block_size, kind = checkpoint.manifest["block_size"], _digest_kind(checkpoint.manifest)
+        for entry in digest_files(folder, list(expected), block_size, kind=kind):
             if entry != expected[entry["path"]]:
                 return Damage(folder, f"{entry['path']} has other bytes than were saved")
     except OSError as error:

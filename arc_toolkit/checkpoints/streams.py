@@ -16,9 +16,8 @@ import time
 from _thread import get_ident, start_new_thread
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from zlib import crc32
 
-from arc_toolkit.checkpoints.digests import BLOCK, digest_text
+from arc_toolkit.checkpoints.digests import BLOCK, Crc32
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class DigestedFile(io.RawIOBase):
                 self._write_at(self._slots[slot], number * BLOCK)
             elif self._error is None:
                 size = min(BLOCK, self._end - number * BLOCK)
-                self.digests[number] = digest_text(crc32(self._slots[slot][:size]))
+                self.digests[number] = Crc32(self._slots[slot][:size]).hexdigest()
         except BaseException as error:
             self._error = self._error or error
         self._done.put(slot)

@@ -48,7 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.checkpoints import Damage, Store
+    from arc_toolkit.checkpoints import Damage
+    from arc_toolkit.checkpoints.shelf import Shelf
 
     if args.keep < 2:
         raise ArcError(f"--keep {args.keep}: keep at least 2, because the newest may turn out to be damaged")
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         except OSError as error:
             raise ArcError(f"cannot read {args.folder}: {error}") from None
     elif os.path.isdir(args.folder):
-        entries = Store(args.folder).listing()
+        entries = Shelf(Path(args.folder), args.keep, console.note).listing()
     else:
         raise ArcError(f"{args.folder} is not a folder")
     if args.action == "resume":

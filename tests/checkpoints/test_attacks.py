@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -743,3 +745,20 @@ def test_the_import_takes_less_than_20_ms(tmp_path: Path) -> None:
         if min(times) < 20:
             return
     pytest.fail(f"{min(times):.1f} ms")
+
+
+def test_a_checkpoint_of_an_earlier_version_with_sha256_digests_is_valid_and_its_damage_is_found(
+    tmp_path: Path,
+) -> None:
+    content = random.Random(5).randbytes(5000)
+    folder = tmp_path / "step-000000000001-000001-abcd"
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(content)
+    blocks = [content[start : start + 1024] for start in range(0, len(content), 1024)]
+    digests = [hashlib.sha256(block).hexdigest() for block in blocks]
+    (folder / NAME).write_bytes(signed(files=[{"path": "model.bin", "size": len(content), "sha256": digests}]))
+    newest = quiet(tmp_path).latest()
+    assert newest is not None
+    assert newest.folder == folder
+    (folder / "model.bin").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert quiet(tmp_path).latest() is None
