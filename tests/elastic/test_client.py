@@ -76,6 +76,25 @@ def test_a_controller_that_came_back_is_asked_for_all_of_its_output(follow: Any)
     assert asked == [("client", 0, 0, 5.0), ("client", 2, 7, 5.0), ("client", 2, 0, 5.0)]
 
 
+def test_what_was_seen_is_not_given_again(follow: Any) -> None:
+    statuses, _ = follow(FakeRay(status(events=2, lines=7), status(events=1, lines=9, code=0)))
+    assert [item["seen"] for item in statuses] == [(2, 7), (3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (GetTimeoutError(), "the controller of the run has not answered for 180 s"),
+        (RayActorError("the actor died\nbecause of this"), "the controller of the run is gone: the actor died$"),
+    ],
+)
+def test_a_run_that_cannot_be_asked_to_stop_is_one_sentence(answer: Exception, reason: str) -> None:
+    controller = SimpleNamespace(stop=SimpleNamespace(remote=lambda: None))
+    assert ray_cluster.stop(FakeRay((3, 5)), controller) == (3, 5)
+    with pytest.raises(ArcError, match=reason):
+        ray_cluster.stop(FakeRay(answer), controller)
+
+
 def test_a_controller_that_is_gone_is_one_sentence(follow: Any) -> None:
     statuses, _ = follow(FakeRay(RayActorError("the actor died\nbecause of this")))
     with pytest.raises(ArcError, match=r"the controller of the run is gone: the actor died$"):
