@@ -29,6 +29,7 @@ _TICK = 0.05
 _CALM_TICK = 0.2
 _REGRET_SECONDS = 2 * MEASURE_SECONDS  # of workers that do not pay
 _JOIN_SECONDS = 1.5  # after the last agent that came, for others of the first start
+_SAY_SECONDS = 10.0  # before it is said that the run waits for workers
 _ADOPT_SECONDS = 5.0  # for all agents to find a controller that came back
 
 
@@ -67,10 +68,10 @@ class Controller:
         self.throughput = Throughput()
         self._saved_step: int | None = None
         self._waiting_since: float = time.monotonic()
-        self._last_join = 0.0
+        self._say_at = self._waiting_since + min(_SAY_SECONDS, config.rescale_timeout)
+        self._last_join = self._last_poll = 0.0
         self._code: int | None = None
         self._outcome = "running"
-        self._last_poll = 0.0
         self.output = OutputLog()
         self._is_cancelled = False
         self._notes: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
@@ -259,14 +260,13 @@ class Controller:
         is_first = self._number == 0
         if is_first and possible.size < self.config.most and now - self._last_join < _JOIN_SECONDS:
             return  # agents of a cluster come one after the other; a start with one of them would soon be stopped
-        is_late = waited > self.config.rescale_timeout
         # The first start waits for standbys of the nodes that are there; later ones go on with those that are warm.
-        enough = possible.size if is_first and not is_late else 1
+        enough = possible.size if is_first and waited <= self.config.rescale_timeout else 1
         if ready.size >= max(self.config.least, enough):
             self._start(ready)
-        elif is_late:
+        elif now > self._say_at:
             self.timeline.add("waiting", workers=ready.size, least=self.config.least)
-            self._waiting_since = now
+            self._say_at = now + self.config.rescale_timeout
 
     def _start(self, placement: Placement) -> None:
         if self._is_restarted or self._adopted:
@@ -392,6 +392,7 @@ class Controller:
         if cause == "cancelled":
             self._finish("cancelled", EVICTED)
         self._generation, self._waiting_since = None, time.monotonic()
+        self._say_at = self._waiting_since + min(_SAY_SECONDS, self.config.rescale_timeout)
 
     def _finish(self, outcome: str, code: int) -> None:
         self.timeline.add("end", outcome=outcome, code=code)

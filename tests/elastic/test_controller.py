@@ -413,6 +413,22 @@ def test_a_run_waits_for_the_least_workers_and_says_so(tmp_path: Path) -> None:
     assert f"total {expected_total(40)} workers 2" in run.text()
 
 
+def test_a_run_without_nodes_says_so_soon_and_knows_what_that_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arc_toolkit.elastic.controller._SAY_SECONDS", 1.0)
+    with elastic_run(tmp_path, LocalCluster("a"), tmp_path / "end", 0.02) as run:
+        run.until_step(20)
+        (run.notices / "a").write_text("60")
+        run.until(lambda: bool(run.events("waiting")))
+        run.controller.cancel()
+        assert run.wait() == 143
+    summary = run.controller.summary()
+    assert summary["seconds_lost"]["eviction"] > 1.0
+    spent = summary["seconds_trained"] + sum(summary["seconds_lost"].values())
+    assert spent == pytest.approx(summary["seconds"], abs=0.5)
+
+
 def test_two_slots_of_one_node_are_two_ranks(tmp_path: Path) -> None:
     with elastic_run(tmp_path, LocalCluster("a", slots=2), 40, 0.01, most=2) as run:
         assert run.wait() == 0
