@@ -154,9 +154,10 @@ class RayNodes:
             try:
                 ray.get(agent)
             except Exception as error:
-                text = f"its agent failed: {ray_connection.reason_of(error)}"
-                is_own = isinstance(error, ray.exceptions.RayTaskError) or node not in self._welcomed
-                if is_own and self._reported.get(node) != text:
+                is_own = isinstance(error, ray.exceptions.RayTaskError)  # with its traceback
+                reason = str(error).strip().splitlines()[-1] if is_own else ray_connection.reason_of(error)
+                text = f"its agent failed: {reason}"
+                if (is_own or node not in self._welcomed) and self._reported.get(node) != text:
                     self._reported[node] = text
                     self._report(node, text)
 

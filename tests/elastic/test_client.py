@@ -99,3 +99,30 @@ def test_a_controller_that_is_gone_is_one_sentence(follow: Any) -> None:
     statuses, _ = follow(FakeRay(RayActorError("the actor died\nbecause of this")))
     with pytest.raises(ArcError, match=r"the controller of the run is gone: the actor died$"):
         list(statuses)
+
+
+def test_why_an_agent_failed_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RayTaskError(Exception):
+        pass
+
+    def get(error: Exception) -> None:
+        raise error
+
+    exceptions = SimpleNamespace(RayTaskError=RayTaskError)
+    ray = SimpleNamespace(wait=lambda refs, timeout: (refs, []), get=get, exceptions=exceptions)
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda: ray)
+    notes: list[tuple[str, str]] = []
+    nodes = ray_cluster.RayNodes("fig", 1, 0, 2, lambda *note: notes.append(note))
+    for pid in (1, 2):
+        nodes._agents["a"] = RayTaskError(f"ray::RayAgent.run() (pid={pid})\n  File x\nOSError: no space left")
+        nodes._report_failures()
+    nodes._agents["b"] = RayActorError("it could not be created.\nno Python")
+    nodes._report_failures()
+    nodes._welcomed.add("c")
+    nodes._agents["c"] = RayActorError("its node has died")
+    nodes._report_failures()
+    assert notes == [
+        ("a", "its agent failed: OSError: no space left"),
+        ("b", "its agent failed: it could not be created. no Python"),
+    ], "the loss of a node is known without that"
+    assert not nodes._agents
