@@ -41,6 +41,13 @@ def test_a_run_without_incidents(tmp_path: Path) -> None:
         assert run.controller.timeline.steps_redone == 0
 
 
+def test_the_folder_of_checkpoints_is_there_for_the_library_of_adaptdl(tmp_path: Path) -> None:
+    source = 'import os\nprint(os.listdir(os.environ["ADAPTDL_CHECKPOINT_PATH"]))\n'
+    with elastic_run(tmp_path, LocalCluster("a"), source=source, modules=[], max_failures=0) as run:
+        assert run.wait() == 0
+    assert "[]" in run.text()
+
+
 WITH_CHILD = """
 import signal, subprocess, sys
 child = subprocess.Popen(["sleep", "60"])
