@@ -111,11 +111,13 @@ _ELASTIC = (
     (
         "measured before all ranks train",
         "throughput.py",
-        "if len(progress) < self._size or 0 not in progress:",
+        "if len(progress) < self.size or 0 not in progress:",
         "if 0 not in progress:",
     ),
+    ("measured in the middle of a step", "throughput.py", "if (step, samples) == self._last[1:]:", "if False:"),
+    ("workers that do not pay stay", "throughput.py", "return now if pays else smaller", "return now"),
     ("growth without a threshold", "throughput.py", " and efficiency >= threshold", ""),
-    ("small gains count", "throughput.py", "expected / rates[last] - 1 > least_gain and ", ""),
+    ("small gains count", "throughput.py", "expected > (1 + least_gain) * _expected(known, now) and ", ""),
     ("lines are given twice", "output_log.py", "max(0, len(lines) - max(0, self.count - count))", "0"),
     ("a damaged copy counts", "copies.py", " or verify(checkpoint) is not None", ""),
     (

@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "durations": set(),
     "stderr": set(),
+    "ray_connection": {"errors"},
     "files": {"errors"},
     "inputs": BASE,
     "findings": BASE | {"edit"},
@@ -33,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "kube": BASE,
     "checkpoints": BASE | {"notices"},
     "notices": BASE,
-    "elastic": BASE | {"checkpoints", "notices"},
+    "elastic": BASE | {"checkpoints", "notices", "ray_connection"},
     "output": BASE | {"edit", "findings", "kube", "__version__"},
     "azureml": CORE,
     "sizing": CORE,
@@ -41,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     # The interval between saves is the one that `every="auto"` uses; VM sizes and shares are those of sizing.
     "cost": CORE | {"checkpoints", "sizing"},
     "diagnosis": CORE | {"notices"},  # the lines that `run` writes
-    "diagnosis.sources": CORE | {"diagnosis", "cluster", "azure"},
+    "diagnosis.sources": CORE | {"diagnosis", "cluster", "azure", "ray_connection"},
     "cluster": CORE | {"sizing"},
     "azure": CORE | {"sizing", "cluster"},
     "__main__": {"cli"},
@@ -53,7 +54,7 @@ ONLY_IN: dict[str, set[str]] = {
     "azure": {"azure", "diagnosis.sources"},
     "adlfs": {"diagnosis.sources"},
     "mlflow": {"diagnosis.sources"},
-    "ray": {"elastic", "diagnosis.sources"},
+    "ray": {"elastic", "ray_connection"},
 }
 # These run inside other people's training jobs.
 STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files", "durations", "stderr")

@@ -36,6 +36,24 @@ class NotTheWriter(OSError):
     """Another process is the writer by now, or this one could not become it: to try again is of no use."""
 
 
+def url_problem(url: str, *, is_local: bool) -> str | None:
+    """Why nothing can be saved at a URL, as far as that is known without opening it. `is_local`: by this Python."""
+    from importlib.util import find_spec
+
+    try:
+        from fsspec.registry import known_implementations, registry
+    except ImportError:
+        return "fsspec is needed for a URL" if is_local else None
+    protocol = url.partition("://")[0].rpartition("::")[2]
+    if protocol in registry:
+        return None
+    if protocol not in known_implementations:
+        return f"fsspec does not know {protocol}://"
+    package = known_implementations[protocol]["class"].partition(".")[0]
+    is_missing = is_local and find_spec(package) is None
+    return f"the package {package} is needed for {protocol}://" if is_missing else None
+
+
 class RemoteFolder:
     """The checkpoints below one URL. Every method raises `OSError` for whatever goes wrong on the way."""
 

@@ -24,6 +24,14 @@ def wants_color(choice: str, stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def _columns() -> int:
+    """Of the terminal; some have none."""
+    try:
+        return min(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 101)
+    except (OSError, ValueError):
+        return 80
+
+
 @dataclass
 class Console:
     """One per run, made by `cli.main` from `--quiet`, `--verbose` and `--color`."""
@@ -70,7 +78,7 @@ class Console:
         if self.has_progress:
             self._last_progress = now
             self._progress_shown = True
-            sys.stderr.write(f"\r\x1b[2K{text[:100]}")
+            sys.stderr.write(f"\r\x1b[2K{text[: _columns() - 1]}")  # a line that wraps could not be overwritten
             sys.stderr.flush()
 
     def clear_progress(self) -> None:

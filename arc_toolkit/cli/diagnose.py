@@ -143,6 +143,10 @@ def _check(args: argparse.Namespace) -> None:
     for path in files:
         if "://" in path and not path.startswith("mlflow:"):
             raise ArcError(f"{show_source(path)}: this option reads a file: download it first")
+    if args.ray:
+        from arc_toolkit.ray_connection import split_address
+
+        split_address("--ray", args.ray)
 
 
 def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
@@ -201,10 +205,11 @@ def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -
 
     logs, blobs = len(inventory.logs), sum(map(ray_workers.is_blob, inventory.streams))
     if not ray_workers.pays(logs, blobs):
-        console.note(
-            f"{logs + blobs} logs are read here: one process is faster than Ray with up to {ray_workers.LOCAL_FROM} "
-            f"logs in folders and {ray_workers.BLOBS_FROM} in Blob storage"
-        )
+        if every := logs + len(inventory.streams) + len(inventory.side_logs):
+            console.note(
+                f"{every} logs are read here: one process is faster than Ray with up to {ray_workers.LOCAL_FROM} "
+                f"logs in folders and {ray_workers.BLOBS_FROM} in Blob storage"
+            )
         return None
     console.progress(f"connecting to Ray at {args.ray}")
     workers = ray_workers.connect(args.ray)

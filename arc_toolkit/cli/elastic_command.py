@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
-from arc_toolkit.errors import ArcError
+from arc_toolkit.errors import OK, ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.elastic.run_config import RunConfig
@@ -21,8 +21,9 @@ examples:
   arc-toolkit elastic -f train.py -m 4                                    # a Ray on this machine
   arc-toolkit elastic -f train.py -u ray://head:10001 -m 16 --checkpoints az://container/run -- --epochs 10
   arc-toolkit elastic -u ray://head:10001 --attach brave-fig              # look at a run again
+  arc-toolkit elastic -u ray://head:10001 --stop brave-fig                # end it after a save
 
-exit codes: that of the script; 143 stopped after a save; 2 it cannot be started
+exit codes: that of the script; 143 stopped after a save; 2 it cannot be started; --stop: 0 it has ended
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)  # also of folders
 
@@ -45,8 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="sent to every node; FILE may be relative to it (default: the folder of the script)",
     )
     parser.add_argument("--env", **REPEATED, metavar="K=V", help="a variable for the script; repeat for more")
-    parser.add_argument("--name", metavar="NAME", help="of the run, for --attach (default: made up)")
-    parser.add_argument("--attach", metavar="NAME", help="look at a run that is going on")
+    parser.add_argument("--name", metavar="NAME", help="of the run, for --attach and --stop (default: made up)")
+    existing = parser.add_mutually_exclusive_group()
+    existing.add_argument("--attach", metavar="NAME", help="look at a run that is going on")
+    existing.add_argument("--stop", metavar="NAME", help="end a run after a save, and wait for that")
     saves = parser.add_argument_group("checkpoints")
     saves.add_argument(
         "--checkpoints",
@@ -78,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.5,
         metavar="SHARE",
-        help="grow only while a worker keeps this share of its throughput (default: 0.5)",
+        help="grow only while a worker keeps this share of its throughput; 0: use all (default: 0.5)",
     )
     where = parser.add_argument_group("where eviction notices come from")
     where.add_argument(
@@ -95,11 +98,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.elastic import ray_cluster
 
-    if args.attach:
-        if args.file or args.max_cluster_size is not None:
-            raise ArcError("--attach looks at a run that is going on: leave out -f and -m")
-        ray = ray_cluster.connect(args.uri or "auto", console.note)
-        return _follow(ray, ray_cluster.attach(ray, args.attach), args.attach, args, console)
+    if args.attach or args.stop:
+        return _existing(args, console)
     config, working_dir = _config(args)
     if args.uri:
         ray = ray_cluster.connect(args.uri, console.note, working_dir)
@@ -107,22 +107,42 @@ def run(args: argparse.Namespace, console: Console) -> int:
         ray = ray_cluster.start_local(working_dir, args.cpus, args.gpus, config.most)
     try:
         controller = ray_cluster.start(ray, config, args.cpus, args.gpus)
-        console.note(
-            f"run {config.name}; look at it again with --attach {config.name}" if args.uri else config.name
-        )
+        console.note(f"run {config.name}; {_again(config.name)}" if args.uri else config.name)
         return _follow(ray, controller, config.name, args, console)
     finally:
         ray.shutdown()
 
 
+def _existing(args: argparse.Namespace, console: Console) -> int:
+    """Look at a run, or end it."""
+    from arc_toolkit.elastic import ray_cluster
+
+    if args.file or args.max_cluster_size is not None:
+        option = "--attach" if args.attach else "--stop"
+        raise ArcError(f"{option} is for a run that is going on: leave out -f and -m")
+    ray = ray_cluster.connect(args.uri or "auto", console.note)
+    name = args.attach or args.stop
+    controller = ray_cluster.attach(ray, name)
+    if args.attach:
+        return _follow(ray, controller, name, args, console)
+    console.note(f"run {name} stops after a save, for which it has its --checkpoint-timeout")
+    _follow(ray, controller, name, args, console, ray_cluster.stop(ray, controller))
+    return OK
+
+
+def _again(name: str) -> str:
+    return f"look at it again with --attach {name}, end it with --stop {name}"
+
+
 def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
+    from arc_toolkit.cli.run_command import check_metadata
     from arc_toolkit.durations import parse_seconds
     from arc_toolkit.elastic.run_config import RunConfig
     from arc_toolkit.elastic.script_imports import imported_modules
     from arc_toolkit.files import read_text
 
     if not args.file or args.max_cluster_size is None:
-        raise ArcError("-f FILE and -m N are needed, or --attach NAME")
+        raise ArcError("-f FILE and -m N are needed, or --attach NAME, or --stop NAME")
     if not 1 <= args.min <= args.max_cluster_size:
         raise ArcError(f"--min {args.min} -m {args.max_cluster_size}: use 1 <= min <= max")
     if not (0 <= args.cpus < math.inf and 0 <= args.gpus < math.inf and args.cpus + args.gpus > 0):
@@ -155,6 +175,7 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     for pair in args.env:
         if pair.find("=") < 1:
             raise ArcError(f"--env {pair}: write NAME=VALUE")
+    check_metadata(args.metadata)
     name = args.name or f"run-{time.strftime('%m%d-%H%M%S')}"
     checkpoints = args.checkpoints or ""
     # In a cluster without shared storage checkpoints are copied between the nodes.
@@ -162,6 +183,11 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         checkpoints = os.path.abspath(checkpoints or os.path.join("checkpoints", name))
         if os.path.exists(checkpoints) and not os.path.isdir(checkpoints):
             raise ArcError(f"--checkpoints {checkpoints} is not a folder")
+    elif checkpoints:
+        from arc_toolkit.checkpoints.remote import url_problem
+
+        if problem := url_problem(checkpoints, is_local=not args.uri):
+            raise ArcError(f"--checkpoints {checkpoints}: {problem}")
     config = RunConfig(
         name=name,
         script=os.path.relpath(script, working_dir),
@@ -183,22 +209,36 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     return config, working_dir
 
 
-def _follow(ray: Any, controller: Any, name: str, args: argparse.Namespace, console: Console) -> int:
-    """Show a run until it has ended. Ctrl-C ends a local run after a save; a run in a cluster goes on."""
+def _follow(
+    ray: Any,
+    controller: Any,
+    name: str,
+    args: argparse.Namespace,
+    console: Console,
+    seen: tuple[int, int] = (0, 0),
+) -> int:
+    """Show a run until it has ended, without the events and lines `seen`.
+
+    Ctrl-C ends a local run after a save; a run in a cluster goes on.
+    """
     from arc_toolkit.elastic import ray_cluster
 
     client, wait = ray_cluster.client_name(), 1.0 if console.has_progress else 5.0
     while True:
         try:
-            for status in ray_cluster.follow(ray, controller, wait, client):
+            for status in ray_cluster.follow(ray, controller, wait, client, seen):
                 _show(status, args, console)
+                seen = status.get("seen", seen)
             break
         except KeyboardInterrupt:
-            if args.uri:
-                console.note(f"the run goes on; look at it again with --attach {name}")
+            if args.stop:
+                console.note(f"run {name} stops all the same")
+                raise
+            if args.uri or args.attach:
+                console.note(f"the run goes on; {_again(name)}")
                 raise
             console.note("stopping after a save")
-            ray.get(controller.stop.remote())
+            ray_cluster.stop(ray, controller)
     summary, code = status["summary"], int(status["code"])
     if args.format == "json":
         from arc_toolkit.output.jsonout import document

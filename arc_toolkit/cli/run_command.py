@@ -87,11 +87,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError(f"--grace {error}") from None
     if args.max_restarts < 0:
         raise ArcError(f"--max-restarts {args.max_restarts}: use a number from 0 on")
+    check_metadata(args.metadata)
     if args.drain_node:
         return _drain_node(args, console, grace)
     if not args.command:
         raise ArcError("no COMMAND: write it after --, such as `arc-toolkit run -- python train.py`")
     return _supervise(args, console, grace)
+
+
+def check_metadata(endpoint: str | None) -> None:
+    """Of --metadata, also if no cloud is found here."""
+    from arc_toolkit.notices.metadata import host_of
+
+    if endpoint is None:
+        return
+    try:
+        host_of(endpoint)
+    except ValueError as error:
+        raise ArcError(f"--metadata {error}") from None
 
 
 def _sources(args: argparse.Namespace, console: Console) -> list[NoticeSource]:

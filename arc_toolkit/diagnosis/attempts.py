@@ -14,6 +14,7 @@ from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.grouping import group
 from arc_toolkit.diagnosis.log_endings import LastWords
+from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -30,7 +31,7 @@ from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
 from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
-LAST_WORDS = frozenset(LastWords)
+ENDS = frozenset((*LastWords, NOTICED))  # an attempt of which a log says so has failed
 # AzureML numbers the processes of a gang from the first rank on; how many each rank has is not known.
 FIRST_PROCESS = re.compile(r"_process_0+\.txt$")
 FIRST_RANKS = ("master-0", "chief-0", "launcher-0", "worker-0")
@@ -126,7 +127,7 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     for draft in drafts:
         printed = _prs_evidence_of(draft, job) if job.prs_evidence else []
         draft.outcome = _outcome(
-            draft, last, cluster, ended=any(item.evidence.reason in LAST_WORDS for item, _ in printed)
+            draft, last, cluster, ended=any(item.evidence.reason in ENDS for item, _ in printed)
         )
         if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
             draft.end = None  # a helper may have ended already
@@ -224,7 +225,7 @@ def _starts(drafts: list[AttemptDraft]) -> dict[int, float]:
 def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex, *, ended: bool) -> RunOutcome:
     """The pod's phase first; without a pod, an attempt that was followed by another one has failed.
 
-    `ended`: its log ends with an error.
+    `ended`: its log ends with an error, or for an eviction notice.
     """
     pod = draft.pod
     if pod is None and draft.gang is not None:

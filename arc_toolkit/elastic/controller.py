@@ -6,6 +6,7 @@ next one starts from the newest checkpoint on the nodes that stay. Every wait ha
 
 from __future__ import annotations
 
+import queue
 import time
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,16 @@ from arc_toolkit.elastic.generation import Agreement, Generation, StopRequest
 from arc_toolkit.elastic.messages import Message
 from arc_toolkit.elastic.output_log import OutputLog
 from arc_toolkit.elastic.run_config import RunConfig, newest_saved_step, rank_job
-from arc_toolkit.elastic.throughput import Throughput, largest_that_pays, worth_growing
+from arc_toolkit.elastic.throughput import MEASURE_SECONDS, Throughput, size_that_pays
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Placement, place_ranks
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
 _TICK = 0.05
 _CALM_TICK = 0.2
-_SETTLE_TO_GROW_SECONDS = 2.0
+_REGRET_SECONDS = 2 * MEASURE_SECONDS  # of workers that do not pay
 _JOIN_SECONDS = 1.5  # after the last agent that came, for others of the first start
+_SAY_SECONDS = 10.0  # before it is said that the run waits for workers
 _ADOPT_SECONDS = 5.0  # for all agents to find a controller that came back
 
 
@@ -66,12 +68,13 @@ class Controller:
         self.throughput = Throughput()
         self._saved_step: int | None = None
         self._waiting_since: float = time.monotonic()
-        self._last_join = 0.0
+        self._say_at = self._waiting_since + min(_SAY_SECONDS, config.rescale_timeout)
+        self._last_join = self._last_poll = 0.0
         self._code: int | None = None
         self._outcome = "running"
-        self._last_poll = 0.0
         self.output = OutputLog()
         self._is_cancelled = False
+        self._notes: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
 
     @property
     def placement(self) -> Placement | None:
@@ -106,6 +109,10 @@ class Controller:
     def cancel(self) -> None:
         """End the run after a save; from any thread."""
         self._is_cancelled = True
+
+    def note(self, node: str, text: str) -> None:
+        """Something that the user should know; from any thread."""
+        self._notes.put((node, text))
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -145,6 +152,9 @@ class Controller:
 
     def _tick(self) -> None:
         now = time.monotonic()
+        while not self._notes.empty():
+            node, text = self._notes.get()
+            self.timeline.add("note", node=node, text=text)
         if now - self._last_poll >= 1.0:
             self._last_poll = now
             connected = [agent.node for agent in self._agents.links]
@@ -164,10 +174,9 @@ class Controller:
             self._change_if_needed(generation, now)
 
     def _workers_that_pay(self) -> int:
-        if self._generation is None:
-            return self.config.most
-        size = self._generation.size
-        return largest_that_pays(self.throughput.rates, size, self.config.most, self.config.threshold)
+        """At most. Before the first start nothing is known, and all that are there are used."""
+        rates, size = self.throughput.rates, self.throughput.size or self.config.most
+        return max(size_that_pays(rates, size, self.config.most, self.config.threshold), self.config.least)
 
     # --- agents --------------------------------------------------------------------------------------------
 
@@ -175,16 +184,8 @@ class Controller:
         agent.introduce(message)
         self._agents.links.append(agent)
         self._last_join = time.monotonic()
-        agent.send(
-            "welcome",
-            working_dir=self.config.working_dir,
-            modules=self.config.modules,
-            environment=self.config.environment,
-            cloud=self.config.cloud,
-            metadata=self.config.metadata,
-            notice_dir=self.config.notice_dir,
-            copies=[self.address[0], self._copy_server.port] if self._copy_server is not None else None,
-        )
+        copies = [self.address[0], self._copy_server.port] if self._copy_server is not None else None
+        agent.send("welcome", **self.config.for_agents(), copies=copies)
         self.timeline.add("joined", node=agent.node, slots=agent.slots)
         for row in message["running"]:
             if self._generation is None:
@@ -250,23 +251,22 @@ class Controller:
         if self._failures.exit_code is not None:
             self._finish("failed", self._failures.exit_code)
             return
-        capacities = [agent.capacity for agent in self._agents.links]
-        ready = place_ranks(capacities, self.config.most, warm_only=True)
-        possible = place_ranks(capacities, self.config.most, warm_only=False)
+        capacities, most = [agent.capacity for agent in self._agents.links], self._workers_that_pay()
+        ready = place_ranks(capacities, most, warm_only=True)
+        possible = place_ranks(capacities, most, warm_only=False)
         waited = now - self._waiting_since
         if (self._adopted or self._is_restarted) and waited < _ADOPT_SECONDS:
             return
         is_first = self._number == 0
         if is_first and possible.size < self.config.most and now - self._last_join < _JOIN_SECONDS:
             return  # agents of a cluster come one after the other; a start with one of them would soon be stopped
-        is_late = waited > self.config.rescale_timeout
         # The first start waits for standbys of the nodes that are there; later ones go on with those that are warm.
-        enough = possible.size if is_first and not is_late else 1
+        enough = possible.size if is_first and waited <= self.config.rescale_timeout else 1
         if ready.size >= max(self.config.least, enough):
             self._start(ready)
-        elif is_late:
+        elif now > self._say_at:
             self.timeline.add("waiting", workers=ready.size, least=self.config.least)
-            self._waiting_since = now
+            self._say_at = now + self.config.rescale_timeout
 
     def _start(self, placement: Placement) -> None:
         if self._is_restarted or self._adopted:
@@ -315,15 +315,12 @@ class Controller:
         if not generation.is_ready and warm == place_ranks(capacities, self.config.most, warm_only=False).size:
             generation.is_ready = True
             self.timeline.add("ready", standbys=warm)
-        size = generation.size
-        if generation.takes_part:
-            is_settled = self.throughput.measured_seconds(now) >= _SETTLE_TO_GROW_SECONDS
-        else:
-            is_settled = now - generation.began >= UNKNOWN_SECONDS
-        if size >= self.config.most or not is_settled:
-            return
-        if worth_growing(self.throughput.rates, size, warm, threshold=self.config.threshold):
+        size, pay, measured = generation.size, self._workers_that_pay(), self.throughput.measured_seconds
+        is_unknown = not generation.takes_part and now - generation.began >= UNKNOWN_SECONDS
+        if min(warm, pay) > size and (measured >= MEASURE_SECONDS or is_unknown):
             self._stop(generation, "growing", None)
+        elif pay < size and measured >= _REGRET_SECONDS:
+            self._stop(generation, "shrinking", None)
 
     def _stop(self, generation: Generation, reason: str, left: float | None) -> None:
         """Ask all ranks to stop after the same step."""
@@ -378,16 +375,16 @@ class Controller:
         elif now > stop.until and not is_saved and generation.exits and now < stop.copy_until:
             stop.until = stop.copy_until  # the first rank is still saving
         elif now > stop.until:
-            step = self.newest_step()
+            step, what = self.newest_step(), "no checkpoint in time"
             where = "from the start" if step is None else f"from step {step}"
-            self.timeline.add("timeout", what="no checkpoint in time", resumes=where)
+            if not generation.takes_part:  # it has its own way to save
+                what, where = f"ranks did not end in time: {generation.running}", "from what the script has saved"
+            self.timeline.add("timeout", what=what, resumes=where)
             self._abort(generation, stop.reason)
 
     def _abort(self, generation: Generation, cause: str) -> None:
         """End what is left of this generation; the next one starts with the standbys that are there."""
-        for (
-            agent
-        ) in self._agents.links:  # a notice may have come while the generation was stopping for another one
+        for agent in self._agents.links:  # a notice may have come while it was stopping for another reason
             if agent.is_doomed and generation.placement.ranks_of(agent.node):
                 self.timeline.evict(agent.node)
         self.timeline.stall(cause)
@@ -395,6 +392,7 @@ class Controller:
         if cause == "cancelled":
             self._finish("cancelled", EVICTED)
         self._generation, self._waiting_since = None, time.monotonic()
+        self._say_at = self._waiting_since + min(_SAY_SECONDS, self.config.rescale_timeout)
 
     def _finish(self, outcome: str, code: int) -> None:
         self.timeline.add("end", outcome=outcome, code=code)

@@ -68,6 +68,10 @@ class RankProcess:
         self.size = int(job["environment"]["WORLD_SIZE"])
         self.notice = NoticeFile(folder / f"notice-{generation}-{rank}")
         job["environment"][VARIABLE] = self.notice.path
+        saves = job["environment"].get("ADAPTDL_CHECKPOINT_PATH", "")
+        if saves and "://" not in saves:  # AdaptDL's library expects the folder
+            with contextlib.suppress(OSError):
+                os.makedirs(saves, exist_ok=True)
         os.write(self.commands, json.dumps(job).encode() + b"\n")
 
     @property

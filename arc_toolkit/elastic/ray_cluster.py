@@ -1,11 +1,10 @@
-"""Elastic runs on Ray: a detached controller on the head node, one agent per node. The only module that imports Ray."""
+"""Elastic runs on Ray: a detached controller on the head node, one agent per node."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
-import socket
 import sys
 import threading
 import time
@@ -15,12 +14,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from arc_toolkit import ray_connection
 from arc_toolkit.elastic.agent import ElasticAgent
 from arc_toolkit.elastic.agent_folder import AgentFolder
 from arc_toolkit.elastic.controller import Controller
 from arc_toolkit.elastic.copies import copies_folder
 from arc_toolkit.elastic.run_config import RunConfig
-from arc_toolkit.errors import ArcError, missing_extra
+from arc_toolkit.errors import ArcError
 
 NAMESPACE = "arc-toolkit"
 # Ray has this for systems without clusters: its processes then bind to loopback instead of all interfaces.
@@ -38,11 +38,7 @@ _THREADS = "OMP_NUM_THREADS"
 
 
 def import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise missing_extra("ray", "elastic") from None
-    return ray
+    return ray_connection.import_ray("elastic")
 
 
 def start_local(working_dir: str, cpus: float, gpus: float, workers: int) -> Any:
@@ -67,67 +63,40 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
     The head starts a process for every client, and gives it 30 s: on a busy head that is tried again.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    _check_address(uri)
+    ray_connection.check_address("-u", uri)
     report(f"connecting to Ray at {uri}" + (f", and sending {working_dir}" if working_dir is not None else ""))
     sent = {} if working_dir is None else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
     for _ in range(_CONNECT_TRIES - 1):
         try:
             return _init(uri, address=uri, **sent)
-        except BusyHead as error:
+        except ray_connection.BusyHead as error:
             report(f"{error}; trying again")
             import_ray().shutdown()
     return _init(uri, address=uri, **sent)
 
 
-def _check_address(uri: str) -> None:
-    """Ray waits half a minute or more, and without a word, for an address at which nobody listens."""
-    host, _, port = uri.removeprefix("ray://").partition("/")[0].rpartition(":")
-    if uri.startswith("ray://") and not (host and port.isdigit()):
-        raise ArcError(f"-u {uri}: use ray://HEAD:10001")
-    if not host or not port.isdigit():
-        return  # such as "auto"
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise ArcError(f"cannot connect to Ray at {uri}: {error}") from None
-
-
-class BusyHead(ArcError):
-    """The head was reached, and did not start a process for this client."""
-
-
 def _init(where: str, **options: Any) -> Any:
-    ray = import_ray()
-    try:
-        ray.init(namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR", **options)
-    except ConnectionAbortedError as error:
-        raise BusyHead(_why_not(where, error)) from None
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ArcError(_why_not(where, error)) from None
-    return ray
-
-
-def _why_not(where: str, error: Exception) -> str:
-    """A failure inside of the cluster comes with its traceback, whose last line says what it was."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    text = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
-    return f"cannot connect to Ray at {where}: {text}"
+    return ray_connection.connect_ray("elastic", where, namespace=NAMESPACE, **options)
 
 
 class RayNodes:
     """The nodes of the cluster, inside of the controller. Calls to Ray run in a thread of their own."""
 
-    def __init__(self, name: str, cpus: float, gpus: float, most: int) -> None:
-        self._name, self._cpus, self._gpus, self._most = name, cpus, gpus, most
+    def __init__(self, name: str, cpus: float, gpus: float, most: int, report: Callable[[str, str], None]) -> None:
+        self._name, self._cpus, self._gpus, self._most, self._report = name, cpus, gpus, most, report
         self._connected: frozenset[str] = frozenset()
+        self._welcomed: set[str] = set()  # nodes whose agent was connected at some time
         self._workers = 0
         self._asked: tuple[int, float] = (0, 0.0)  # for how many workers, and when
         self._tried: dict[str, float] = {}  # when an agent was started on a node
+        self._agents: dict[str, Any] = {}  # what the call of each agent gives when it ends
+        self._reported: dict[str, str] = {}
         self._wanted = threading.Event()
         threading.Thread(target=self._run, name="ray-nodes", daemon=True).start()
 
     def poll(self, address: tuple[str, int], connected: Collection[str], workers: int) -> None:
         self._connected, self._workers = frozenset(connected), workers
+        self._welcomed |= self._connected
         self._wanted.set()
 
     def drain(self, node: str, deadline: float | None) -> None:
@@ -139,6 +108,7 @@ class RayNodes:
             self._wanted.clear()
             try:
                 self._ask_for_nodes(self._workers)
+                self._report_failures()
                 self._start_agents()
             except Exception as error:  # Ray is away for a moment: the next poll tries again
                 sys.stderr.write(f"arc-toolkit elastic: {type(error).__name__}: {error}\n")
@@ -174,6 +144,23 @@ class RayNodes:
                 self._tried[name] = time.monotonic()
                 self._start_agent(ray, name, slots)
 
+    def _report_failures(self) -> None:
+        """Why an agent could not start, or ended with an error; the loss of its node is known without this."""
+        ray = import_ray()
+        for node, agent in list(self._agents.items()):
+            if not ray.wait([agent], timeout=0)[0]:
+                continue
+            del self._agents[node]
+            try:
+                ray.get(agent)
+            except Exception as error:
+                is_own = isinstance(error, ray.exceptions.RayTaskError)  # with its traceback
+                reason = str(error).strip().splitlines()[-1] if is_own else ray_connection.reason_of(error)
+                text = f"its agent failed: {reason}"
+                if (is_own or node not in self._welcomed) and self._reported.get(node) != text:
+                    self._reported[node] = text
+                    self._report(node, text)
+
     def _has_agent(self, ray: Any, node: str) -> bool:
         try:
             ray.get_actor(self._agent_name(node), namespace=NAMESPACE)
@@ -198,7 +185,8 @@ class RayNodes:
             "num_gpus": math.ceil(gpus) if gpus > 1 else gpus,  # Ray has parts of one GPU only
             "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
         }
-        ray.remote(RayAgent).options(**options).remote().run.remote(node, slots, self._name, self._cpus)
+        agent = ray.remote(RayAgent).options(**options).remote()
+        self._agents[node] = agent.run.remote(node, slots, self._name, self._cpus)
 
     def _slots(self, resources: dict[str, float]) -> int:
         rooms = [self._most]
@@ -234,13 +222,16 @@ class RayAgent:
             host, port = ray.get(controller.find_address.remote(), timeout=10)
             return host, port
 
-        gpus = [str(number) for number in ray.get_gpu_ids()]
-        folder = AgentFolder()
         try:
+            gpus = [str(number) for number in ray.get_gpu_ids()]
+            folder = AgentFolder()
             _keep_copies(str(folder.path))
             ElasticAgent(name, node, slots, find_controller, folder, gpus).run()
-        finally:
-            ray.actor.exit_actor()
+        except Exception:
+            # The controller reports it. This process goes a moment later, so that another agent can have its name.
+            threading.Timer(_LEAVE_SECONDS, os._exit, (1,)).start()
+            raise
+        ray.actor.exit_actor()
 
 
 def _keep_copies(folder: str) -> None:
@@ -261,10 +252,11 @@ class RayController:
     def __init__(self, config: dict[str, Any], cpus: float, gpus: float) -> None:
         ray = import_ray()
         self._config = RunConfig(**config)
-        self._nodes = RayNodes(self._config.name, cpus, gpus, self._config.most)
         host = ray.util.get_node_ip_address()
         restarted = bool(ray.get_runtime_context().was_current_actor_reconstructed)
         history = copies_folder(self._config.name, "head").with_name("history.json")
+        most, name = self._config.most, self._config.name
+        self._nodes = RayNodes(name, cpus, gpus, most, lambda *note: self._controller.note(*note))
         self._controller = Controller(
             self._config, self._nodes, host=host, history=history, is_restarted=restarted
         )
@@ -303,8 +295,11 @@ class RayController:
         self._clients.pop(client, None)
         return any(time.monotonic() - asked < _LEAVE_SECONDS for asked in list(self._clients.values()))
 
-    def stop(self) -> None:
+    def stop(self) -> tuple[int, int]:
+        """End the run after a save. How many events and lines of output there were before."""
+        seen = len(self._controller.timeline.events), self._controller.output.count
         self._controller.cancel()
+        return seen
 
 
 def start(ray: Any, config: RunConfig, cpus: float, gpus: float) -> Any:
@@ -336,13 +331,31 @@ def attach(ray: Any, name: str) -> Any:
         raise ArcError(f"there is no run {name} in this cluster") from None
 
 
-def follow(ray: Any, controller: Any, wait: float, client: str) -> Iterator[dict[str, Any]]:
-    """The status of a run, again and again until it has ended. Events and output are given once.
+def stop(ray: Any, controller: Any) -> tuple[int, int]:
+    """Ask for the end of a run, after a save. How many events and lines of output there were before, for `follow`."""
+    try:
+        events, lines = ray.get(controller.stop.remote(), timeout=_PATIENCE_SECONDS)
+    except ray.exceptions.GetTimeoutError:
+        raise ArcError(f"the controller of the run has not answered for {_PATIENCE_SECONDS:.0f} s") from None
+    except ray.exceptions.RayActorError as error:
+        raise _gone(error) from None
+    return events, lines
+
+
+def _gone(error: Exception) -> ArcError:
+    text = str(error).strip().partition("\n")[0]
+    return ArcError(f"the controller of the run is gone: {text}")
+
+
+def follow(
+    ray: Any, controller: Any, wait: float, client: str, seen: tuple[int, int] = (0, 0)
+) -> Iterator[dict[str, Any]]:
+    """The status of a run, again and again until it has ended. Events and output are given once, after those `seen`.
 
     A status without news comes every `wait` seconds: each one costs processor time in four processes. One without
     `state` says for how many seconds the controller has not answered.
     """
-    events = lines = 0
+    events, lines = seen
     address, since = None, time.monotonic()
     while True:
         try:
@@ -356,8 +369,7 @@ def follow(ray: Any, controller: Any, wait: float, client: str) -> Iterator[dict
             yield {"silent": silent}
             continue
         except ray.exceptions.RayActorError as error:
-            text = str(error).strip().partition("\n")[0]
-            raise ArcError(f"the controller of the run is gone: {text}") from None
+            raise _gone(error) from None
         since = time.monotonic()
         if address is not None and status["address"] != address:
             lines, address = 0, status["address"]  # it was started again; events are remembered, output is not
@@ -365,7 +377,7 @@ def follow(ray: Any, controller: Any, wait: float, client: str) -> Iterator[dict
         address = status["address"]
         events += len(status["events"])
         lines = status["lines"]
-        yield status
+        yield {**status, "seen": (events, lines)}
         if status["code"] is not None:
             return
         time.sleep(_PAUSE_SECONDS)

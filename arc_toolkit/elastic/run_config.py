@@ -29,6 +29,11 @@ class RunConfig:
     notice_dir: str | None = None
     threshold: float = 0.5
 
+    def for_agents(self) -> dict[str, Any]:
+        """What an agent has to know before it is asked to start ranks."""
+        names = ("working_dir", "modules", "environment", "cloud", "metadata", "notice_dir")
+        return {name: getattr(self, name) for name in names}
+
 
 def rank_job(
     config: RunConfig, placement: Placement, rank: int, master: tuple[str, int], restarts: int

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
-_MEASURE_SECONDS = 5.0
+MEASURE_SECONDS = 5.0
 # Two reports a moment apart do not show a speed: ranks would be asked to stop thousands of steps later.
 _SPEED_SECONDS = 0.5
 
@@ -22,37 +22,45 @@ class Throughput:
         self.rates: dict[int, float] = {}
         self.unit = "steps"
         self.steps_per_second = 0.0
-        self._size = 0
+        self.size = 0  # of the generation that runs now, or ran last
         self._began: tuple[float, int, int] | None = None
+        self._last: tuple[float, int, int] = (0.0, -1, 0)  # the newest step
 
     def begin(self, size: int) -> None:
         """Other workers from now on."""
-        self._size, self._began, self.steps_per_second = size, None, 0.0
+        self.size, self._began, self.steps_per_second = size, None, 0.0
 
     def update(self, progress: Mapping[int, ProgressRecord], now: float) -> None:
-        """Measured from the moment on at which every worker has done a step: the first one is not like the others."""
-        if len(progress) < self._size or 0 not in progress:
+        """Measured from the moment on at which every worker has done a step: the first one is not like the others.
+
+        A measurement ends with a step: in the middle of a long one it would be too low.
+        """
+        if len(progress) < self.size or 0 not in progress:
             return
         step, samples = progress[0].step, sum(record.samples for record in progress.values())
         if self._began is None:
-            self._began = now, step, samples
+            self._began = self._last = now, step, samples
             return
+        if (step, samples) == self._last[1:]:
+            return
+        self._last = now, step, samples
         seconds = now - self._began[0]
         if seconds < _SPEED_SECONDS:
             return
         self.steps_per_second = (step - self._began[1]) / seconds
-        if seconds < _MEASURE_SECONDS:
+        if seconds < MEASURE_SECONDS:
             return
         if samples:
             if self.unit == "steps":
                 self.unit, self.rates = "samples", {}
-            self.rates[self._size] = (samples - self._began[2]) / seconds
+            self.rates[self.size] = (samples - self._began[2]) / seconds
         else:
-            self.rates[self._size] = self.steps_per_second * self._size
+            self.rates[self.size] = self.steps_per_second * self.size
 
-    def measured_seconds(self, now: float) -> float:
-        """How long these workers have been training; 0 before all have done a step."""
-        return now - self._began[0] if self._began is not None else 0.0
+    @property
+    def measured_seconds(self) -> float:
+        """How long these workers have been training, up to their newest step; 0 before all have done one."""
+        return self._last[0] - self._began[0] if self._began is not None else 0.0
 
 
 def worth_growing(
@@ -60,27 +68,45 @@ def worth_growing(
 ) -> bool:
     """Whether `wanted` workers instead of `now` are expected to pay.
 
-    `rates` has the throughput that was measured per number of workers. Without measurements of two sizes nothing speaks
-    against growing. The expected rate of a larger size follows from the last measured gain per worker. As in AdaptDL,
-    the efficiency against the smallest measured size must stay above the threshold, and small gains are ignored.
+    `rates` has the throughput that was measured per number of workers. As in AdaptDL, the efficiency against the
+    smallest measured size must stay above the threshold, and small gains are ignored. With a threshold of 0 every
+    worker pays.
     """
-    if wanted <= now:
-        return False
-    known = sorted(size for size, rate in rates.items() if rate > 0)
-    if wanted in known and now in known:
-        expected, last = rates[wanted], now
-    elif len(known) < 2 or now != known[-1]:
-        return True
-    else:
-        before, last = known[-2], known[-1]
-        slope = (rates[last] - rates[before]) / (last - before)
-        expected = rates[last] + slope * (wanted - last)
-    base = known[0]
-    efficiency = (expected / wanted) / (rates[base] / base)
-    return expected / rates[last] - 1 > least_gain and efficiency >= threshold
+    known = {size: rate for size, rate in sorted(rates.items()) if rate > 0}
+    if wanted <= now or threshold == 0 or not known:
+        return wanted > now
+    base, expected = min(known), _expected(known, wanted)
+    efficiency = (expected / wanted) / (known[base] / base)
+    return expected > (1 + least_gain) * _expected(known, now) and efficiency >= threshold
 
 
-def largest_that_pays(rates: Mapping[int, float], now: int, most: int, threshold: float) -> int:
-    """For how many workers to ask."""
+def _expected(known: Mapping[int, float], size: int) -> float:
+    """The throughput of a size, on the line through the two nearest ones that were measured, in order.
+
+    Without two, nothing speaks against one that grows with the number of workers.
+    """
+    sizes = list(known)
+    place = sum(item <= size for item in sizes)
+    if len(sizes) == 1 or place == 0:
+        return known[sizes[0]] * size / sizes[0]
+    before, after = sizes[place - 1 : place + 1] if place < len(sizes) else sizes[-2:]
+    return known[before] + (known[after] - known[before]) / (after - before) * (size - before)
+
+
+def size_that_pays(rates: Mapping[int, float], now: int, most: int, threshold: float) -> int:
+    """How many workers to have: more if that is expected to pay, fewer if the last ones were measured not to."""
     sizes = range(most, now, -1)
-    return next((size for size in sizes if worth_growing(rates, now, size, threshold=threshold)), now)
+    larger = (size for size in sizes if worth_growing(rates, now, size, threshold=threshold))
+    return next(larger, _without_loss(rates, now, threshold))
+
+
+def _without_loss(rates: Mapping[int, float], now: int, threshold: float) -> int:
+    """The next smaller measured size, if these workers achieve no more, or if clearly too little is left of each.
+
+    Not as strict as for growing, so that a run does not go back and forth.
+    """
+    smaller = max((size for size, rate in rates.items() if size < now and rate > 0), default=now)
+    if smaller == now or rates.get(now, 0.0) <= 0:
+        return now
+    pays = worth_growing(rates, smaller, now, threshold=0.9 * threshold, least_gain=0.0)
+    return now if pays else smaller

@@ -133,9 +133,12 @@ class Timeline:
 
     def summary(self, outcome: str, code: int, rates: Mapping[int, float], unit: str) -> dict[str, Any]:
         totals = self.totals
-        trained, lost = totals.trained, totals.lost
+        trained, lost, cause, since = totals.trained, dict(totals.lost), totals.stalled_for, totals.last_step_time
         if totals.last_step < 0:
-            trained, lost = self._ran(), totals.waited
+            trained, lost, since = self._ran(), dict(totals.waited), totals.since
+            cause = "" if totals.is_running else totals.waits_for
+        if cause not in ("", "cancelled"):  # it has not ended
+            lost[cause] = lost.get(cause, 0.0) + self._clock() - (totals.began if since is None else since)
         return {
             "name": self.name,
             "outcome": outcome,

@@ -38,12 +38,23 @@ class Reply:
         return lead if abs(lead) > 2.0 else 0.0
 
 
+def host_of(endpoint: str) -> str:
+    """HOST or HOST:PORT of an address; `ValueError` for anything else, which could never answer."""
+    host = endpoint.removeprefix("http://").rstrip("/")
+    _, colon, port = host.rpartition("]")[2].rpartition(":")
+    is_port = not colon or (port.isascii() and port.isdigit() and int(port) < 1 << 16)
+    is_host = host.isascii() and host.isprintable() and not set(host) & set("/?#@ ") and not host.startswith(":")
+    if endpoint.startswith("http://") and host and is_host and is_port:
+        return host
+    raise ValueError(f"{endpoint}: use http://HOST or http://HOST:PORT")
+
+
 class MetadataClient:
     """Requests to `http://HOST[:PORT]`. `http.client` does not look at the proxy variables, which is what is needed."""
 
     def __init__(self, endpoint: str, *, first_timeout: float = _TIMEOUT) -> None:
         self.endpoint = endpoint
-        self._host = endpoint.removeprefix("http://").rstrip("/")
+        self._host = host_of(endpoint)
         self._timeout = first_timeout
         self._connection: HTTPConnection | None = None
 

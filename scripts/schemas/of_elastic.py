@@ -15,7 +15,10 @@ DOCUMENTS: Documents = {
             "seconds_trained": number(
                 "between steps; of a script that reports none, the time in which its ranks ran"
             ),
-            "seconds_lost": by_name({"type": "number"}, "by cause: start, eviction, lost node, growing, failure"),
+            "seconds_lost": by_name(
+                {"type": "number"},
+                "by cause: start, eviction, lost node, lost controller, growing, shrinking, failure",
+            ),
             "steps": count("done, each counted once"),
             "steps_redone": count("done again after a loss"),
             "evictions_survived": count("nodes with workers that were taken away"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 
 from arc_toolkit import __version__
 from arc_toolkit.cli import main as cli
+from arc_toolkit.cli.console import Console
 from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
@@ -163,3 +167,18 @@ def test_files_are_written_whole_keep_their_mode_and_leave_no_litter(tmp_path: P
     with pytest.raises(ArcError, match="cannot write"):
         write_atomic(tmp_path / "no" / "folder.yaml", "x")
     assert sorted(os.listdir(tmp_path)) == ["a.yaml", "link.yaml"]
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(40, 39), (300, 100), (0, 79)])
+def test_a_progress_line_fits_into_one_line_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, shown: int
+) -> None:
+    reader, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with open(terminal, "w") as stream, open(reader, "rb", buffering=0) as screen:
+        monkeypatch.setattr(sys, "stderr", stream)
+        console = Console()
+        console._started -= 2
+        console.progress("x" * 200)
+        monkeypatch.undo()
+        assert screen.read(1000) == b"\r\x1b[2K" + b"x" * shown

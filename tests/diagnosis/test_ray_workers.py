@@ -139,7 +139,7 @@ def test_without_a_cluster_it_is_one_sentence(tmp_path: Path) -> None:
     [port] = free_ports(1)
     code, out, err = diagnose(tmp_path, "logs", "--ray", f"ray://127.0.0.1:{port}")
     assert (code, out) == (2, b"")
-    assert "cannot connect to Ray" in err.splitlines()[-1]
+    assert err == f"arc-toolkit: cannot connect to Ray at ray://127.0.0.1:{port}: [Errno 111] Connection refused\n"
 
 
 def test_few_logs_are_read_by_one_process_and_it_says_so(arc: Arc, tmp_path: Path) -> None:
@@ -190,3 +190,19 @@ def test_what_workers_cannot_read_is_read_here(tmp_path: Path) -> None:
         reports.append((collect.read_logs(inventory, 1, lambda text: None, reader), inventory.skipped))
     assert reports[0] == reports[1]
     assert workers.read_here == len(reports[0][0]) > 40
+
+
+def test_a_count_of_logs_read_here_has_all_of_them(arc: Arc, tmp_path: Path) -> None:
+    path = tmp_path / "job" / "user_logs" / "std_log.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("Traceback (most recent call last):\nValueError: a bug\n")
+    result = arc("diagnose", tmp_path, "--ray", "auto")
+    assert "1 logs are read here" in result.err
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ray://", "ray://head", "head:x", "head:\u00b2"])
+def test_what_is_not_an_address_is_refused_before_anything_is_read(arc: Arc, tmp_path: Path, address: str) -> None:
+    write_logs(tmp_path / "logs")
+    result = arc("diagnose", tmp_path / "logs", "--ray", address)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"arc-toolkit: --ray {address}: use ray://HEAD:10001, HOST:6379 or auto\n"

@@ -75,3 +75,19 @@ def test_the_record_of_the_last_process_counts() -> None:
     assert (record.notice, record.reason, record.code, record.steps_lost) == ("", "failed", 3, 2)
     assert read_run("nothing here") is None
     assert read_run("arc-toolkit-run not-a-time end reason=evicted") is None
+
+
+@pytest.mark.parametrize("name", ["user_logs/std_log.txt", f"logs/worker-{'0a' * 28}-01000000-499.err"])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_the_log_of_a_process_that_was_evicted_needs_no_other(
+    arc: Callable[..., Result], tmp_path: Path, name: str, is_named: bool
+) -> None:
+    """Also one of Ray, to which the agents of `elastic` write."""
+    path = tmp_path / "job" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join((":actor_name:RayAgent", START, NOTICE.format("preempt", "azure"))) + "\n")
+    result = arc("diagnose", path if is_named else tmp_path, "--format", "json")
+    assert result.code == 0
+    (job,) = json.loads(result.out)["jobs"]
+    assert (job["name"], job["outcome"], job["causes"]) == ("job", "failed", ["spot-preemption"])
+    assert job["attempts"][0]["cause"]["confidence"] == "high"

@@ -26,7 +26,8 @@ def main(folder: Path) -> int:
     code = run.wait()
     checkpoint = Store(saved).latest()
     step = checkpoint.step if checkpoint is not None else None
-    sys.stdout.write(json.dumps({"code": code, "saved": step, "summary": run.events[-1]}) + "\n")
+    starts = len(run.of("start"))
+    sys.stdout.write(json.dumps({"code": code, "saved": step, "starts": starts, "summary": run.events[-1]}) + "\n")
     return 0
 
 

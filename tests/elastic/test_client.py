@@ -76,7 +76,53 @@ def test_a_controller_that_came_back_is_asked_for_all_of_its_output(follow: Any)
     assert asked == [("client", 0, 0, 5.0), ("client", 2, 7, 5.0), ("client", 2, 0, 5.0)]
 
 
+def test_what_was_seen_is_not_given_again(follow: Any) -> None:
+    statuses, _ = follow(FakeRay(status(events=2, lines=7), status(events=1, lines=9, code=0)))
+    assert [item["seen"] for item in statuses] == [(2, 7), (3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (GetTimeoutError(), "the controller of the run has not answered for 180 s"),
+        (RayActorError("the actor died\nbecause of this"), "the controller of the run is gone: the actor died$"),
+    ],
+)
+def test_a_run_that_cannot_be_asked_to_stop_is_one_sentence(answer: Exception, reason: str) -> None:
+    controller = SimpleNamespace(stop=SimpleNamespace(remote=lambda: None))
+    assert ray_cluster.stop(FakeRay((3, 5)), controller) == (3, 5)
+    with pytest.raises(ArcError, match=reason):
+        ray_cluster.stop(FakeRay(answer), controller)
+
+
 def test_a_controller_that_is_gone_is_one_sentence(follow: Any) -> None:
     statuses, _ = follow(FakeRay(RayActorError("the actor died\nbecause of this")))
     with pytest.raises(ArcError, match=r"the controller of the run is gone: the actor died$"):
         list(statuses)
+
+
+def test_why_an_agent_failed_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RayTaskError(Exception):
+        pass
+
+    def get(error: Exception) -> None:
+        raise error
+
+    exceptions = SimpleNamespace(RayTaskError=RayTaskError)
+    ray = SimpleNamespace(wait=lambda refs, timeout: (refs, []), get=get, exceptions=exceptions)
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda: ray)
+    notes: list[tuple[str, str]] = []
+    nodes = ray_cluster.RayNodes("fig", 1, 0, 2, lambda *note: notes.append(note))
+    for pid in (1, 2):
+        nodes._agents["a"] = RayTaskError(f"ray::RayAgent.run() (pid={pid})\n  File x\nOSError: no space left")
+        nodes._report_failures()
+    nodes._agents["b"] = RayActorError("it could not be created.\nno Python")
+    nodes._report_failures()
+    nodes._welcomed.add("c")
+    nodes._agents["c"] = RayActorError("its node has died")
+    nodes._report_failures()
+    assert notes == [
+        ("a", "its agent failed: OSError: no space left"),
+        ("b", "its agent failed: it could not be created. no Python"),
+    ], "the loss of a node is known without that"
+    assert not nodes._agents

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,13 @@ def test_a_run_without_incidents(tmp_path: Path) -> None:
         assert run.wait() == 0
         assert f"total {expected_total(60)} workers 2" in run.text()
         assert run.controller.timeline.steps_redone == 0
+
+
+def test_the_folder_of_checkpoints_is_there_for_the_library_of_adaptdl(tmp_path: Path) -> None:
+    source = 'import os\nprint(os.listdir(os.environ["ADAPTDL_CHECKPOINT_PATH"]))\n'
+    with elastic_run(tmp_path, LocalCluster("a"), source=source, modules=[], max_failures=0) as run:
+        assert run.wait() == 0
+    assert "[]" in run.text()
 
 
 WITH_CHILD = """
@@ -260,23 +268,50 @@ def test_a_controller_that_comes_back_leaves_a_node_with_a_notice(tmp_path: Path
 
 
 def test_growth_stops_where_samples_do_not_grow(tmp_path: Path) -> None:
-    """One batch for all: with more workers a step takes as long, and has as many samples."""
+    """One batch for all: with more workers a step takes longer, and has as many samples."""
     source = SCRIPT.replace("store.due(step)", "store.due(step, samples=12 // WORLD)")
+    source = source.replace("time.sleep(PAUSE)", "time.sleep(PAUSE * WORLD)")
     with elastic_run(tmp_path, LocalCluster("a"), tmp_path / "end", 0.02, source=source) as run:
         run.until(lambda: 1 in run.controller.throughput.rates)
         run.cluster.nodes.append("b")
-        run.until(lambda: 2 in run.controller.throughput.rates)
+        run.until(lambda: len(run.events("resumed")) == 3)
         run.cluster.nodes.append("c")
         run.until(lambda: any(agent.node == "c" and agent.warm for agent in run.controller._agents.links))
-        step = run.controller.state()["step"] or 0
-        run.until_step(step + 50)
+        (run.notices / "a").write_text("60")
+        run.until(lambda: len(run.events("resumed")) == 4)
         (tmp_path / "end").touch()
         assert run.wait() == 0
-    assert [event["workers"] for event in run.events("start")] == [1, 2]
+    assert [event["workers"] for event in run.events("start")] == [1, 2, 1, 1], "of two that stay one is used"
+    assert [event["cause"] for event in run.events("resumed")] == ["start", "growing", "shrinking", "eviction"]
+    assert run.cluster.workers == 1, "the autoscaler is asked for no more"
     summary = run.controller.summary()
+    assert summary["steps_redone"] == 0
     assert summary["throughput_unit"] == "samples per second"
     assert list(summary["throughput"]) == ["1", "2"]
-    assert summary["throughput"]["2"] < 1.5 * summary["throughput"]["1"]
+    assert summary["throughput"]["2"] < summary["throughput"]["1"]
+
+
+def test_what_the_cluster_has_to_say_is_an_event(tmp_path: Path) -> None:
+    with elastic_run(tmp_path, LocalCluster("a"), 5, 0.01) as run:
+        run.controller.note("b", "its agent failed: no Python")
+        assert run.wait() == 0
+    (note,) = run.events("note")
+    assert (note["node"], note["text"]) == ("b", "its agent failed: no Python")
+
+
+def test_a_script_that_does_not_stop_is_ended_and_it_is_said(tmp_path: Path) -> None:
+    source = FOREIGN.replace("signal.SIGTERM, stop)", "signal.SIGTERM, signal.SIG_IGN)")
+    options: dict[str, Any] = {"source": source, "modules": [], "checkpoint_timeout": 1.0}
+    with elastic_run(tmp_path, LocalCluster("a", "b"), tmp_path / "end", **options) as run:
+        run.until(lambda: "rank 0 of 2" in run.text())
+        (run.notices / "b").write_text("60")
+        run.until(lambda: "rank 0 of 1" in run.text())
+        (tmp_path / "end").touch()
+        assert run.wait() == 0
+    (event,) = run.events("timeout")
+    assert event["what"] == "ranks did not end in time: [0, 1]"
+    assert event["resumes"] == "from what the script has saved"
+    assert run.controller.summary()["failures"] == 0
 
 
 def test_a_script_without_the_library_shrinks_and_grows(tmp_path: Path) -> None:
@@ -383,6 +418,22 @@ def test_a_run_waits_for_the_least_workers_and_says_so(tmp_path: Path) -> None:
         run.cluster.nodes.append("b")
         assert run.wait() == 0
     assert f"total {expected_total(40)} workers 2" in run.text()
+
+
+def test_a_run_without_nodes_says_so_soon_and_knows_what_that_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arc_toolkit.elastic.controller._SAY_SECONDS", 1.0)
+    with elastic_run(tmp_path, LocalCluster("a"), tmp_path / "end", 0.02) as run:
+        run.until_step(20)
+        (run.notices / "a").write_text("60")
+        run.until(lambda: bool(run.events("waiting")))
+        run.controller.cancel()
+        assert run.wait() == 143
+    summary = run.controller.summary()
+    assert summary["seconds_lost"]["eviction"] > 1.0
+    spent = summary["seconds_trained"] + sum(summary["seconds_lost"].values())
+    assert spent == pytest.approx(summary["seconds"], abs=0.5)
 
 
 def test_two_slots_of_one_node_are_two_ranks(tmp_path: Path) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from arc_toolkit.checkpoints.remote import url_problem
 from arc_toolkit.cli import elastic_command
+from arc_toolkit.cli.console import Console
+from arc_toolkit.elastic import ray_cluster
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.output.jsonout import document
 from tests.output.schema_check import schema_problem
@@ -26,7 +33,7 @@ def script(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "-f FILE and -m N are needed, or --attach NAME"),
+        ((), "-f FILE and -m N are needed, or --attach NAME, or --stop NAME"),
         (("-m", "2", "--min", "3"), "use 1 <= min <= max"),
         (("-m", "2", "--min", "0"), "use 1 <= min <= max"),
         (("-m", "2", "--cpus", "0"), "a worker needs --cpus or --gpus above 0"),
@@ -39,8 +46,12 @@ def script(tmp_path: Path) -> Path:
         (("-m", "2", "--name", "../fig"), "--name '../fig': use letters"),
         (("-m", "2", "-d", "/nowhere"), "-d /nowhere: no such folder"),
         (("-m", "2", "--checkpoints", __file__), "is not a folder"),
-        (("-m", "2", "-u", "ray://"), "-u ray://: use ray://HEAD:10001"),
-        (("-m", "2", "--attach", "fig"), "leave out -f and -m"),
+        (("-m", "2", "--checkpoints", "foo://bar"), "--checkpoints foo://bar: fsspec does not know foo://"),
+        (("-m", "2", "--metadata", "nonsense"), "--metadata nonsense: use http://HOST or http://HOST:PORT"),
+        (("-m", "2", "-u", "ray://"), "-u ray://: use ray://HEAD:10001, HOST:6379 or auto"),
+        (("-m", "2", "-u", "nonsense"), "-u nonsense: use ray://HEAD:10001, HOST:6379 or auto"),
+        (("-m", "2", "--attach", "fig"), "--attach is for a run that is going on: leave out -f and -m"),
+        (("-m", "2", "--stop", "fig"), "--stop is for a run that is going on: leave out -f and -m"),
         (("-m", "2", "--env", "A"), "--env A: write NAME=VALUE"),
         (("-m", "2", "--env", "=A"), "--env =A: write NAME=VALUE"),
         (("-m", "2", "--checkpoint-timeout", "soon"), "--checkpoint-timeout"),
@@ -79,7 +90,8 @@ def test_a_cluster_that_is_not_there_is_one_sentence(
     assert f"cannot connect to Ray at {uri}: " in result.err
     assert reason in result.err
     assert result.err.count("\n") == 1
-    assert arc("elastic", "--attach", "fig", "-u", uri).code == 2
+    for option in ("--attach", "--stop"):
+        assert arc("elastic", option, "fig", "-u", uri).code == 2
 
 
 def config(*words: object) -> tuple[object, ...]:
@@ -107,6 +119,72 @@ def test_in_a_cluster_nothing_of_this_machine_is_named(script: Path) -> None:
     assert run[2:] == ("", [], "", 2, 120.0)
     url = config("-f", script, "-m", 2, "-u", "ray://head:10001", "--checkpoints", "az://container/run")
     assert url[4] == "az://container/run"
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local", "problem"),
+    [
+        ("az://container/run", True, None),
+        ("memory://run", True, None),
+        ("simplecache::az://container/run", True, None),
+        ("foo://run", False, "fsspec does not know foo://"),
+        ("tencent://run", True, "the package nowhere is needed for tencent://"),
+        ("tencent://run", False, None),  # the nodes may have it
+    ],
+)
+def test_a_url_that_cannot_work_is_known_before_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch, url: str, is_local: bool, problem: str | None
+) -> None:
+    from fsspec.registry import known_implementations
+
+    monkeypatch.setitem(known_implementations, "tencent", {"class": "nowhere.FileSystem"})
+    assert url_problem(url, is_local=is_local) == problem
+
+
+def test_without_fsspec_a_url_is_for_the_nodes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.registry", None)
+    assert url_problem("az://container/run", is_local=True) == "fsspec is needed for a URL"
+    assert url_problem("az://container/run", is_local=False) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "stops", "line"),
+    [
+        ((), 1, "stopping after a save"),
+        (("-u", "auto"), 0, "the run goes on; look at it again with --attach fig, end it with --stop fig"),
+        (("--attach", "fig"), 0, "the run goes on; look at it again with --attach fig, end it with --stop fig"),
+        (("--stop", "fig"), 0, "run fig stops all the same"),
+    ],
+)
+def test_ctrl_c_ends_only_what_ends_with_this_command(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    stops: int,
+    line: str,
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def follow(ray: object, controller: object, wait: float, client: str, seen: tuple[int, int]) -> Iterator[Any]:
+        asked.append(seen)
+        if len(asked) == 1:
+            yield {"events": [], "output": [], "seen": (4, 7), "code": None}
+            raise KeyboardInterrupt
+        summary = Timeline("fig").summary("cancelled", 143, {}, "steps")
+        yield {"events": [], "output": [], "seen": (5, 7), "code": 143, "summary": summary}
+
+    stop = Mock(return_value=(4, 7))
+    monkeypatch.setattr(ray_cluster, "follow", follow)
+    monkeypatch.setattr(ray_cluster, "stop", stop)
+    monkeypatch.setattr(ray_cluster, "end", Mock())
+    parser = argparse.ArgumentParser()
+    elastic_command.configure(parser)
+    args = parser.parse_args([*words, "--format", "json"])
+    with pytest.raises(KeyboardInterrupt) if not stops else nullcontext():
+        assert elastic_command._follow(None, None, "fig", args, Console()) == 143
+    assert line in capsys.readouterr().err
+    assert stop.call_count == stops
+    assert asked == [(0, 0), (4, 7)][: 1 + stops], "nothing is shown twice"
 
 
 STATE = {

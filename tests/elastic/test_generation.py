@@ -322,7 +322,7 @@ def test_throughput_is_that_of_all_workers_in_samples_or_steps() -> None:
     throughput = Throughput()
     throughput.begin(2)
     throughput.update({0: record(5)}, 100.0)
-    assert throughput.measured_seconds(101.0) == 0.0, "the second worker has not done a step"
+    assert throughput.measured_seconds == 0.0, "the second worker has not done a step"
     throughput.update({0: record(9), 1: record(9)}, 100.9999)
     throughput.update({0: record(10), 1: record(9)}, 101.0)
     assert throughput.steps_per_second == 0.0, "one step in no time is not a speed of 10,000 steps/s"
@@ -330,13 +330,23 @@ def test_throughput_is_that_of_all_workers_in_samples_or_steps() -> None:
     for now, step in ((101.0, 10), (103.0, 20), (111.0, 60)):
         throughput.update({0: record(step), 1: record(step)}, now)
     assert (throughput.rates, throughput.unit) == ({2: 10.0}, "steps")
-    assert throughput.measured_seconds(111.0) == 10.0
+    assert throughput.measured_seconds == 10.0
     throughput.begin(3)
     assert throughput.steps_per_second == 0.0
     for now, step in ((200.0, 10), (202.0, 12), (210.0, 20)):
         throughput.update({rank: record(step, samples=step * 8) for rank in range(3)}, now)
     assert (throughput.rates, throughput.unit) == ({3: 24.0}, "samples"), "steps and samples are not compared"
     assert throughput.steps_per_second == 1.0
+
+
+def test_a_long_step_is_measured_at_its_end() -> None:
+    throughput = Throughput()
+    throughput.begin(1)
+    for now in range(100, 130):  # steps of 4 s, reported every second
+        throughput.update({0: record((now - 100) // 4)}, now)
+        assert throughput.rates in ({}, {1: 0.25})
+    assert throughput.rates == {1: 0.25}
+    assert throughput.measured_seconds == 28.0
 
 
 def test_each_write_of_a_notice_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

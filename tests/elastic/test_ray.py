@@ -100,6 +100,20 @@ def test_an_interrupted_local_run_saves_first(frameworks: str, tmp_path: Path) -
     summary = scenario["summary"]
     assert (summary["outcome"], summary["failures"]) == ("cancelled", 0)
     assert scenario["saved"] == summary["steps"] - 1, "the last step is saved"
+    assert scenario["starts"] == 1, "no event is shown twice"
+
+
+def test_a_run_in_a_cluster_is_stopped_by_name(frameworks: str, tmp_path: Path) -> None:
+    words = [frameworks, "-m", "tests.elastic.stop_scenario", str(tmp_path)]
+    result = isolated(words, tmp_path, 300)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    scenario = json.loads(result.stdout.splitlines()[-1])
+    assert scenario["codes"] == [0, 143], "of the command that stops the run, and of the one that looks at it"
+    assert scenario["events"] == ["stopping", "end"], "without what was before"
+    summary = scenario["summary"]
+    assert (summary["outcome"], summary["failures"]) == ("cancelled", 0)
+    assert scenario["saved"] == summary["steps"] - 1, "the last step is saved"
+    assert scenario["again"] == 2, "there is no such run any more"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.elastic.script_imports import imported_modules
-from arc_toolkit.elastic.throughput import largest_that_pays, worth_growing
+from arc_toolkit.elastic.throughput import size_that_pays, worth_growing
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Capacity, gpus_of, place_ranks
 from arc_toolkit.errors import ArcError
@@ -43,11 +43,25 @@ def test_growth_stops_where_it_does_not_pay(rates: dict[int, float], now: int, w
         ({}, 8),  # nothing is known
         ({1: 100, 2: 200}, 8),
         ({1: 100, 2: 130}, 3),  # 160 expected for 3, 190 for 4: efficiency 0.53 and 0.48
-        ({1: 100, 2: 101}, 2),
+        ({1: 100, 2: 101}, 2),  # a small gain is not given up
+        ({1: 100, 2: 100}, 1),
+        ({1: 100, 2: 92}, 1),
+        ({1: 100, 4: 190, 2: 130}, 3),  # measured for 4: 0.48
+        ({1: 100, 2: 110, 4: 90}, 2),  # 4 did not pay, and 5 are not tried
+        ({2: 90}, 8),
     ],
 )
 def test_nodes_are_asked_for_while_they_pay(rates: dict[int, float], workers: int) -> None:
-    assert largest_that_pays(rates, 2, 8, 0.5) == workers
+    assert size_that_pays(rates, 2, 8, 0.5) == workers
+
+
+def test_workers_that_were_measured_not_to_pay_are_given_up() -> None:
+    assert size_that_pays({2: 200, 3: 180}, 3, 8, 0.5) == 2
+    assert size_that_pays({1: 100, 2: 90}, 1, 8, 0.5) == 1, "nor are more of them"
+    assert size_that_pays({1: 100, 4: 190}, 4, 4, 0.5) == 4, "0.475 would not be grown to, and is not given up"
+    assert size_that_pays({1: 100, 4: 170}, 4, 4, 0.5) == 1
+    assert size_that_pays({4: 170}, 4, 4, 0.5) == 4
+    assert size_that_pays({1: 100, 2: 50}, 2, 4, 0.0) == 4, "all are to be used"
 
 
 @pytest.mark.parametrize(

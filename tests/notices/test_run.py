@@ -399,6 +399,7 @@ def test_as_pid_1_it_collects_orphans(start: Callable[..., Run], tmp_path: Path)
         (["--grace", "soon", "--", "true"], "--grace 'soon' is not a time"),
         (["--on-notice", "SIGWHAT", "--", "true"], "use the name of a signal"),
         (["--max-restarts", "-1", "--", "true"], "use a number from 0 on"),
+        (["--metadata", "nonsense", "--", "true"], "--metadata nonsense: use http://HOST or http://HOST:PORT"),
         (["--", "no-such-program-here"], "cannot run no-such-program-here: no such file or directory"),
         ([], "COMMAND"),
     ],

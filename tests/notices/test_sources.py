@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arc_toolkit.notices import NoticeKind
-from arc_toolkit.notices.metadata import SourceTrouble
+from arc_toolkit.notices.metadata import SourceTrouble, host_of
 from arc_toolkit.notices.sources import cloud_source, find_cloud
 from arc_toolkit.notices.sources.aws_metadata import AwsMetadata
 from arc_toolkit.notices.sources.azure_events import AzureEvents
@@ -328,3 +328,28 @@ def test_every_cloud_has_a_source(cloud: str) -> None:
 def test_an_unknown_cloud_is_refused() -> None:
     with pytest.raises(ValueError, match="use one of azure"):
         cloud_source("ibm")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host"),
+    [
+        ("http://169.254.169.254", "169.254.169.254"),
+        ("http://127.0.0.1:8080/", "127.0.0.1:8080"),
+        ("http://[fd00:ec2::254]", "[fd00:ec2::254]"),
+        ("http://[::1]:80", "[::1]:80"),
+        *(
+            (endpoint, None)
+            for endpoint in ("", "nonsense", "127.0.0.1:80", "https://host", "http://", "http://:80")
+        ),
+        *(
+            (endpoint, None)
+            for endpoint in ("http://a b", "http://host:x", "http://host:65536", "http://host/path")
+        ),
+    ],
+)
+def test_an_address_that_can_never_answer_is_refused(endpoint: str, host: str | None) -> None:
+    if host is not None:
+        assert host_of(endpoint) == host
+        return
+    with pytest.raises(ValueError, match="use http://HOST or http://HOST:PORT"):
+        host_of(endpoint)

@@ -28,7 +28,10 @@ UNRELATED = "not a file that diagnose reads"
 KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events|podgroups|vcjobs)\.json(?:\.gz)?", re.IGNORECASE)
 # What the job itself printed, and AzureML's own component that reports how it ended:
 # https://learn.microsoft.com/azure/machine-learning/how-to-log-view-metrics
-SIDE_LOG = re.compile(r"(?:.*_)?std_log(?:_process_\d+)?\.txt|70_driver_log.*\.txt|lifecycler\.log")
+SIDE_LOG = re.compile(
+    r"(?:.*_)?std_log(?:_process_\d+)?\.txt|70_driver_log.*\.txt|lifecycler\.log"
+    r"|worker-[0-9a-f]{56}-[0-9a-f]{8}-\d+\.err"  # of Ray: the agents of `elastic` write there
+)
 # Exports of Container Insights; a data export to a storage account has `am-<table>/.../PT05M.json`.
 INSIGHTS_NAME = re.compile(
     r"(?:.*[-_.])?Kube(?:Events|PodInventory|NodeInventory)\b.*\.(?:csv|json|jsonl|ndjson)(?:\.gz)?", re.IGNORECASE
@@ -70,7 +73,7 @@ class Inventory:
             self.kubernetes.append(log)
         elif name.endswith(".csv") and PRS_NAMES.fullmatch(name):
             self.prs.append(log)
-        elif not remote and name.endswith((".txt", ".log")) and SIDE_LOG.fullmatch(name):
+        elif not remote and name.endswith((".txt", ".log", ".err")) and SIDE_LOG.fullmatch(name):
             self.side_logs.append(log)
         else:
             return False

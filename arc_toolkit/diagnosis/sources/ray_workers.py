@@ -14,7 +14,7 @@ from typing import Any
 
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan, scan, scan_all
-from arc_toolkit.errors import ArcError, missing_extra
+from arc_toolkit.ray_connection import check_address, connect_ray
 
 # The largest sizes that were measured; one process was faster (medians; docs/diagnose.md). Where Ray begins to pay is
 # not known: that was one machine, and a cluster has more.
@@ -38,18 +38,9 @@ def is_blob(log: LogFile) -> bool:
 
 def connect(address: str) -> RayWorkers:
     """A cluster that runs already: ray://HEAD:10001, HOST:6379, or auto for the one of this machine."""
-    try:
-        import ray
-    except ImportError:
-        raise missing_extra("ray", "--ray") from None
+    check_address("--ray", address)
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    options = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"py_modules": [package]}}
-    try:
-        ray.init(address=address, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        text = str(error).strip().partition("\n")[0]
-        raise ArcError(f"cannot connect to Ray at {address}: {text}") from None
-    return RayWorkers(ray)
+    return RayWorkers(connect_ray("--ray", address, address=address, runtime_env={"py_modules": [package]}))
 
 
 class RayWorkers:

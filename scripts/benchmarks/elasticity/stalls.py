@@ -32,6 +32,7 @@ class OurRun:
         script.parent.mkdir()  # all of it is sent to the nodes
         script.write_text(source)
         words = ["-f", script, "-u", f"ray://127.0.0.1:{CLIENT_PORT}", "-m", most, "--cloud", "none"]
+        words += ["--efficiency", 0]  # more workers than processors: none of them would pay
         words += ["--checkpoints", folder / "checkpoints", "--name", "bench", "--format", "json", *options]
         with open(self._events, "w", encoding="utf-8") as stream:
             command = [sys.executable, "-m", "arc_toolkit", "elastic", *map(str, words)]
