@@ -116,10 +116,10 @@ CHECKPOINT_MUTANTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] 
     ),
     (
         "checkpoints",
-        "a deleted folder keeps its manifest",
+        "a folder that is being deleted keeps its name",
         CHECKPOINTS + "manifest.py",
-        "        (folder / NAME).unlink()",
-        "        pass",
+        "            os.rename(folder, unfinished)\n",
+        "            unfinished = folder\n",
         STORE_TESTS,
     ),
     (
@@ -158,7 +158,7 @@ CHECKPOINT_MUTANTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] 
         "checkpoints",
         "damaged ones are not moved aside",
         CHECKPOINTS + "store.py",
-        "                if self._saves:\n",
+        "                if self._saves and not checked.in_doubt:\n",
         "                if False:\n",
         STORE_TESTS,
     ),
