@@ -59,6 +59,7 @@ class KerasCheckpoints(keras.callbacks.Callback):
         super().__init__()
         self._store, self._batches, self._every, self._others = store, data.batches, every, others
         self._step = -1  # the last that was trained
+        self._logs: dict[str, Any] | None = None  # of that step
         self._rate: float | None = None  # of learning, when the epoch began
         self._folder: Path | None = None  # to restore from, until the first epoch has begun
         self._warnings: warnings.catch_warnings[Any] | None = None
@@ -90,9 +91,13 @@ class KerasCheckpoints(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # With `steps_per_execution` the last number may be beyond the last batch.
         self._step = self._batches.start + min(batch, self._batches.left_in_epoch - 1)
-        # Not after the last batch of an epoch, because other callbacks do their work then.
-        if (self._step + 1) % len(self._batches):
-            self._save_if_due(logs)
+        self._logs = logs
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if (
+            batch
+        ):  # only now all other callbacks have seen the batch before it; the last of an epoch: on_epoch_begin
+            self._save_if_due(self._logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._warnings is not None:
