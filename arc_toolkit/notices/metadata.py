@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 # 169.254.169.254 answers within milliseconds where it exists; without a route some machines wait for ever.
@@ -88,6 +87,8 @@ class _Connection:
     """One connection, as much of HTTP/1.1 as a metadata service needs. What is not HTTP is a ValueError."""
 
     def __init__(self, host: str, timeout: float) -> None:
+        import socket
+
         name, colon, port = host.rpartition(":")
         is_named = bool(colon) and "]" not in port  # [::1] has colons of its own
         address = (name if is_named else host).strip("[]"), int(port) if is_named else 80
