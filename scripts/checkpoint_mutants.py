@@ -116,10 +116,10 @@ CHECKPOINT_MUTANTS: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] 
     ),
     (
         "checkpoints",
-        "a folder that is being deleted is still a checkpoint",
+        "a folder that is being deleted keeps its name",
         CHECKPOINTS + "manifest.py",
-        "    if os.path.lexists(folder / NAME):\n        unfinished",
-        "    if False:\n        unfinished",
+        "            os.rename(folder, unfinished)\n",
+        "            unfinished = folder\n",
         STORE_TESTS,
     ),
     (

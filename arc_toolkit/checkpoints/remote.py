@@ -164,7 +164,10 @@ class RemoteFolder:
         with _as_os_error():
             fs.invalidate_cache()
             try:
-                files = fs.find(f"{base}/{below}".rstrip("/"), detail=True)
+                place = f"{base}/{below}".rstrip("/")
+                files = fs.find(place, detail=True)
+                if not files:  # `find` of some file systems says that of a server that does not answer
+                    fs.ls(place)
             except FileNotFoundError:
                 return {}
         return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in files.items()}

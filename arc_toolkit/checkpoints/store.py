@@ -351,7 +351,8 @@ class Store:
             return False
         left = notice.seconds_left() if notice is not None else None
         if not self._background.wait(0):
-            if left is not None and not self._pace.fits(left + self._background.seconds):
+            # No other save would fit either, so that one is given up only if it needs more than the usual time.
+            if left is not None and left + self._background.seconds < self.save_seconds:
                 self._background.abandon()
             return False
         if notice is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.output.safe import printable, show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.checkpoints import Checkpoint, Damage
@@ -60,11 +61,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
         try:
             entries = sorted(remote.listing(), key=lambda entry: entry.order, reverse=True)
         except OSError as error:
-            raise ArcError(f"cannot read {args.folder}: {error}") from None
+            raise ArcError(f"cannot read {_shown(args.folder)}: {error}") from None
     elif os.path.isdir(args.folder):
         entries = Shelf(Path(args.folder), args.keep, console.note).listing()
     else:
-        raise ArcError(f"{args.folder} is not a folder")
+        raise ArcError(f"{_shown(args.folder)} is not a folder")
     if args.action == "resume":
         return _resume(entries, args, console)
     if args.action == "list":
@@ -129,8 +130,8 @@ def _resume_from_url(args: argparse.Namespace, console: Console) -> int:
         try:
             RemoteFolder(args.folder).listing()
         except OSError as error:  # "start anew" would be the wrong answer
-            raise ArcError(f"cannot read {args.folder}: {error}") from None
-        console.note(f"no valid checkpoint in {args.folder}")
+            raise ArcError(f"cannot read {_shown(args.folder)}: {error}") from None
+        console.note(f"no valid checkpoint in {_shown(args.folder)}")
         return FOUND
     _print_newest(newest, args, console)
     return OK
@@ -142,8 +143,8 @@ def _resume(entries: list[Checkpoint | Damage], args: argparse.Namespace, consol
         if damage is None:
             _print_newest(entry, args, console)
             return OK
-        console.warn(f"{damage.folder.name} is skipped: {damage.reason}")
-    console.note(f"no valid checkpoint in {args.folder}")
+        console.warn(printable(f"{damage.folder.name} is skipped: {damage.reason}"))
+    console.note(f"no valid checkpoint in {_shown(args.folder)}")
     return FOUND
 
 
@@ -170,10 +171,10 @@ def _prune(
         if args.yes and remote is not None:
             remote.delete(entry.folder.name)
         elif args.yes and not remove(entry.folder):
-            raise ArcError(f"{entry.folder} cannot be deleted")
-        console.out(f"{'deleted' if args.yes else 'would delete'} {entry.folder}")
+            raise ArcError(f"{_shown(entry.folder)} cannot be deleted")
+        console.out(f"{'deleted' if args.yes else 'would delete'} {_shown(entry.folder)}")
     for damage in (damage for damage in states if damage is not None):
-        console.warn(f"{damage.folder.name} is kept: {damage.reason}")
+        console.warn(printable(f"{damage.folder.name} is kept: {damage.reason}"))
     if valid[args.keep :] and not args.yes:
         console.note("nothing was deleted: use --yes")
     return OK
@@ -190,9 +191,19 @@ def _show(
         return
     from arc_toolkit.output.table import table
 
+    for row in rows:  # as it was passed; a store goes by absolute paths
+        if Path(row["folder"]).parent == Path(os.path.abspath(args.folder)):
+            row["folder"] = os.path.join(args.folder, os.path.basename(row["folder"]))
     columns = ("step", "created", "reason", "bytes", "state")
-    cells = [["" if row[name] is None else str(row[name]) for name in (*columns, "folder")] for row in rows]
+    cells = [
+        ["" if row[name] is None else printable(str(row[name])) for name in (*columns, "folder")] for row in rows
+    ]
     console.out(table([name.upper() for name in (*columns, "folder")], cells, right=(0, 3)))
+
+
+def _shown(place: object) -> str:
+    """On one line, without what may be secret in a URL. Only `resume` prints a path as it is, for scripts."""
+    return printable(show_source(str(place)))
 
 
 def _row(entry: Checkpoint | Damage, damage: Damage | None) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def _nothing(inventory: Inventory) -> str:
     seen = f"{plural(inventory.seen, 'file')} searched" + (f": {reasons}" if reasons else "")
     return (
         f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): "
-        "download the logs with `az ml job download --all`"
+        "download the logs with `az ml job download --all`, or pass a log of `arc-toolkit run` by its name"
     )
 
 

@@ -370,7 +370,7 @@ def _from_files(context: AttemptContext) -> list[CauseCandidate]:
     candidates = []
     without_gpu = context.pod is not None and context.pod.without_gpu
     for item, named in context.prs_evidence:
-        printed = item.evidence.source is EvidenceSource.LOG
+        printed = item.evidence.source in (EvidenceSource.LOG, EvidenceSource.EXIT_CODE)
         tied = named or (printed and context.alone)
         reason, kind = item.evidence.reason, item.kind
         if without_gpu and reason in (GpuProof.DRIVER, GpuProof.MISSING):

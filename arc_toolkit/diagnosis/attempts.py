@@ -31,7 +31,7 @@ from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
 from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
-ENDS = frozenset((*LastWords, NOTICED))  # an attempt of which a log says so has failed
+ENDED = frozenset({*LastWords, NOTICED})  # what is evidence of the end itself
 # AzureML numbers the processes of a gang from the first rank on; how many each rank has is not known.
 FIRST_PROCESS = re.compile(r"_process_0+\.txt$")
 FIRST_RANKS = ("master-0", "chief-0", "launcher-0", "worker-0")
@@ -125,10 +125,9 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     single = len(drafts) == 1 or _one_rank(drafts)
     starts = _starts(drafts) if len(drafts) > 1 else {}
     for draft in drafts:
-        printed = _prs_evidence_of(draft, job) if job.prs_evidence else []
-        draft.outcome = _outcome(
-            draft, last, cluster, ended=any(item.evidence.reason in ENDS for item, _ in printed)
-        )
+        printed = _prs_evidence_of(draft, job) if job.prs_evidence or draft.own_evidence else []
+        ended = any(item.evidence.reason in ENDED for item, _ in printed)
+        draft.outcome = _outcome(draft, last, cluster, ended=ended)
         if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
             draft.end = None  # a helper may have ended already
         if draft.outcome is RunOutcome.WAITING:
@@ -225,15 +224,15 @@ def _starts(drafts: list[AttemptDraft]) -> dict[int, float]:
 def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex, *, ended: bool) -> RunOutcome:
     """The pod's phase first; without a pod, an attempt that was followed by another one has failed.
 
-    `ended`: its log ends with an error, or for an eviction notice.
-    """
+    `ended`: its log ends with an error or a notice."""
     pod = draft.pod
     if pod is None and draft.gang is not None:
         return RunOutcome.WAITING
     phase = pod.phase if pod else ""
     if pod is None or phase not in _PHASES:
         lost = pod is not None and bool(pod.disruption or pod.reason or pod.deleted)
-        return RunOutcome.FAILED if draft.failure or draft.number < last or lost or ended else RunOutcome.UNKNOWN
+        failed = draft.failure or draft.number < last or lost or ended
+        return RunOutcome.FAILED if failed and draft.outcome is RunOutcome.UNKNOWN else draft.outcome
     if phase == "Succeeded":
         return RunOutcome.SUCCEEDED
     if phase == "Failed" or pod.reason == "NodeLost" or _main_failed(pod):
@@ -265,7 +264,7 @@ def _prs_evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[PrsEviden
 
     Evidence that names another rank is left out.
     """
-    result = []
+    result = [(item, True) for item in draft.own_evidence]
     for folder, item in job.prs_evidence:
         if folder == _folder(draft):
             ranks = [other for other in job.drafts if other.number == draft.number]

@@ -44,7 +44,12 @@ def read_logs(
         for result in batch:
             if isinstance(result, SkippedFile):
                 inventory.skip(result.path, result.reason)
-            elif not (result.nodes or result.failure or result.path.rpartition("/")[2].startswith(LOG_NAME)):
+            elif not (
+                result.nodes
+                or result.failure
+                or result.runs
+                or result.path.rpartition("/")[2].startswith(LOG_NAME)
+            ):
                 inventory.skip(result.path, result.note)  # a file passed by name that is not a log
             else:
                 scans.append(result)
@@ -52,7 +57,7 @@ def read_logs(
         progress(f"read {done} of {total} logs")
     inventory.logs.clear()  # its memory serves the report
     for result in scans:
-        if not result.nodes or result.note:
+        if not (result.nodes or result.runs) or result.note:
             inventory.skip(result.path, result.note)
     return scans
 
@@ -98,8 +103,10 @@ def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
         place = locate(side.path)
         same = by_attempt.setdefault((place.root, place.number), [])
         if not same:
-            # What a job prints is not a bootstrap log: names, ids and dates in it may be of anything.
-            same.append(LogScan(side.path, [], failure=side.failure))
+            # What a job prints is not a bootstrap log: names, ids and dates in it may be of anything, except those in
+            # the lines of `run`.
+            node = side.run.node if side.run else None
+            same.append(LogScan(side.path, [node] if node else [], failure=side.failure))
             scans += same
         diagnostics = side.failure[1] if side.failure else ""
         named = [log for log in same if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics]

@@ -27,11 +27,12 @@ class AttemptDraft:
     pod: PodState | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    outcome: RunOutcome = RunOutcome.UNKNOWN
+    outcome: RunOutcome = RunOutcome.UNKNOWN  # at first only what a supervisor wrote
     cause: Cause | None = None
     waiting: Waiting | None = None
     folder: int | None = None  # the number in the path of its log
     gang: GangState | None = None  # for a gang that has no pods yet
+    own_evidence: tuple[PrsEvidence, ...] = ()  # of this attempt only, from a log of `arc-toolkit run`
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from arc_toolkit.diagnosis.log_paths import LogIdentity, locate
 from arc_toolkit.diagnosis.matching import join_pods
 from arc_toolkit.diagnosis.model import PrsEvidence
 from arc_toolkit.diagnosis.rounds import end
+from arc_toolkit.diagnosis.run_logs import drafts_of_run_log, is_run_log, locate_run_log
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.volcano import GangState
 
@@ -46,6 +47,10 @@ def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
     groups: dict[str, JobGroup] = {}
     alone: dict[str, tuple[LogScan, LogIdentity]] = {}  # logs with several attempts, if the job has no other log
     for scan in scans:
+        if is_run_log(scan):
+            place = locate_run_log(scan.path)
+            groups[place.root] = JobGroup(place.root, place.job, scan.run_id, drafts_of_run_log(scan))
+            continue
         place = locate(scan.path)
         group = groups.get(place.root)
         if group and scan.run_id and group.run_id not in (None, scan.run_id):  # jobs in folders named like ranks

@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from arc_toolkit.diagnosis import log_endings
 from arc_toolkit.diagnosis.log_endings import LastWords
+from arc_toolkit.notices.run_log import PREFIX as RUN_PREFIX
 
 MARK = b"Traceback "  # with colours the rest of the line is not one literal
 _HEADER = "Traceback (most recent call last):"
@@ -130,7 +131,10 @@ _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 def last_words(tail: bytes) -> tuple[LastWords, str] | None:
     """What the end of a log says, with the name of the exception's class; None if it says nothing certain."""
     text = _COLOUR.sub("", tail.decode("utf-8", "replace"))
-    lines = [line[_end_of_prefix(line) :] for line in map(_message, text.splitlines())]
+    printed = (
+        line for line in text.splitlines() if RUN_PREFIX not in line
+    )  # `run` writes after the process has ended
+    lines = [line[_end_of_prefix(line) :] for line in map(_message, printed)]
     lines = _without_ignored(_without_boxes(lines))
     while lines and not lines[-1].strip():
         lines.pop()

@@ -33,36 +33,49 @@ _NOTICES = {
 NOTICED = "eviction notice"
 
 
-def _of_run(run: RunRecord) -> Evidence | None:
-    """The notice for which a process ended: seen by itself, and so proved."""
-    if not run.notice:
-        return None
+def steps_lost(run: RunRecord) -> str:
+    """What was saved and what is lost, to be added to a sentence."""
     lost = run.steps_lost
-    saved = "nothing is known of a save" if run.saved is None else f"step {run.saved} was saved"
-    steps = "" if lost is None else f", {lost} step{'' if lost == 1 else 's'} lost"
+    saved = "; nothing is known of a save" if run.saved is None else f"; step {run.saved} was saved"
+    return saved if lost is None else f"{saved}, {lost} step{'' if lost == 1 else 's'} lost"
+
+
+def noticed(run: RunRecord, path: str, rank: str | None = None) -> PrsEvidence | None:
+    """The notice for which a process ended: seen by itself, and so proved."""
+    is_withdrawn = run.reason == "withdrawn"
+    if not run.notice or not (run.is_evicted or is_withdrawn):
+        return None
     ended = "and ended the process" if run.end is not None else "and its log ends there"
-    text = f"`run` saw the notice {run.notice} of {run.notice_source} {ended}; {saved}{steps}"
-    return Evidence(EvidenceSource.LOG, NOTICED, text, run.notice_time)
+    ended += ", before it was withdrawn" if is_withdrawn else ""
+    text = f"`run` saw the notice {run.notice} of {run.notice_source} {ended}{steps_lost(run)}"
+    evidence = Evidence(EvidenceSource.LOG, NOTICED, text, run.notice_time)
+    return PrsEvidence(path, evidence, rank, _NOTICES.get(run.notice))
 
 
 def evidence_in(scans: Iterable[LogScan]) -> list[PrsEvidence]:
     """The evidence in logs, tied to the job and its attempt by the path."""
     rows = []
     for scan in scans:
-        if not (scan.xids or scan.gpu_messages or scan.last_words or scan.run):
-            continue
-        numbers = [number for number in scan.xids if number in HARDWARE_XIDS]
-        facts = [(xid_reason(number), HARDWARE_XIDS[number], True) for number in numbers]
-        facts += [(str(proof), text, proof in _FAULTS) for proof, text in scan.gpu_messages]
-        rank = locate(scan.path).rank
-        if scan.last_words:
-            words, name = scan.last_words
-            kind, why = _LAST_WORDS[words]
-            evidence = Evidence(EvidenceSource.LOG, words, f"its log ends with {name}, {why}")
-            rows.append(PrsEvidence(scan.path, evidence, rank, kind))
-        if scan.run is not None and scan.run.is_evicted and (noticed := _of_run(scan.run)):
-            rows.append(PrsEvidence(scan.path, noticed, rank, _NOTICES.get(scan.run.notice)))
-        for reason, text, fault in facts:
-            evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
-            rows.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None))
+        if scan.xids or scan.gpu_messages or scan.last_words or scan.run:
+            rank = locate(scan.path).rank
+            rows += evidence_in_log(scan, rank)
+            if scan.run is not None and (notice := noticed(scan.run, scan.path, rank)):
+                rows.append(notice)
+    return rows
+
+
+def evidence_in_log(scan: LogScan, rank: str | None = None) -> list[PrsEvidence]:
+    """What the job itself printed."""
+    rows = []
+    numbers = [number for number in scan.xids if number in HARDWARE_XIDS]
+    facts = [(xid_reason(number), HARDWARE_XIDS[number], True) for number in numbers]
+    facts += [(str(proof), text, proof in _FAULTS) for proof, text in scan.gpu_messages]
+    if scan.last_words:
+        words, name = scan.last_words
+        kind, why = _LAST_WORDS[words]
+        evidence = Evidence(EvidenceSource.LOG, words, f"its log ends with {name}, {why}")
+        rows.append(PrsEvidence(scan.path, evidence, rank, kind))
+    for reason, text, fault in facts:
+        evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
+        rows.append(PrsEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None))
     return rows

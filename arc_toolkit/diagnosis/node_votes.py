@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 
@@ -197,7 +198,8 @@ def _was_asked_to_stop(attempt: Attempt) -> bool:
         cause is not None
         and cause.kind in (CauseKind.UNKNOWN, CauseKind.USER)
         and any(
-            item.source is EvidenceSource.EXIT_CODE and item.reason == ASKED_TO_STOP for item in cause.evidence
+            item.reason == NOTICED or (item.source is EvidenceSource.EXIT_CODE and item.reason == ASKED_TO_STOP)
+            for item in cause.evidence
         )
     )
 

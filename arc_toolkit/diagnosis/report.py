@@ -23,6 +23,7 @@ from arc_toolkit.diagnosis.model import (
     SkippedFile,
     Stats,
 )
+from arc_toolkit.diagnosis.run_logs import is_run_log
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.table import plural
@@ -41,7 +42,7 @@ def build(
     180 of 1,380 bytes per log, serves the attempts."""
     stats = stats or Stats()
     cluster = cluster_index.read(facts)
-    files = [*prs_evidence, *evidence_in(scans)]
+    files = [*prs_evidence, *evidence_in(scan for scan in scans if not is_run_log(scan))]
     prs_evidence = [item for item in prs_evidence if item.evidence.source is EvidenceSource.PRS]
     built, groups = attempts.build(_taken(scans) if release else scans, cluster, files)
     built = count_successes_elsewhere(weigh_by_other_nodes(built))

@@ -25,7 +25,7 @@ from arc_toolkit.diagnosis.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, L
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.node_names import is_cut
 from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, from_utf_16, unzip
-from arc_toolkit.notices.run_log import RunRecord, read_run
+from arc_toolkit.notices.run_log import PREFIX, RunRecord, read_run, read_runs
 
 Item = TypeVar("Item")
 
@@ -71,8 +71,10 @@ DATE_HEAD = 1 << 14  # where the start is: a date further on is another one
 TAIL = 1 << 14  # where errors of the GPU are: they end a job; carried from chunk to chunk
 SHORTEST_STAMP = len("2021-07-13 16:03:07")
 LONGEST_LINE = 2048  # longer than any node line
+LONGEST_PREFIX = 400  # of a line of `kubectl logs --prefix --timestamps`
 DIGEST_BYTES = 1024
 MAX_GPU_ERRORS = 50
+MAX_RUN_LINES = 10_000  # of `arc-toolkit run` in one file
 MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
 FIRST_BLOCK = 1024
@@ -102,6 +104,7 @@ class LogScan:
     gpu_messages: tuple[tuple[GpuProof, str], ...] = ()  # what CUDA, NVML and NCCL said, and what it proves
     last_words: tuple[LastWords, str] | None = None  # the uncaught exception with which the log ends
     run: RunRecord | None = None  # what `arc-toolkit run` saw, if the job was started by it
+    runs: dict[str, list[RunRecord]] | None = None  # all of it by pod, of a log without a node line
     note: str = ""
 
 
@@ -143,6 +146,7 @@ def _scan_stream(
     limit: int | None = None  # a log that is being written is read up to its size when reading started
     error = ""
     head = b""  # kept for a log without a node line
+    run_lines: list[bytes] = []  # the same
     final = has_nul = False
     while not final:
         begin = end
@@ -184,6 +188,13 @@ def _scan_stream(
             at = find(FAILED, at + len(FAILED), stop)
         if not begin and not result.nodes:
             head = bytes(view[:end])
+        if not result.nodes:
+            # One byte less than above, so that no line is taken twice.
+            stop = end if final else end - LONGEST_LINE + len(RUN_LINE) - 1
+            at = find(RUN_LINE, start, stop)
+            while at >= 0 and len(run_lines) < MAX_RUN_LINES:
+                run_lines.append(_run_line(data, at, end))
+                at = find(RUN_LINE, at + len(RUN_LINE), stop)
         if final:
             _read_tail(data, search, end, result)
             result.digest = zlib.crc32(view[max(end - DIGEST_BYTES, 0) : end], result.digest)
@@ -195,13 +206,25 @@ def _scan_stream(
             end = TAIL
     if not result.nodes and (hostname := _hostname(head)):
         result.nodes.append(hostname)
-    if has_nul and not (result.nodes or result.failure or result.xids or result.gpu_messages):
+    if run_lines and not result.nodes:
+        result.runs = read_runs(b"\n".join(run_lines).decode("utf-8", "replace"))
+        result.run = list(result.runs.values())[-1][-1] if result.runs else None
+    if has_nul and not (result.nodes or result.failure or result.xids or result.gpu_messages or result.runs):
         return SkippedFile(path, BINARY)
-    if not result.nodes:
+    if not result.nodes and not result.runs:
         result.note = error or (NO_NODE if result.size else EMPTY)
     elif error:
         result.note = error
     return result
+
+
+def _run_line(data: bytearray, at: int, end: int) -> bytes:
+    """The line of `run` around a hit, after the beginning of its line: a progress bar may be between them."""
+    begin = data.rfind(b"\n", 0, at) + 1
+    own = max(at - len(PREFIX), begin)
+    stop = data.find(b"\n", at, min(at + LONGEST_LINE // 2, end))
+    stop = stop if stop >= 0 else min(at + LONGEST_LINE // 2, end)
+    return bytes(data[begin : min(begin + LONGEST_PREFIX, own)] + data[own:stop])
 
 
 def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan) -> None:

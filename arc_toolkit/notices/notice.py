@@ -28,9 +28,13 @@ class NoticeKind(enum.Enum):
 
 
 class Notice:
-    """One announcement. `deadline` is a time as of `time.time()`, or None if it may come at any moment."""
+    """One announcement. `deadline` is a time as of `time.time()`, or None if it may come at any moment.
 
-    __slots__ = ("agreed", "deadline", "description", "id", "kind", "source", "step")
+    How much time is left goes by the monotonic clock from the first sight of the notice on: the other one may be set
+    right meanwhile.
+    """
+
+    __slots__ = ("_end", "agreed", "deadline", "description", "id", "kind", "source", "step")
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Notice:
     ) -> None:
         self.kind, self.source, self.id = kind, source, id
         self.deadline, self.description = deadline, description
+        self._end = 0.0 if deadline is None else deadline - time.time() + time.monotonic()
         # After which step every rank of an elastic run stops, so that all have the same state. Until all have read of
         # it (`agreed`) the step is a proposal.
         self.step, self.agreed = step, agreed
@@ -54,7 +59,7 @@ class Notice:
 
     def seconds_left(self) -> float | None:
         """Until the deadline, at least 0; None if it is not known."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+        return None if self.deadline is None else max(0.0, self._end - time.monotonic())
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the notice file and of log lines."""
@@ -73,4 +78,4 @@ class Notice:
 def earliest(notices: list[Notice]) -> Notice | None:
     """The notice that leaves the least time, among those that end the process; one without a deadline is first."""
     ending = [notice for notice in notices if notice.kind.ends_process]
-    return min(ending, key=lambda notice: notice.deadline or 0.0, default=None)
+    return min(ending, key=lambda notice: notice.seconds_left() or 0.0, default=None)

@@ -29,11 +29,24 @@ def run_line(event: str, /, **fields: Any) -> str:
 
 
 class RunRecord:
-    """What the lines of one process say: its notice, if there was one, and its end."""
+    """What the lines of one process say: where it started, its notice, if there was one, and its end."""
 
-    __slots__ = ("code", "end", "notice", "notice_source", "notice_time", "reason", "saved", "step")
+    __slots__ = (
+        "code",
+        "end",
+        "node",
+        "notice",
+        "notice_source",
+        "notice_time",
+        "reason",
+        "saved",
+        "start",
+        "step",
+    )
 
     def __init__(self) -> None:
+        self.node: str | None = None
+        self.start: float | None = None
         self.notice = self.notice_source = self.reason = ""
         self.notice_time: float | None = None
         self.end: float | None = None
@@ -52,31 +65,51 @@ class RunRecord:
         return None if self.step is None or self.saved is None else max(0, self.step - self.saved)
 
 
-def read_run(text: str) -> RunRecord | None:
-    """The record of the last process in a log; None if there is no line of it. Unreadable lines are passed over."""
-    record: RunRecord | None = None
-    for line in text.splitlines():
+def read_runs(text: str) -> dict[str, list[RunRecord]]:
+    """The records of each writer, in order; "" is one without a prefix of its own. Unreadable lines are passed over."""
+    writers: dict[str, list[RunRecord]] = {}
+    for line in text.split("\n"):  # a progress bar before it ends with a carriage return
         at = line.find(PREFIX)
         words = line[at + len(PREFIX) :].split() if at >= 0 else []
         moment = _seconds(words[0]) if len(words) > 1 else None
-        if moment is None:
-            continue
-        event, fields = words[1], dict(word.partition("=")[::2] for word in words[2:])
-        if record is None or event == "start":
-            record = RunRecord()
-        if event == "notice":
-            record.notice, record.notice_source = fields.get("kind", ""), fields.get("source", "")
-            record.notice_time = moment
-        elif event == "withdrawn":
-            record.notice = ""
-        elif event == "end":
-            record.reason, record.end = fields.get("reason", ""), moment
-            record.code = _number(fields.get("code"))
-        record.step = _number(fields.get("step")) if "step" in fields else record.step
-        record.saved = _number(fields.get("saved")) if "saved" in fields else record.saved
-        if event == "saved":
-            record.saved = _number(fields.get("step"))
-    return record
+        if moment is not None:
+            fields = dict(word.partition("=")[::2] for word in words[2:])
+            _add(writers.setdefault(_writer(line[:at]), []), words[1], moment, fields)
+    return writers
+
+
+def read_run(text: str) -> RunRecord | None:
+    """The record of the last process in a log; None if there is no line of it."""
+    writers = list(read_runs(text).values())
+    return writers[-1][-1] if writers else None
+
+
+def _add(records: list[RunRecord], event: str, moment: float, fields: dict[str, str]) -> None:
+    if not records or (event == "start" and "generation" not in fields):
+        records.append(RunRecord())
+    record = records[-1]
+    if event == "start":
+        record.node, record.start = fields.get("node", record.node), record.start or moment
+        record.notice = ""  # the next generation of `elastic`: the notice before it was not the end
+    elif event == "notice":
+        record.notice, record.notice_source = fields.get("kind", ""), fields.get("source", "")
+        record.notice_time = moment
+    elif event == "withdrawn":
+        record.notice = ""
+    elif event == "end" and record.end is None:  # a second one is that of the pause after a crash
+        record.reason, record.end = fields.get("reason", ""), moment
+        record.code = _number(fields.get("code"))
+    record.step = _number(fields.get("step")) if "step" in fields else record.step
+    record.saved = _number(fields.get("saved")) if "saved" in fields else record.saved
+    if event == "saved":
+        record.saved = _number(fields.get("step"))
+
+
+def _writer(before: str) -> str:
+    """The pod in `[pod/NAME/CONTAINER] `, with which `kubectl logs --prefix` marks the lines of each."""
+    at = before.find("[pod/")
+    end = before.find("]", at)
+    return before[at + len("[pod/") : end].partition("/")[0] if 0 <= at < end else ""
 
 
 def _seconds(text: str) -> float | None:

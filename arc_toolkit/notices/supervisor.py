@@ -61,6 +61,7 @@ _KILL_SECONDS = 1.0
 # After its save a process may end by itself.
 _AFTER_SAVE_SECONDS = 2.0
 _LONGEST_PAUSE = 30.0
+_SAME_SECONDS = 1.5
 
 
 class Supervisor:
@@ -95,7 +96,8 @@ class Supervisor:
         self._stop: Notice | None = None  # SIGTERM to this process
         self._interrupted = False
         self._told: Notice | None = None
-        self._told_at = 0.0
+        self._told_at = 0.0  # as of the clock on the wall, like the times of checkpoints
+        self._told_since = 0.0  # the same and all others as of the monotonic clock, which nobody sets
         self._deadline = 0.0  # of that notice
         self._saved_at: float | None = None
         self._saved_before: int | None = None
@@ -200,7 +202,8 @@ class Supervisor:
         notice = earliest([*self._watcher.notices, *([self._stop] if self._stop else [])])
         if self._told is None:
             if notice is not None:
-                self._told_at, self._saved_before = time.time(), read_saved(self._file.path)
+                self._told_at, self._told_since = time.time(), time.monotonic()
+                self._saved_before = read_saved(self._file.path)
                 self._announce(notice)
                 self._notify()
         elif notice is None and self._signalled is None:
@@ -208,12 +211,14 @@ class Supervisor:
             self._file.withdraw()
             self._told = None
         else:
-            if notice is not None and self._end_of(notice) < self._deadline:  # a second one leaves less time
+            # A second one leaves less time. The time of the same one is not known to the second.
+            if notice is not None and self._end_of(notice) < self._deadline - _SAME_SECONDS:
                 self._announce(notice)
             self._end_in_time()
 
     def _end_of(self, notice: Notice) -> float:
-        return notice.deadline if notice.deadline is not None else time.time() + self._grace
+        left = notice.seconds_left()
+        return time.monotonic() + (left if left is not None else self._grace)
 
     def _announce(self, notice: Notice) -> None:
         self._told, self._deadline = notice, self._end_of(notice)
@@ -234,10 +239,10 @@ class Supervisor:
 
     def _end_in_time(self) -> None:
         """SIGTERM after the save or shortly before the deadline, then SIGKILL."""
-        now, end = time.time(), self._deadline
+        now, end = time.monotonic(), self._deadline
         if self._saved_at is None and (step := self._saved_since_notice()) is not None:
             self._saved_at = now
-            self._log(run_line("saved", step=step, seconds=f"{now - self._told_at:.1f}"))
+            self._log(run_line("saved", step=step, seconds=f"{now - self._told_since:.1f}"))
         is_late = now >= end - _LAST_SECONDS
         is_done = self._saved_at is not None and now >= self._saved_at + _AFTER_SAVE_SECONDS
         if self._signalled is None and (is_late or is_done):
@@ -265,7 +270,7 @@ class Supervisor:
         """The exit code of `run`; None if the process is started again."""
         told, step = self._told, self._step()
         if told is not None and self._saved_at is None and (late := self._saved_since_notice()) is not None:
-            self._log(run_line("saved", step=late, seconds=f"{time.time() - self._told_at:.1f}"))
+            self._log(run_line("saved", step=late, seconds=f"{time.monotonic() - self._told_since:.1f}"))
         known = [number for number in (self._saved(0.0), read_saved(self._file.path)) if number is not None]
         fields = {"code": code, "step": step, "saved": max(known, default=None)}
         is_done = code == 0 and self._signalled is None and takes_part(self._file.path)

@@ -100,6 +100,9 @@ class Watcher:
     def _update(self, place: int, notices: list[Notice]) -> None:
         with self._lock:
             before = self._notices.get(place, [])
+            # A notice that says the same as before is the same one: it knows how much time was left at first.
+            same = {_facts(notice): notice for notice in before}
+            notices = [same.get(_facts(notice), notice) for notice in notices]
             known, listed = {notice.id for notice in before}, {notice.id for notice in notices}
             # A time that is over when the notice comes is when it may begin, not when it does: there may still be time.
             self._late |= {
@@ -151,6 +154,10 @@ def watch(
 
         sources.append(Sigterm())
     return Watcher(sources, report=report).start()
+
+
+def _facts(notice: Notice) -> tuple[object, ...]:
+    return notice.id, notice.kind, notice.deadline, notice.step, notice.agreed
 
 
 def _when(notice: Notice) -> str:

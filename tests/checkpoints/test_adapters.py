@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, unavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
 
-def run_script(frameworks: str, name: str, *words: object, **environment: str) -> Any:
+def run_script(frameworks: str, name: str, *words: object, prefix: Sequence[str] = (), **environment: str) -> Any:
     """What a script of `frameworks/` prints last, as JSON."""
     done = subprocess.run(
-        [frameworks, "-m", f"tests.checkpoints.frameworks.{name}", *map(str, words)],
+        [*prefix, frameworks, "-m", f"tests.checkpoints.frameworks.{name}", *map(str, words)],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -76,6 +78,24 @@ def test_keras_with_several_batches_at_once(frameworks: str, tmp_path: Path) -> 
     assert result["parts"] == result["whole"], result
 
 
+def test_keras_with_a_schedule_that_goes_by_the_rate_before(frameworks: str, tmp_path: Path) -> None:
+    """Keras begins an interrupted epoch again, and would apply the factor twice."""
+    result = interrupted(frameworks, "keras_run", tmp_path, RATE_FACTOR="0.8")
+    assert result["parts"] == result["whole"], result
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+def test_a_run_that_begins_with_a_model_has_as_many_rounds(frameworks: str, name: str, tmp_path: Path) -> None:
+    result = interrupted(frameworks, f"{name}_run", tmp_path, BASE_ROUNDS="5")
+    assert result["parts"] == result["whole"], result
+
+
+def test_lightgbm_with_dart_trains_the_same_with_the_callback(frameworks: str, tmp_path: Path) -> None:
+    """LightGBM 4.7 forgets the weights of its trees when a parameter is set, and then drops all of them."""
+    result = run_script(frameworks, "lightgbm_dart", tmp_path)
+    assert result["callback"] == 0 < result["rate"]
+
+
 @pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
 @pytest.mark.parametrize("schedule", ["list", "function"])
 def test_a_schedule_of_learning_rates_goes_on_at_its_place(
@@ -101,7 +121,11 @@ def test_lightgbm_draws_the_same_in_other_ways(frameworks: str, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "params",
-    [{"data_sample_strategy": "goss", "bagging_freq": 0, "learning_rate": 0.3}, {"use_quantized_grad": True}],
+    [
+        {"data_sample_strategy": "goss", "bagging_freq": 0, "learning_rate": 0.3},
+        {"use_quantized_grad": True},
+        {"boosting": "dart"},
+    ],
     ids=str,
 )
 def test_lightgbm_is_not_exact_with_what_it_counts_from_its_start(
@@ -154,6 +178,27 @@ def test_xgboost_with_random_rows_and_approx_is_not_exact(frameworks: str, tmp_p
     params = {"subsample": 0.6, "tree_method": "approx"}
     result = interrupted(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
     assert 0 < result["difference"] < result["spread"], result
+
+
+def test_a_full_disk_does_not_end_a_run_of_the_trainer(frameworks: str, tmp_path: Path) -> None:
+    """Its own save would raise; that it has no room is known before."""
+    mount = 'mount -t tmpfs -o size=40m none "$0" && exec "$@"'
+    prefix = [
+        shutil.which("unshare") or "false",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        mount,
+        str(tmp_path),
+    ]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        unavailable("no file system can be mounted here")
+    result = run_script(frameworks, "transformers_full_disk", tmp_path, prefix=prefix)
+    assert result["step"] == 20, result
+    assert result["problems"], result
+    assert all("No space left on device" in problem for problem in result["problems"]), result
 
 
 # What each framework's own way to resume does with a damaged newest checkpoint; docs/adapters.md has this table.

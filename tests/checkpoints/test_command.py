@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from arc_toolkit.checkpoints import Store
@@ -98,3 +99,35 @@ def test_a_folder_below_one_that_may_not_be_read_is_refused(
     monkeypatch.setattr("os.stat", refuse)
     result = arc("checkpoints", "list", str(tmp_path / "c"))
     assert result.code == 2
+
+
+def test_the_name_of_a_folder_cannot_break_a_line(tmp_path: Path, arc: Arc) -> None:
+    folder = tmp_path / "two\nlines"
+    store = Store(folder)
+    for step in (1, 2, 3):
+        with store.save(step) as target:
+            (target / "x.bin").write_bytes(b"x")
+    listed = arc("checkpoints", "list", str(folder))
+    assert len(listed.out.splitlines()) == 4
+    assert "two\\nlines" in listed.out
+    pruned = arc("checkpoints", "prune", str(folder), "--keep", "2")
+    assert len(pruned.out.splitlines()) == 1
+    assert len(arc("checkpoints", "list", f"{folder}/none").err.splitlines()) == 1
+    newest = Path(arc("checkpoints", "resume", str(folder)).out.removesuffix("\n"))
+    assert newest.is_dir()  # for scripts: as it is
+
+
+def test_a_server_that_does_not_answer_is_not_an_empty_store(arc: Arc) -> None:
+    """`find` of fsspec takes every error of `ls` for an empty folder, as with http://."""
+
+    class Unanswered(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        protocol = "unanswered"
+
+        def ls(self, path: str, detail: bool = True, **options: object) -> list[object]:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    fsspec.register_implementation("unanswered", Unanswered, clobber=True)
+    for action in ("list", "verify", "prune", "resume"):
+        result = arc("checkpoints", action, "unanswered://host/run")
+        assert (result.code, result.out) == (2, ""), action
+        assert "cannot read unanswered://host/run: [Errno 111] Connection refused" in result.err

@@ -453,11 +453,11 @@ def test_a_later_save_has_the_bytes_of_the_moment(store: Store) -> None:
     assert (newest / "sub" / "x.bin").read_bytes() == b"x"
 
 
-@pytest.mark.parametrize(("left", "is_finished"), [(60.0, True), (3.0, False)])
+@pytest.mark.parametrize(("left", "is_finished"), [(60.0, True), (3.0, True), (0.5, False)])
 def test_on_a_notice_a_later_save_finishes_or_is_abandoned(
     store: Store, monkeypatch: pytest.MonkeyPatch, left: float, is_finished: bool
 ) -> None:
-    """Saves take 10 s here: one that has taken 9 s fits into 60 s, and not into 3."""
+    """Saves take 10 s here: the rest of one that has taken 9 s fits into 60 s and 3 s, and not into half a second."""
     held, begun = threading.Event(), threading.Event()
     write = DigestedFile.write
 
@@ -467,7 +467,7 @@ def test_on_a_notice_a_later_save_finishes_or_is_abandoned(
         return write(stream, data)
 
     save(store, 1)
-    store._pace.saved(1, 10.0)
+    store._pace._durations = [10.0]
     monkeypatch.setattr(DigestedFile, "write", slow)
     store.save_later(2, {"a.bin": b"a", "b.bin": b"b"})
     begun.wait(60)

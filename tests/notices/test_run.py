@@ -409,3 +409,50 @@ def test_bad_input_is_one_sentence(arc: Callable[..., Result], words: list[str],
     assert result.code == 2
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+JUMP = """
+    import os, sys, time
+    from arc_toolkit.notices.supervisor import Supervisor
+    from arc_toolkit.notices.notice import Notice, NoticeKind
+    from arc_toolkit.notices.watcher import Watcher
+
+    true_time, shift = time.time, 0.0
+    time.time = lambda: true_time() + shift
+    ready, deadline = os.path.join(sys.argv[1], "ready"), None
+
+    class Source:
+        name, period = "script", 0.05
+
+        def poll(self):
+            global deadline
+            if not os.path.exists(ready):
+                return []
+            deadline = deadline or true_time() + 12
+            return [Notice(NoticeKind.PREEMPT, "script", "a", deadline=deadline)]
+
+    def log(line):
+        global shift
+        if " notice " in line:
+            shift = 3600.0  # the clock is set right after the notice
+        print(line, flush=True)
+
+    saving = "import signal, sys, time; signal.signal(10, lambda *_: (time.sleep(5), sys.exit(0)))"
+    command = [sys.executable, "-c", f"{saving}; open({ready!r}, 'w').close(); time.sleep(60)"]
+    supervisor = Supervisor(command, watcher=Watcher([Source()]), folder=sys.argv[1], tell=10, log=log)
+    sys.exit(supervisor.run())
+"""
+
+
+def test_a_clock_that_is_set_after_the_notice_takes_no_time_from_the_save(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, script(tmp_path, JUMP), tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 143, done.stderr
+    assert "signal name=" not in done.stdout  # it ended by itself, after its save of five seconds
+    assert "end reason=evicted code=0" in done.stdout

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from arc_toolkit.notices import NoticeKind
-from arc_toolkit.notices.metadata import SourceTrouble, host_of
+from arc_toolkit.notices.metadata import MetadataClient, SourceTrouble, host_of
 from arc_toolkit.notices.sources import cloud_source, find_cloud
 from arc_toolkit.notices.sources.aws_metadata import AwsMetadata
 from arc_toolkit.notices.sources.azure_events import AzureEvents
@@ -174,6 +177,90 @@ def test_a_kept_connection_that_was_closed_is_opened_again(service: MetadataServ
     service.answer = lambda m, p, h: (*answer(m, p, h)[:2], {"Connection": "close"})
     source = AzureEvents(service.url)
     assert [source.poll() for _ in range(3)] == [[], [], []]
+
+
+def test_azure_preempt_leaves_the_same_time_after_our_clock_was_set(
+    service: MetadataService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure_answers(service, [azure_event(seconds=25)])
+    source = AzureEvents(service.url)
+    assert source.poll()[0].seconds_left() == pytest.approx(25, abs=3)
+    true_time = time.time
+    for shift in (3600, -3600):
+        monkeypatch.setattr(time, "time", lambda shift=shift: true_time() + shift)
+        service.clock_lead = -shift  # the clock of the service is the one that is right
+        assert source.poll()[0].seconds_left() == pytest.approx(25, abs=4)
+
+
+# --- HTTP -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def raw_server(*answers: bytes) -> Iterator[str]:
+    """A server that gives these bytes, each to one connection, and closes it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 200, b"hi"),
+        (b"HTTP/1.1 200 OK\ncontent-length:2\n\nhi", 200, b"hi"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", 429, b""),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhi\r\n1\r\n!\r\n0\r\nA: b\r\n\r\n",
+            200,
+            b"hi!",
+        ),
+        (b"HTTP/1.0 200 OK\r\n\r\nto the end", 200, b"to the end"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
+    ],
+)
+def test_answers_in_every_form_of_http(answer: bytes, status: int, body: bytes) -> None:
+    with raw_server(answer) as url:
+        reply = MetadataClient(url).request("GET", "/", {})
+    assert (reply.status, reply.body) == (status, body)
+    assert reply.retry_after == (7.0 if status == 429 else None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(500)),
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+    ],
+)
+def test_what_is_not_http_is_trouble(answer: bytes) -> None:
+    with raw_server(answer) as url, pytest.raises(SourceTrouble, match="does not answer") as trouble:
+        MetadataClient(url).request("GET", "/", {})
+    assert trouble.value.blocked
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://127.0.0.1:port", "http://[::1]:1", "http://[::1]", "http://h\u00f6st.invalid"]
+)
+def test_an_address_that_cannot_be_used_is_trouble(endpoint: str) -> None:
+    with pytest.raises(SourceTrouble):
+        MetadataClient(endpoint, first_timeout=1).request("GET", "/", {})
 
 
 # --- AWS ------------------------------------------------------------------------------------------------------

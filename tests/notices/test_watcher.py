@@ -107,6 +107,27 @@ def test_a_notice_that_comes_too_late_may_still_leave_time(
     assert said[0] == "notices: script announces preempt, at any moment"
 
 
+def test_a_clock_that_is_set_after_the_notice_changes_nothing(
+    started: Callable[..., tuple[Watcher, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AWS says an absolute time, and says it again at every poll."""
+    deadline = time.time() + 100
+
+    class Repeated(Script):
+        def poll(self) -> list[Notice]:
+            return [Notice(NoticeKind.PREEMPT, "script", "a", deadline=deadline)]
+
+    watcher, _ = started(Repeated([]))
+    watcher.start()
+    assert until(watcher.pending)
+    true_time = time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + 3600)
+    time.sleep(0.1)
+    notice = watcher.notice
+    assert notice is not None
+    assert notice.seconds_left() == pytest.approx(100, abs=5)
+
+
 def test_a_freeze_alone_is_not_pending(started: Callable[..., tuple[Watcher, list[str]]]) -> None:
     watcher, said = started(Script([FREEZE]))
     watcher.start()

@@ -45,8 +45,8 @@ class BatchDataset(keras.utils.PyDataset):
 
 
 class KerasCheckpoints(keras.callbacks.Callback):
-    """A callback. `others` are callbacks whose state is saved too: EarlyStopping, ReduceLROnPlateau and
-    ModelCheckpoint of Keras, and whatever has `state_dict` and `load_state_dict`."""
+    """A callback. `others` are callbacks whose state is saved too: EarlyStopping, LearningRateScheduler,
+    ReduceLROnPlateau and ModelCheckpoint of Keras, and whatever has `state_dict` and `load_state_dict`."""
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class KerasCheckpoints(keras.callbacks.Callback):
         super().__init__()
         self._store, self._batches, self._every, self._others = store, data.batches, every, others
         self._step = -1  # the last that was trained
+        self._logs: dict[str, Any] | None = None  # of that step
+        self._rate: float | None = None  # of learning, when the epoch began
         self._folder: Path | None = None  # to restore from, until the first epoch has begun
         self._warnings: warnings.catch_warnings[Any] | None = None
 
@@ -81,15 +83,21 @@ class KerasCheckpoints(keras.callbacks.Callback):
             # Only now: Keras has reset the metrics, and the other callbacks themselves.
             self._restore_progress(self._folder)
             self._folder = None
-        elif self._step >= 0:
-            self._save_if_due(None)  # the epoch before, with validation and all other callbacks
+        else:
+            self._rate = self._learning_rate()  # before a LearningRateScheduler, which comes after this callback
+            if self._step >= 0:
+                self._save_if_due(None)  # the epoch before, with validation and all other callbacks
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # With `steps_per_execution` the last number may be beyond the last batch.
         self._step = self._batches.start + min(batch, self._batches.left_in_epoch - 1)
-        # Not after the last batch of an epoch, because other callbacks do their work then.
-        if (self._step + 1) % len(self._batches):
-            self._save_if_due(logs)
+        self._logs = logs
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if (
+            batch
+        ):  # only now all other callbacks have seen the batch before it; the last of an epoch: on_epoch_begin
+            self._save_if_due(self._logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._warnings is not None:
@@ -111,7 +119,7 @@ class KerasCheckpoints(keras.callbacks.Callback):
         _write_values(folder / _SEEDS, self._seeds())
         _write_values(folder / _METRICS, self.model.metrics_variables)
         save_random_state(folder)
-        states = [_state_of(callback) for callback in self._others]
+        states = [self._state_of(callback) for callback in self._others]
         (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
 
     def _restore_model(self, folder: Path) -> None:
@@ -126,8 +134,32 @@ class KerasCheckpoints(keras.callbacks.Callback):
         if len(states) != len(self._others):
             raise ValueError(f"{folder.name} has the state of {len(states)} callbacks, not of {len(self._others)}")
         for callback, state in zip(self._others, states, strict=True):
-            _restore_state(callback, state)
+            self._restore_state(callback, state)
         restore_random_state(folder)
+
+    def _state_of(self, callback: keras.callbacks.Callback) -> dict[str, Any]:
+        if hasattr(callback, "state_dict"):
+            return dict(callback.state_dict())
+        if isinstance(callback, keras.callbacks.LearningRateScheduler):
+            return {"rate": self._rate}
+        state = {name: getattr(callback, name) for name in _COUNTERS if getattr(callback, name, None) is not None}
+        return {name: value if isinstance(value, int) else float(value) for name, value in state.items()}
+
+    def _restore_state(self, callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
+        if hasattr(callback, "load_state_dict"):
+            callback.load_state_dict(state)
+        elif isinstance(callback, keras.callbacks.LearningRateScheduler):
+            # Keras begins the epoch again, and the schedule may go by the rate before.
+            self._rate = state["rate"]
+            if self._rate is not None:
+                self.model.optimizer.learning_rate = self._rate
+        else:
+            vars(callback).update(state)
+
+    def _learning_rate(self) -> float | None:
+        """None if the optimizer has a schedule of its own."""
+        rate = getattr(self.model.optimizer, "_learning_rate", None)
+        return float(keras.ops.convert_to_numpy(rate)) if isinstance(rate, keras.Variable) else None
 
     def _seeds(self) -> list[Any]:
         """The random numbers of layers, which `save_weights` leaves out."""
@@ -147,17 +179,3 @@ def _read_values(path: Path, variables: Sequence[Any]) -> None:
             )
         for variable, name in zip(variables, arrays.files, strict=True):
             variable.assign(arrays[name])
-
-
-def _state_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    if hasattr(callback, "state_dict"):
-        return dict(callback.state_dict())
-    state = {name: getattr(callback, name) for name in _COUNTERS if getattr(callback, name, None) is not None}
-    return {name: value if isinstance(value, int) else float(value) for name, value in state.items()}
-
-
-def _restore_state(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
-    if hasattr(callback, "load_state_dict"):
-        callback.load_state_dict(state)
-    else:
-        vars(callback).update(state)

@@ -79,17 +79,21 @@ class LightgbmCheckpoints:
                 "LightGBM cannot go on with a random forest (boosting=rf): train it without checkpoints"
             )
         # Called before a round: the one before it is complete, with all other callbacks.
-        step = env.iteration - 1
+        number = env.iteration - (
+            env.begin_iteration - self._done
+        )  # without those of a model that the run began with
+        step = number - 1
         period = max(1, int(_param(env.params, _FREQUENCY, 0)))
-        if step >= self._done and env.iteration % period == 0:  # the rows of several rounds are drawn together
+        if step >= self._done and number % period == 0:  # the rows of several rounds are drawn together
             if self._store.due(step):
                 with self._store.save(step) as folder:
                     env.model.save_model(folder / _NAME)
                     states = [{name: getattr(item, name) for name in _state_names(item)} for item in self._others]
                     (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
             self._store.exit_if_evicted(step)
-        if env.iteration % period == 0:
-            env.model.reset_parameter(self._new_seeds(env.params, env.iteration, env.iteration // period))
+        # `dart` forgets the weights of its trees in `reset_parameter`, and then drops all of them.
+        if number % period == 0 and _param(env.params, _BOOSTING, "") != "dart":
+            env.model.reset_parameter(self._new_seeds(env.params, number, number // period))
 
     def _restore_others(self, path: Path) -> None:
         states = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []

@@ -9,6 +9,8 @@ The Trainer saves and restores the model, optimizer, scheduler, scaler, random n
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ from transformers import TrainerCallback
 
 from arc_toolkit.checkpoints.store import Store
 
+_MARGIN = 1.1
+_SMALL_FILES = 4 * 1024 * 1024  # the tokenizer, the scheduler, the random numbers, the Trainer's own state
+
 
 class TrainerCheckpoints(TrainerCallback):
     """A callback, and the `path` to go on from: None in a new run. Steps are those of the Trainer, from 1 on."""
@@ -24,6 +29,7 @@ class TrainerCheckpoints(TrainerCallback):
     def __init__(self, store: Store, *, every: int | float | str = "auto") -> None:
         self._store = store
         self._is_own = False
+        self._size = 0  # of the last checkpoint
         newest = store.latest()
         self.path = str(newest.folder) if newest is not None else None
         store.begin(every)
@@ -33,15 +39,30 @@ class TrainerCheckpoints(TrainerCallback):
             raise ValueError("save_only_model=True leaves out the optimizer: the run could not go on where it was")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        if self._store.due(state.global_step):
-            # Else the Trainer saves at this step anyway, and wants to keep the folder.
-            self._is_own = not control.should_save
-            control.should_save = True
+        if not self._store.due(state.global_step):
+            return
+        if control.should_save:  # the Trainer saves at this step anyway, and wants to keep the folder
+            return
+        if self._has_room(args.output_dir, others):
+            self._is_own = control.should_save = True
+            return
+        with self._store.save(state.global_step):  # an error in the Trainer's own save would end the run
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), args.output_dir)
+
+    def _has_room(self, folder: str, others: dict[str, Any]) -> bool:
+        """Whether the disk takes one more checkpoint of the Trainer: as large as the last one, or as its parts are."""
+        needed = self._size or _state_bytes(others.get("model"), others.get("optimizer"))
+        try:
+            os.makedirs(folder, exist_ok=True)
+            return shutil.disk_usage(folder).free > needed * _MARGIN + _SMALL_FILES
+        except OSError:
+            return False
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         step = state.global_step
         if state.is_world_process_zero:
             saved = Path(args.output_dir) / f"checkpoint-{step}"
+            self._size = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
             with self._store.save(step, epoch=int(state.epoch or 0)) as folder:
                 for path in saved.iterdir():
                     _take(path, folder / path.name, move=self._is_own)
@@ -49,6 +70,14 @@ class TrainerCheckpoints(TrainerCallback):
                 shutil.rmtree(saved, ignore_errors=True)
         self._is_own = False
         self._store.exit_if_evicted(step)
+
+
+def _state_bytes(model: Any, optimizer: Any) -> int:
+    """Of the parameters, and of what the optimizer keeps of each of them."""
+    states = optimizer.state.values() if optimizer is not None and hasattr(optimizer, "state") else ()
+    tensors = [value for state in states for value in state.values() if hasattr(value, "element_size")]
+    tensors += list(model.parameters()) if model is not None else []
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _take(path: Path, target: Path, *, move: bool) -> None:

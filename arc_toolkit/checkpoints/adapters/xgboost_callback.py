@@ -53,6 +53,7 @@ class XgboostCheckpoints(TrainingCallback):
         self._folder: Path | None = newest.folder if newest is not None else None
         self.model = str(newest / _NAME) if newest is not None else None
         self._done = newest.step + 1 if newest is not None else 0
+        self._base = 0  # rounds of a model that the run began with
         self._method: str | None = None  # of trees, if the updater has to be made anew in every round
         store.begin(every)
 
@@ -72,6 +73,7 @@ class XgboostCheckpoints(TrainingCallback):
                 else:
                     vars(callback).update(state)
         self._method = _method_of_random_trees(model) if _HAS_COLUMN_ENGINE else None
+        self._base = model.num_boosted_rounds() - self._done
         return model
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
@@ -84,7 +86,7 @@ class XgboostCheckpoints(TrainingCallback):
         return False
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        step = model.num_boosted_rounds() - 1
+        step = model.num_boosted_rounds() - self._base - 1
         if self._store.due(step):
             with self._store.save(step) as folder:
                 model.save_model(folder / _NAME)

@@ -41,7 +41,7 @@ class AzureEvents:
     def __init__(self, endpoint: str = ENDPOINT) -> None:
         self._client = MetadataClient(endpoint, first_timeout=_FIRST_TIMEOUT)
         self._names: frozenset[str] | None = None
-        self._seen: dict[str, float] = {}
+        self._seen: dict[str, tuple[float, float]] = {}
         self._lead = 0.0
 
     def poll(self) -> list[Notice]:
@@ -96,12 +96,12 @@ class AzureEvents:
         if self._names is not None and listed and not listed & self._names:
             return None
         id = str(event.get("EventId") or f"{kind.value}-{event.get('NotBefore')}")
-        now = time.time()
-        seen = self._seen.setdefault(id, now)
+        seen, since = self._seen.setdefault(id, (time.time(), time.monotonic()))
         begins = parse_http_date(str(event.get("NotBefore") or ""))  # empty once the event has started
         deadline = None if begins is None else begins - self._lead
         if kind is NoticeKind.PREEMPT and deadline is not None:
-            deadline = min(deadline, seen + _PREEMPT_SECONDS)
+            was_set = time.time() - seen - (time.monotonic() - since)  # our clock, since the first sight
+            deadline = min(deadline, seen + _PREEMPT_SECONDS + (was_set if abs(was_set) > 2.0 else 0.0))
         description = str(event.get("Description") or "")
         if self._names is None:
             description = f"{description} (the name of this machine is not known)".strip()

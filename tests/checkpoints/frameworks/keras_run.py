@@ -1,5 +1,5 @@
 """Keras 3 on JAX with dropout, batch normalization, a metric and a callback with state; epochs have seven steps unless
-$BATCH_SIZE says otherwise, and $MORE_OPTIONS are for `compile`."""
+$BATCH_SIZE says otherwise, $MORE_OPTIONS are for `compile`, and $RATE_FACTOR changes the rate in every epoch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,21 @@ EPOCHS = 42 // -(-100 // BATCH_SIZE)
 STEPS = 42
 
 
+class LossSum(keras.callbacks.Callback):
+    """Has a state of its own, which every batch changes."""
+
+    total = 0.0
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        self.total += float((logs or {})["loss"])
+
+    def state_dict(self) -> dict[str, float]:
+        return {"total": self.total}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.total = state["total"]
+
+
 def train(store: Store) -> bytes:
     keras.utils.set_random_seed(3)
     options = json.loads(os.environ.get("MORE_OPTIONS", "{}"))
@@ -35,11 +50,14 @@ def train(store: Store) -> bytes:
     model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse", metrics=["mae"], **options)
     data = BatchDataset(Batches(100, BATCH_SIZE, seed=5), lambda indices: (x[indices], y[indices]))
     reduce = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=1.0)
-    checkpoints = KerasCheckpoints(store, data, every=3, others=[reduce])
+    others: list[keras.callbacks.Callback] = [reduce, losses := LossSum()]
+    if factor := float(os.environ.get("RATE_FACTOR", "0")):
+        others.append(keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * factor))
+    checkpoints = KerasCheckpoints(store, data, every=3, others=others)
     history = model.fit(
-        data, epochs=EPOCHS, callbacks=[checkpoints, reduce], verbose=0, validation_data=(x, y), shuffle=False
+        data, epochs=EPOCHS, callbacks=[checkpoints, *others], verbose=0, validation_data=(x, y), shuffle=False
     )
     values = [*model.variables, *model.optimizer.variables]
-    last = {name: values[-1] for name, values in history.history.items()}
+    last = {"total": losses.total, **{name: values[-1] for name, values in history.history.items()}}
     content = b"".join(keras.ops.convert_to_numpy(value).tobytes() for value in values)
     return content + json.dumps(last, default=float).encode()

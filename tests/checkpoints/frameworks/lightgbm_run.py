@@ -1,5 +1,5 @@
 """LightGBM with bagging and random features; $MORE_PARAMS may add others, $EARLY_STOPPING a number of rounds, $SCHEDULE
-learning rates."""
+learning rates, $BASE_ROUNDS a model to begin with."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ def train(store: Store) -> bytes:
         y, groups = y.astype(int), ([50] * 8, [50] * 2)
     checkpoints = LightgbmCheckpoints(store, every=3, others=others)
     data = lightgbm.Dataset(x[:400], y[:400], group=groups[0], free_raw_data=False)
+    model: Any = checkpoints.model
+    if model is None and (base := int(os.environ.get("BASE_ROUNDS", "0"))):
+        model = lightgbm.train(params, lightgbm.Dataset(x[:400], y[:400], free_raw_data=False), base)
     booster = lightgbm.train(
         params,
         data,
         num_boost_round=checkpoints.rounds_left(STEPS),
         valid_sets=[lightgbm.Dataset(x[400:], y[400:], group=groups[1], reference=data, free_raw_data=False)],
-        init_model=checkpoints.model,
+        init_model=model,
         callbacks=[checkpoints, *others],
     )
     history = [value for scores_of in scores.values() for values in scores_of.values() for value in values]

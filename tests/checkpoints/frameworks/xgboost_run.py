@@ -1,4 +1,5 @@
-"""XGBoost; $MORE_PARAMS may add random rows and columns, $EARLY_STOPPING a number of rounds, $SCHEDULE rates."""
+"""XGBoost; $MORE_PARAMS may add random rows and columns, $EARLY_STOPPING a number of rounds, $SCHEDULE rates,
+$BASE_ROUNDS a model to begin with."""
 
 from __future__ import annotations
 
@@ -30,11 +31,14 @@ def train(store: Store) -> bytes:
         rate_of = rates if schedule == "list" else rates.__getitem__
         others.append(xgboost.callback.LearningRateScheduler(rate_of))
     checkpoints = XgboostCheckpoints(store, every=3, others=others)
+    model: Any = checkpoints.model
+    if model is None and (base := int(os.environ.get("BASE_ROUNDS", "0"))):
+        model = xgboost.train(params, xgboost.DMatrix(x[:400], y[:400]), base)
     booster = xgboost.train(
         params,
         xgboost.DMatrix(x[:400], y[:400]),
         num_boost_round=checkpoints.rounds_left(STEPS),
-        xgb_model=checkpoints.model,
+        xgb_model=model,
         evals=[(xgboost.DMatrix(x[400:], y[400:]), "validation")],
         verbose_eval=False,
         callbacks=[*others, checkpoints],
