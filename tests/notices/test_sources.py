@@ -255,10 +255,8 @@ def test_what_is_not_http_is_trouble(answer: bytes) -> None:
     assert trouble.value.blocked
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["http://127.0.0.1:port", "http://[::1]:1", "http://[::1]", "http://h\u00f6st.invalid"]
-)
-def test_an_address_that_cannot_be_used_is_trouble(endpoint: str) -> None:
+@pytest.mark.parametrize("endpoint", ["http://[::1]:1", "http://[::1]"])
+def test_an_address_at_which_nobody_answers_is_trouble(endpoint: str) -> None:
     with pytest.raises(SourceTrouble):
         MetadataClient(endpoint, first_timeout=1).request("GET", "/", {})
 
