@@ -131,9 +131,8 @@ _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 def last_words(tail: bytes) -> tuple[LastWords, str] | None:
     """What the end of a log says, with the name of the exception's class; None if it says nothing certain."""
     text = _COLOUR.sub("", tail.decode("utf-8", "replace"))
-    printed = (
-        line for line in text.splitlines() if RUN_PREFIX not in line
-    )  # `run` writes after the process has ended
+    # `run` writes after the process has ended.
+    printed = (line for line in text.splitlines() if RUN_PREFIX not in line)
     lines = [line[_end_of_prefix(line) :] for line in map(_message, printed)]
     lines = _without_ignored(_without_boxes(lines))
     while lines and not lines[-1].strip():

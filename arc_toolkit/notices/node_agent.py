@@ -45,9 +45,8 @@ class NodeAgent:
         self._drain, self._watcher = drain, watcher
         self._node, self._grace = node, grace
         self._drained = ""  # the notice for which the node was drained
-        self._is_cordoned: bool | None = (
-            None  # by us; not known at first, because the machine may have been restarted
-        )
+        # By us; not known at first, because the machine may have been restarted.
+        self._is_cordoned: bool | None = None
         self._retry = 0.0
 
     def run(self) -> int:

@@ -94,9 +94,8 @@ class KerasCheckpoints(keras.callbacks.Callback):
         self._logs = logs
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if (
-            batch
-        ):  # only now all other callbacks have seen the batch before it; the last of an epoch: on_epoch_begin
+        # Only now all other callbacks have seen the batch before it. For the last one of an epoch see on_epoch_begin.
+        if batch:
             self._save_if_due(self._logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

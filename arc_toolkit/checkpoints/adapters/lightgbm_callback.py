@@ -79,9 +79,8 @@ class LightgbmCheckpoints:
                 "LightGBM cannot go on with a random forest (boosting=rf): train it without checkpoints"
             )
         # Called before a round: the one before it is complete, with all other callbacks.
-        number = env.iteration - (
-            env.begin_iteration - self._done
-        )  # without those of a model that the run began with
+        # Without the rounds of a model that the run began with.
+        number = self._done + env.iteration - env.begin_iteration
         step = number - 1
         period = max(1, int(_param(env.params, _FREQUENCY, 0)))
         if step >= self._done and number % period == 0:  # the rows of several rounds are drawn together
