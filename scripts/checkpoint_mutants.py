@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CHECKPOINTS = "arc_toolkit/checkpoints/"
-STORE_TESTS = ("tests/checkpoints/test_store.py", "tests/checkpoints/test_attacks.py")
+STORE_TESTS = tuple(f"tests/checkpoints/test_{name}.py" for name in ("store", "attacks", "manifest", "rivals"))
 STREAM_TESTS = ("tests/checkpoints/test_streams.py",)
 REMOTE_TESTS = ("tests/checkpoints/test_remote.py",)
 RUN_TESTS = ("tests/notices/test_run.py", "tests/diagnosis/test_run_lines.py")

@@ -191,9 +191,6 @@ def _show(
         return
     from arc_toolkit.output.table import table
 
-    for row in rows:  # as it was passed; a store goes by absolute paths
-        if Path(row["folder"]).parent == Path(os.path.abspath(args.folder)):
-            row["folder"] = os.path.join(args.folder, os.path.basename(row["folder"]))
     columns = ("step", "created", "reason", "bytes", "state")
     cells = [
         ["" if row[name] is None else printable(str(row[name])) for name in (*columns, "folder")] for row in rows

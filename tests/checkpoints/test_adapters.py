@@ -40,19 +40,23 @@ def interrupted(frameworks: str, name: str, folder: Path, **environment: str) ->
     return result
 
 
+def assert_exact(frameworks: str, name: str, folder: Path, **environment: str) -> None:
+    """The end is that of the whole run, bit for bit."""
+    result = interrupted(frameworks, name, folder, **environment)
+    assert result["parts"] == result["whole"], result
+
+
 EXACT = ["pytorch", "lightning", "keras", "transformers", "lightgbm", "xgboost", "sklearn", "orbax"]
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_the_final_weights_are_those_of_an_uninterrupted_run(frameworks: str, name: str, tmp_path: Path) -> None:
     """Bit for bit: weights, optimizer, other callbacks and random numbers, as far as the framework has them."""
-    result = interrupted(frameworks, f"{name}_run", tmp_path)
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, f"{name}_run", tmp_path)
 
 
 def test_lightgbm_draws_rows_for_several_rounds_together(frameworks: str, tmp_path: Path) -> None:
-    result = interrupted(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS='{"bagging_freq": 3}')
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS='{"bagging_freq": 3}')
 
 
 @pytest.mark.parametrize(
@@ -63,31 +67,26 @@ def test_lightgbm_draws_rows_for_several_rounds_together(frameworks: str, tmp_pa
 def test_lightning_with_gradients_or_validation_in_between(
     frameworks: str, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    result = interrupted(frameworks, "lightning_run", tmp_path, MORE_OPTIONS=json.dumps(options))
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "lightning_run", tmp_path, MORE_OPTIONS=json.dumps(options))
 
 
 @pytest.mark.parametrize("name", ["lightning", "keras"])
 def test_epochs_of_one_batch_are_saved_too(frameworks: str, name: str, tmp_path: Path) -> None:
-    result = interrupted(frameworks, f"{name}_run", tmp_path, BATCH_SIZE="100")
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, f"{name}_run", tmp_path, BATCH_SIZE="100")
 
 
 def test_keras_with_several_batches_at_once(frameworks: str, tmp_path: Path) -> None:
-    result = interrupted(frameworks, "keras_run", tmp_path, MORE_OPTIONS='{"steps_per_execution": 3}')
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "keras_run", tmp_path, MORE_OPTIONS='{"steps_per_execution": 3}')
 
 
 def test_keras_with_a_schedule_that_goes_by_the_rate_before(frameworks: str, tmp_path: Path) -> None:
     """Keras begins an interrupted epoch again, and would apply the factor twice."""
-    result = interrupted(frameworks, "keras_run", tmp_path, RATE_FACTOR="0.8")
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "keras_run", tmp_path, RATE_FACTOR="0.8")
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
 def test_a_run_that_begins_with_a_model_has_as_many_rounds(frameworks: str, name: str, tmp_path: Path) -> None:
-    result = interrupted(frameworks, f"{name}_run", tmp_path, BASE_ROUNDS="5")
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, f"{name}_run", tmp_path, BASE_ROUNDS="5")
 
 
 def test_lightgbm_with_dart_trains_the_same_with_the_callback(frameworks: str, tmp_path: Path) -> None:
@@ -101,8 +100,7 @@ def test_lightgbm_with_dart_trains_the_same_with_the_callback(frameworks: str, t
 def test_a_schedule_of_learning_rates_goes_on_at_its_place(
     frameworks: str, name: str, schedule: str, tmp_path: Path
 ) -> None:
-    result = interrupted(frameworks, f"{name}_run", tmp_path, SCHEDULE=schedule)
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, f"{name}_run", tmp_path, SCHEDULE=schedule)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +113,7 @@ def test_a_schedule_of_learning_rates_goes_on_at_its_place(
     ids=str,
 )
 def test_lightgbm_draws_the_same_in_other_ways(frameworks: str, tmp_path: Path, params: dict[str, Any]) -> None:
-    result = interrupted(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS=json.dumps(params))
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS=json.dumps(params))
 
 
 @pytest.mark.parametrize(
@@ -144,8 +141,7 @@ def test_lightgbm_refuses_what_it_could_not_continue(frameworks: str, tmp_path: 
 def test_lightgbm_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) -> None:
     """With this seed it is killed and evicted between the best round and the one after which it stops."""
     variables = {"EARLY_STOPPING": "8", "MORE_PARAMS": '{"learning_rate": 0.6}', "SEED": "4"}
-    result = interrupted(frameworks, "lightgbm_run", tmp_path, **variables)
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "lightgbm_run", tmp_path, **variables)
 
 
 def test_xgboost_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) -> None:
@@ -169,8 +165,7 @@ def test_xgboost_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) 
     ids=str,
 )
 def test_xgboost_draws_the_same_rows_and_columns(frameworks: str, tmp_path: Path, params: dict[str, Any]) -> None:
-    result = interrupted(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
-    assert result["parts"] == result["whole"], result
+    assert_exact(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
 
 
 def test_xgboost_with_random_rows_and_approx_is_not_exact(frameworks: str, tmp_path: Path) -> None:

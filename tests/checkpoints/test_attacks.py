@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Damage, Store
-from arc_toolkit.checkpoints import manifest as manifests
+from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store
 from arc_toolkit.checkpoints.digests import digest_files
-from arc_toolkit.checkpoints.manifest import NAME, parse_manifest, verify
-from arc_toolkit.checkpoints.remote import RemoteFolder
+from arc_toolkit.checkpoints.manifest import NAME, verify
+from tests.checkpoints.stores import newest_step, quiet, save
 from tests.support import ROOT, unavailable
-
-CONTENT = bytes(range(256)) * 40
-
-
-def quiet(root: Path, **options: Any) -> Store:
-    return Store(root, report=lambda text: None, **options)
-
-
-def save(store: Store, step: int, content: bytes = CONTENT) -> None:
-    with store.save(step) as folder:
-        (folder / "model.bin").write_bytes(content)
-
-
-def newest_step(root: Path) -> int | None:
-    newest = quiet(root).latest()
-    return newest.step if newest is not None else None
-
 
 # --- killed at every step of a save --------------------------------------------------------------------------
 
@@ -398,275 +377,6 @@ def test_latest_says_what_it_did_not_use_and_why(tmp_path: Path) -> None:
     assert [damage.folder.name for damage in store.skipped] == [third.name]
 
 
-# --- manifests -----------------------------------------------------------------------------------------------
-
-
-def signed(**changes: Any) -> bytes:
-    """A manifest whose own digest is right."""
-    entry = {"path": "model.bin", "size": 1, "crc32": ["0" * 8]}
-    manifest: dict[str, Any] = {
-        "schema": manifests.SCHEMA,
-        "step": 1,
-        "writer": {"id": "x", "fence": 1},
-        "block_size": 1024,
-        "files": [entry],
-        **changes,
-    }
-    manifest = {key: value for key, value in manifest.items() if value is not None}
-    manifest["digest"] = manifests._own_digest(manifest)
-    return manifests.manifest_bytes(manifest)
-
-
-def entry_of(**changes: Any) -> list[dict[str, Any]]:
-    return [{"path": "model.bin", "size": 1, "crc32": ["0" * 8], **changes}]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"step": -1},
-        {"step": "1"},
-        {"step": True},
-        {"step": None},
-        {"writer": {"id": "x"}},
-        {"writer": "x"},
-        {"block_size": 0},
-        {"block_size": -5},
-        {"files": None},
-        {"files": 5},
-        {"files": entry_of(path="../outside")},
-        {"files": entry_of(path="/etc/passwd")},
-        {"files": entry_of(path="a/../../outside")},
-        {"files": entry_of(path="")},
-        {"files": entry_of(path="a//b")},
-        {"files": entry_of(path="a\0b")},
-        {"files": entry_of(path=NAME)},
-        {"files": entry_of(path=5)},
-        {"files": entry_of(size=-1)},
-        {"files": entry_of(size=5000)},
-        {"files": entry_of(crc32="0" * 8)},
-        {"files": entry_of() * 2},
-    ],
-)
-def test_a_manifest_that_makes_no_sense_is_damage_even_if_its_digest_is_right(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
-    assert isinstance(parse_manifest(tmp_path, signed()), Checkpoint)
-    assert isinstance(parse_manifest(tmp_path, signed(**changes)), Damage)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [signed() + b" ", b"\n" + signed(), b"", b"null", b"[]", b"5", b'"x"', b"{}", b"\xff\xfe", b"[" * 100_000],
-)
-def test_text_that_is_not_a_manifest_is_damage(tmp_path: Path, content: bytes) -> None:
-    assert isinstance(parse_manifest(tmp_path, content), Damage)
-
-
-def test_a_manifest_at_a_url_cannot_write_outside_of_the_store(tmp_path: Path) -> None:
-    there = tmp_path / "there" / "step-000000000001-000001-ab"
-    there.mkdir(parents=True)
-    (there / NAME).write_bytes(signed(files=entry_of(path="../../outside", size=1)))
-    (tmp_path / "there" / "outside").write_bytes(b"x")
-    store = quiet(tmp_path / "here" / "deep", remote=f"file://{tmp_path}/there")
-    assert store.latest() is None
-    assert [path.name for path in tmp_path.rglob("outside")] == ["outside"]
-
-
-# --- files of all kinds --------------------------------------------------------------------------------------
-
-
-def test_names_of_all_kinds_survive(tmp_path: Path) -> None:
-    names = [
-        "ä ö.bin",
-        "模型/重み.bin",
-        "e\u0301",
-        "\u00e9",
-        "a\nb",
-        "-rf",
-        "x" * 200,
-        os.fsdecode(b"\xff\xfe"),
-        " ",
-    ]
-    store = quiet(tmp_path)
-    with store.save(1) as folder:
-        for name in names:
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(name.encode("utf-8", "surrogateescape"))
-    newest = quiet(tmp_path).latest()
-    assert newest is not None
-    assert {entry["path"] for entry in newest.manifest["files"]} == set(names)
-
-
-@pytest.mark.parametrize("kind", ["file link", "folder link", "dangling link", "pipe"])
-def test_links_and_pipes_are_refused(tmp_path: Path, kind: str) -> None:
-    """What a link points to may change after the save."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "x").write_bytes(b"x")
-    store = quiet(tmp_path / "store")
-    save(store, 1)
-    with store.save(2) as folder:
-        if kind == "pipe":
-            os.mkfifo(folder / "pipe")
-        else:
-            target = {"file link": outside / "x", "folder link": outside, "dangling link": outside / "no"}[kind]
-            (folder / "link").symlink_to(target)
-    assert "is not a file" in store.problems[0]
-    assert newest_step(tmp_path / "store") == 1
-    assert (outside / "x").read_bytes() == b"x"
-
-
-def test_a_file_that_became_a_link_is_damage(tmp_path: Path) -> None:
-    store = quiet(tmp_path / "store")
-    save(store, 1)
-    save(store, 2)
-    folder = next(entry.folder for entry in store.listing())
-    os.rename(folder / "model.bin", tmp_path / "elsewhere")
-    (folder / "model.bin").symlink_to(tmp_path / "elsewhere")
-    assert newest_step(tmp_path / "store") == 1
-
-
-@pytest.mark.parametrize("name", [NAME, f".{NAME}.tmp"])
-def test_a_file_with_the_name_of_the_manifest_is_refused_and_not_lost(tmp_path: Path, name: str) -> None:
-    store = quiet(tmp_path)
-    with store.save(1) as folder:
-        (folder / name).write_text("of the user")
-    assert "the name of the manifest" in store.problems[0]
-
-
-def test_thousands_of_files(tmp_path: Path) -> None:
-    store = quiet(tmp_path, keep=2)
-    for step in (1, 2, 3):
-        with store.save(step) as folder:
-            for number in range(1500):
-                (folder / f"shard-{number}").write_bytes(b"%d" % number)
-    (checkpoint, _) = store.listing()
-    assert isinstance(checkpoint, Checkpoint)
-    assert verify(checkpoint) is None
-    (checkpoint / "shard-777").write_bytes(b"778")
-    damage = verify(checkpoint)
-    assert damage is not None
-    assert damage.reason == "shard-777 has other bytes than were saved"
-
-
-def test_a_checkpoint_without_files_is_one(tmp_path: Path) -> None:
-    with quiet(tmp_path).save(0):
-        pass
-    assert newest_step(tmp_path) == 0
-
-
-# --- several at once -----------------------------------------------------------------------------------------
-
-
-def test_a_save_within_a_save(tmp_path: Path) -> None:
-    store = quiet(tmp_path)
-    with store.save(1) as outer:
-        save(store, 2)
-        (outer / "x").write_bytes(b"outer")
-    assert [entry.order[0] for entry in store.listing()] == [2, 1]
-    assert all(isinstance(entry, Checkpoint) and verify(entry) is None for entry in store.listing())
-
-
-def test_threads_that_save_at_the_same_time(tmp_path: Path) -> None:
-    store = quiet(tmp_path, keep=20)
-    threads = [threading.Thread(target=save, args=(store, step, bytes([step]) * 9000)) for step in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    entries = store.listing()
-    assert [entry.order[0] for entry in entries] == list(range(11, -1, -1))
-    for entry in entries:
-        assert isinstance(entry, Checkpoint)
-        assert verify(entry) is None
-
-
-def test_a_forked_child_may_save_too(tmp_path: Path) -> None:
-    store = quiet(tmp_path, keep=4)
-    save(store, 1)
-    store.save_later(2, {"x": b"x" * 1000})
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            save(store, 3)
-            code = 0
-        finally:
-            os._exit(code)
-    save(store, 4)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert [entry.order[0] for entry in store.listing()] == [4, 3, 2, 1]
-    assert all(isinstance(entry, Checkpoint) and verify(entry) is None for entry in store.listing())
-
-
-def test_without_another_thread_a_save_is_done_in_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    store = quiet(tmp_path)
-    save(store, 1)
-    store.save_later(2, {"x": b"x"})
-    assert newest_step(tmp_path) == 2
-
-
-RIVAL = """
-import sys
-from arc_toolkit.checkpoints import Store
-store = Store(sys.argv[1], keep=3, report=lambda text: None)
-for step in range(int(sys.argv[2]), int(sys.argv[2]) + 40):
-    with store.save(step) as folder:
-        (folder / "model.bin").write_bytes(bytes([step % 256]) * 3000)
-"""
-
-
-@pytest.mark.slow
-def test_rivals_never_damage_each_other(tmp_path: Path) -> None:
-    """Four processes that all believe to be the writer, while another one reads."""
-    rivals = [
-        subprocess.Popen([sys.executable, "-c", RIVAL, str(tmp_path), str(number * 1000)], cwd=ROOT)
-        for number in range(4)
-    ]
-    reader = quiet(tmp_path)
-    while any(rival.poll() is None for rival in rivals):
-        for entry in reader.listing():
-            # Deleted while it is read, or whole: nothing else.
-            if isinstance(entry, Checkpoint) and (damage := verify(entry)) is not None:
-                assert not (entry.folder / NAME).exists(), damage
-    assert [rival.returncode for rival in rivals] == [0] * 4
-    newest = quiet(tmp_path).latest()
-    assert newest is not None
-    assert (newest / "model.bin").read_bytes() == bytes([newest.step % 256]) * 3000
-    assert not (tmp_path / "damaged").exists()
-
-
-def test_several_ranks_of_a_node_download_at_the_same_time(tmp_path: Path) -> None:
-    save(quiet(tmp_path / "first", remote=f"file://{tmp_path}/there"), 5, CONTENT * 50)
-    for _ in range(100):
-        if RemoteFolder(f"file://{tmp_path}/there").listing():
-            break
-        time.sleep(0.1)
-    code = (
-        "import sys; from arc_toolkit.checkpoints import Store;"
-        "print(Store(sys.argv[1], remote=sys.argv[2], report=print).latest())"
-    )
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path / "node"), f"file://{tmp_path}/there"],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for _ in range(4)
-    ]
-    answers = {rank.communicate()[0] for rank in ranks}
-    assert len(answers) == 1
-    assert "Checkpoint(step=5" in answers.pop()
-
-
 # --- time and resuming ---------------------------------------------------------------------------------------
 
 
@@ -745,20 +455,3 @@ def test_the_import_takes_less_than_20_ms(tmp_path: Path) -> None:
         if min(times) < 20:
             return
     pytest.fail(f"{min(times):.1f} ms")
-
-
-def test_a_checkpoint_of_an_earlier_version_with_sha256_digests_is_valid_and_its_damage_is_found(
-    tmp_path: Path,
-) -> None:
-    content = random.Random(5).randbytes(5000)
-    folder = tmp_path / "step-000000000001-000001-abcd"
-    folder.mkdir()
-    (folder / "model.bin").write_bytes(content)
-    blocks = [content[start : start + 1024] for start in range(0, len(content), 1024)]
-    digests = [hashlib.sha256(block).hexdigest() for block in blocks]
-    (folder / NAME).write_bytes(signed(files=[{"path": "model.bin", "size": len(content), "sha256": digests}]))
-    newest = quiet(tmp_path).latest()
-    assert newest is not None
-    assert newest.folder == folder
-    (folder / "model.bin").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert quiet(tmp_path).latest() is None

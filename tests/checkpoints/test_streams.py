@@ -29,6 +29,7 @@ from arc_toolkit.checkpoints.digests import BLOCK, digest_files
 from arc_toolkit.checkpoints.manifest import verify
 from arc_toolkit.checkpoints.streams import DigestedFile
 from tests.checkpoints.killed_writer import newest_after_kills
+from tests.checkpoints.stores import quiet
 from tests.support import ROOT, unavailable
 
 SMALL = 8192  # a block in most tests
@@ -37,10 +38,6 @@ SMALL = 8192  # a block in most tests
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK", SMALL)
-
-
-def quiet(root: Path, **options: Any) -> Store:
-    return Store(root, report=lambda text: None, **options)
 
 
 def read_back(path: Path, block_size: int = SMALL) -> list[str]:
